@@ -1,0 +1,525 @@
+//! The rules: code, severity, and what `straddle explain` tells of each.
+//!
+//! A code is for life. New rules take new numbers: S00x placement, S02x the device, S03x and S04x the table.
+
+use crate::finding::{Rule, Severity};
+
+pub(crate) static START_STRADDLES: Rule = Rule {
+    code: "S001",
+    severity: Severity::Error,
+    title: "start straddles a physical sector",
+    what: "The partition's first byte is not the first byte of a physical sector.",
+    why: "File systems write blocks of 4 KiB, counted from the partition's start. When that start lies \
+          inside a physical sector, every block has one part in one sector and the rest in the next. A drive \
+          can only write whole sectors, so for each block it must read both, change a part of each, and \
+          write both back. The start is compared with the device's alignment offset, so a drive whose first \
+          address lies inside a physical sector is judged rightly.",
+    cost: "Small writes: published tests show about 3 times the time on 5400 and 7200 rpm 512e disks, 62 \
+           times in the worst one (WD20EARS, 4 KiB writes at every 16 KiB: 19.5 s against 1216 s). Reads \
+           cost little.",
+    cure: "Start the partition on a multiple of the physical sector; 1 MiB (sector 2048 of 512 bytes) suits \
+           all drives. For an existing partition the data has to move with the start.",
+    sources: &[
+        "Linux block/blk-settings.c, queue_limit_alignment_offset",
+        "Documentation/ABI/stable/sysfs-block, alignment_offset",
+        "blog.des.no, 2010-08: 4 KiB writes on WD20EARS aligned and not",
+    ],
+};
+
+pub(crate) static END_STRADDLES: Rule = Rule {
+    code: "S002",
+    severity: Severity::Warning,
+    title: "end is not on a physical sector boundary",
+    what: "The partition's size is not a whole number of physical sectors: its last bytes share a physical \
+           sector with what follows.",
+    why: "Tools that take all free space end at the last usable sector. On a GPT disk that is 33 sectors \
+          before the disk's last one, which is seldom the end of a physical sector.",
+    cost: "File systems of 4 KiB blocks leave the tail unused and lose nothing. LUKS with 4096-byte sectors \
+           refuses such a device (\"Device size is not aligned to requested sector size\"), and whoever \
+           writes the tail pays a read-modify-write and shares a sector with the next partition.",
+    cure: "End the partition on a multiple of the physical sector. Shrinking by the odd tail (under one \
+           physical sector) is safe for file systems with 4 KiB blocks.",
+    sources: &[
+        "cryptsetup lib/utils_device.c",
+        "util-linux issues 417 and 2140",
+        "util-linux commit 921c7da55 (2022): fdisk aligns the end of the last partition",
+    ],
+};
+
+pub(crate) static OFF_IO_MIN: Rule = Rule {
+    code: "S003",
+    severity: Severity::Warning,
+    title: "start is off the minimum I/O size",
+    what: "The start is on a physical sector, but not on a multiple of the device's minimum I/O size.",
+    why: "minimum_io_size is the smallest request that the device serves without a penalty. It is larger \
+          than the physical sector where the device is an array (the chunk) or maps in larger units.",
+    cost: "Requests that the file system takes to be whole units cover two of them in part: RAID members are \
+           touched twice, an SSD reads and writes again what it maps.",
+    cure: "Start on a multiple of it; 1 MiB usually is one.",
+    sources: &[
+        "Documentation/ABI/stable/sysfs-block, queue/minimum_io_size",
+        "Linux block/blk-settings.c, blk_stack_limits",
+    ],
+};
+
+pub(crate) static OFF_INDIRECTION_UNIT: Rule = Rule {
+    code: "S004",
+    severity: Severity::Warning,
+    title: "start is off the SSD's indirection unit",
+    what: "The start is not on a multiple of the unit in which the SSD maps addresses to flash.",
+    why: "A drive that maps 16 KiB units must read a unit, change it and write it elsewhere for each write \
+          that covers it only in part. NVMe reports the unit as NPWG, which the kernel exports as \
+          minimum_io_size and not as physical_block_size: a tool that looks at the physical sector alone \
+          sees nothing.",
+    cost: "Aligned 16 KiB database pages become two partial units each: twice the flash writes, and wear \
+           with it. For writes smaller than the unit: (offset in the unit + length, rounded up to the unit) \
+           / length.",
+    cure: "Start on a multiple of the indirection unit (16 KiB to 64 KiB today); 1 MiB is one.",
+    sources: &[
+        "NVM Express NVM Command Set specification, Identify Namespace, NPWG and NPWA",
+        "Linux drivers/nvme/host/core.c, nvme_update_disk_info",
+    ],
+};
+
+pub(crate) static OFF_STRIPE: Rule = Rule {
+    code: "S005",
+    severity: Severity::Warning,
+    title: "start is off the RAID chunk or stripe",
+    what: "The start is not on a multiple of the array's chunk (what one member holds before the next \
+           follows) or of its full stripe.",
+    why: "Writes that the file system lays out as whole chunks or stripes then cover two in part. RAID 5 and \
+          6 must read the rest of a partly written stripe to compute its parity.",
+    cost: "5 % to 30 % in published tests of RAID 5 and 6; more for streams of full-stripe writes.",
+    cure: "Start on a multiple of the full stripe (chunk times data members), which need not be a power of \
+           two.",
+    sources: &[
+        "Linux drivers/md/raid5.c, raid5_set_limits (io_min is the chunk, io_opt the stripe)",
+        "mdadm(8)",
+    ],
+};
+
+pub(crate) static OFF_IO_OPT: Rule = Rule {
+    code: "S006",
+    severity: Severity::Advice,
+    title: "start is off the optimal I/O size",
+    what: "The start is aligned to the physical sector, but not to a multiple of the device's optimal I/O \
+           size.",
+    why: "optimal_io_size is a hint: a hardware RAID's stripe, or simply the largest transfer that a \
+          controller likes. parted's \"optimal\" alignment follows it.",
+    cost: "Nothing on a single disk; on a hardware RAID what S005 says.",
+    cure: "Start on a multiple of it if the device is an array.",
+    sources: &[
+        "Documentation/ABI/stable/sysfs-block, queue/optimal_io_size",
+        "parted libparted/arch/linux.c, linux_get_optimum_alignment",
+    ],
+};
+
+pub(crate) static OFF_ERASE_BLOCK: Rule = Rule {
+    code: "S007",
+    severity: Severity::Advice,
+    title: "start is off the erase block",
+    what: "The start is not on a multiple of the flash erase block.",
+    why: "Flash is erased in blocks of some MiB. SD cards and eMMC with simple controllers copy a whole \
+          block when a write covers part of it; SSDs remap and hardly care.",
+    cost: "On cards: slower writes and wear where the file system's first structures share an erase block \
+           with the table. On SSDs: nothing measurable.",
+    cure: "Start on a multiple of the erase block; 4 MiB covers most.",
+    sources: &[
+        "Linux Documentation/ABI, mmc preferred_erase_size",
+        "flashbench, Arnd Bergmann",
+    ],
+};
+
+pub(crate) static OFF_GRAIN: Rule = Rule {
+    code: "S008",
+    severity: Severity::Advice,
+    title: "start is not on the 1 MiB grain",
+    what: "The start is aligned to every boundary that the device has, but not on a multiple of 1 MiB.",
+    why: "1 MiB is the grain of all current partitioning tools. It is a round number that every physical \
+          sector, indirection unit and most stripes divide; it is no property of a drive. parted says \"not \
+          properly aligned for best performance\" of such a start, although sector 40 is as good as sector \
+          2048 for a 512e disk.",
+    cost: "Nothing, unless the disk is later copied to a device with larger units.",
+    cure: "None needed. For a new table: start at 1 MiB.",
+    sources: &[
+        "parted libparted/arch/linux.c, PED_DEFAULT_ALIGNMENT",
+        "util-linux libfdisk/src/alignment.c",
+    ],
+};
+
+pub(crate) static ATOMIC_LOST: Rule = Rule {
+    code: "S009",
+    severity: Severity::Warning,
+    title: "atomic writes are lost because of the start",
+    what: "The device can write several sectors atomically, but not in this partition.",
+    why: "The kernel offers atomic writes on a partition only if it starts on a multiple of the larger of \
+          the atomic write unit and boundary. If not, statx reports no atomic writes and RWF_ATOMIC fails; \
+          nothing says why.",
+    cost: "Databases that would do without their double write (MySQL, PostgreSQL full-page writes) cannot.",
+    cure: "Start on a multiple of that size; 1 MiB usually is one.",
+    sources: &[
+        "Linux include/linux/blkdev.h, bdev_can_atomic_write (6.11 and later)",
+        "Documentation/ABI/stable/sysfs-block, atomic_write_unit_min_bytes",
+    ],
+};
+
+pub(crate) static DOS_START: Rule = Rule {
+    code: "S010",
+    severity: Severity::Advice,
+    title: "start at sector 63",
+    what: "The partition starts at sector 63.",
+    why: "DOS and tools that imitated it began the first partition on the second track, and a track had 63 \
+          sectors on paper: the habit of fdisk to util-linux 2.17, of Windows XP, and of old installers and \
+          images. Sector 63 is at byte 32256, 3584 bytes past a 4096-byte boundary.",
+    cost: "What S001 says, on a drive with 4096-byte sectors; nothing on 512n, or on a drive whose firmware \
+           offset makes sector 63 the aligned one.",
+    cure: "See S001. Once partitioned so, fdisk does not correct later partitions by itself.",
+    sources: &[
+        "util-linux 2.18 release notes",
+        "advice for Advanced Format drives, Western Digital",
+    ],
+};
+
+pub(crate) static KERNEL_MISALIGNED: Rule = Rule {
+    code: "S020",
+    severity: Severity::Error,
+    title: "the kernel calls the device misaligned",
+    what: "The kernel reports alignment_offset -1 for the device.",
+    why: "Of a stacked device (md, device mapper) it means that members are at different distances from \
+          their physical sectors, or that data begins off them: no start on it can be aligned for all. \
+          libblkid turns -1 into 0, so parted, fdisk, mkfs.xfs and cryptsetup see nothing.",
+    cost: "What S001 says, on at least one member.",
+    cure: "Align each member (check them), then build the stack anew on them.",
+    sources: &[
+        "Linux block/blk-settings.c, blk_stack_limits",
+        "util-linux libblkid/src/topology/topology.c",
+    ],
+};
+
+pub(crate) static BOGUS_IO_OPT: Rule = Rule {
+    code: "S021",
+    severity: Severity::Advice,
+    title: "the optimal I/O size cannot be true",
+    what: "The device reports an optimal I/O size that no device has: 33553920 (65535 blocks of 512 bytes), \
+           a multiple of 0xFFF000, or none of the physical sector or the minimum I/O size.",
+    why: "USB bridges fill the field with ones; some HBAs put their own transfer limit in it; md multiplies \
+          what its members say. parted and LVM believe it. fdisk ignores 33553920, and what is no multiple \
+          of the physical sector.",
+    cost: "Partitions that parted makes by default start at sector 65535, an odd one: see S001.",
+    cure: "Give starts in MiB, or align to the minimum (parted -a minimal).",
+    sources: &[
+        "Linux drivers/scsi/sd.c, sd_validate_opt_xfer_size",
+        "util-linux commit bbb66067c (2020) and issue 1221",
+        "Debian bug 1121006 (mpt3sas)",
+    ],
+};
+
+pub(crate) static KNOWN_LIAR: Rule = Rule {
+    code: "S022",
+    severity: Severity::Advice,
+    title: "a drive known to misreport its sectors",
+    what: "This model is known to have larger physical sectors than it reports.",
+    why: "Early Advanced Format drives said 512/512 lest old systems stumble. The list of models, with a \
+          source for each, is part of straddle; the figure it gives overrules the drive's.",
+    cost: "Tools that trust the drive may start partitions anywhere: parted's minimal alignment accepts \
+           every sector.",
+    cure: "Give starts in MiB. In doubt treat every disk as having 4096-byte sectors: it never hurts.",
+    sources: &[
+        "crates/device/src/quirks.toml, a source for each model",
+    ],
+};
+
+pub(crate) static FIRMWARE_OFFSET: Rule = Rule {
+    code: "S023",
+    severity: Severity::Advice,
+    title: "the drive's addresses are shifted",
+    what: "The first physical sector boundary is not at byte 0.",
+    why: "A jumper on early WD drives (pins 7 and 8, \"for Windows XP\") shifts every address by one sector, \
+          so that LBA 63 becomes the first of a physical sector; some RAID firmware does the like. What is \
+          aligned then is 3584 bytes off a multiple of 4096.",
+    cost: "Nothing by itself; but tools that do not read alignment_offset, and every image copied to the \
+           disk, will be misaligned.",
+    cure: "Remove the jumper before partitioning anew.",
+    sources: &[
+        "Documentation/ABI/stable/sysfs-block, alignment_offset",
+        "ATA8-ACS, IDENTIFY DEVICE word 209",
+    ],
+};
+
+pub(crate) static SOURCES_DISAGREE: Rule = Rule {
+    code: "S024",
+    severity: Severity::Advice,
+    title: "sources disagree about the physical sector",
+    what: "The drive's own answer and the kernel's figure differ.",
+    why: "USB bridges and RAID controllers often pass on another figure than the drive's, or none. The \
+          larger one is used: aligning to it is right for both.",
+    cost: "Nothing by itself; tools that only read the kernel's figure may misalign.",
+    cure: "Give starts in MiB.",
+    sources: &[
+        "ATA8-ACS, IDENTIFY DEVICE word 106",
+        "SBC-4, READ CAPACITY (16)",
+    ],
+};
+
+pub(crate) static OTHER_SECTOR_SIZE: Rule = Rule {
+    code: "S030",
+    severity: Severity::Error,
+    title: "table written for another logical sector size",
+    what: "The partition table counts in sectors of another size than the device has now.",
+    why: "Some USB enclosures show a 512-byte drive as one with 4096-byte sectors, some controllers the \
+          reverse. The GPT header stands in the second sector, so with the other size it is not found; an \
+          MBR is found, but every number in it means eight times more or less.",
+    cost: "The partitions are invisible or at the wrong place: data seems lost, and is overwritten when \
+           somebody \"repairs\" it.",
+    cure: "Connect the drive as it was when it was partitioned, or copy the data off and make a new table.",
+    sources: &[
+        "UEFI specification 2.10, section 5.3",
+        "parted and util-linux issue trackers: disks moved out of enclosures",
+    ],
+};
+
+pub(crate) static GPT_PRIMARY_DAMAGED: Rule = Rule {
+    code: "S031",
+    severity: Severity::Error,
+    title: "the primary GPT is damaged",
+    what: "The primary GPT header or its entries fail their checks; the backup at the disk's end is good.",
+    why: "Boot loaders, imaging tools or a table made for another sector size wrote over the first sectors.",
+    cost: "The kernel boots from the backup only with the parameter gpt; firmware may not find the ESP.",
+    cure: "Write the primary anew from the backup.",
+    sources: &[
+        "UEFI specification 2.10, section 5.3.2",
+        "Linux block/partitions/efi.c",
+    ],
+};
+
+pub(crate) static GPT_BACKUP_DAMAGED: Rule = Rule {
+    code: "S032",
+    severity: Severity::Warning,
+    title: "the backup GPT is damaged or missing",
+    what: "The primary GPT is good, the backup is not.",
+    why: "The end of the disk was overwritten (old RAID metadata, a shorter copy), or never written.",
+    cost: "Nothing until the primary is damaged as well.",
+    cure: "Write the backup anew from the primary.",
+    sources: &[
+        "UEFI specification 2.10, section 5.3.2",
+    ],
+};
+
+pub(crate) static GPT_UNUSABLE: Rule = Rule {
+    code: "S033",
+    severity: Severity::Error,
+    title: "no usable GPT",
+    what: "The disk announces a GPT, but neither copy passes its checks.",
+    why: "Both were overwritten, or the image is cut off.",
+    cost: "No tool sees any partition.",
+    cure: "Restore the table from a backup, or search for the partitions' contents.",
+    sources: &[
+        "UEFI specification 2.10, section 5.3.2",
+    ],
+};
+
+pub(crate) static GPT_BACKUP_MISPLACED: Rule = Rule {
+    code: "S034",
+    severity: Severity::Warning,
+    title: "the backup GPT is not at the end",
+    what: "The backup GPT is good, but not in the disk's last block.",
+    why: "The disk or image has grown: a cloud volume was enlarged, an image written to a larger disk.",
+    cost: "The space behind it cannot be used, and the backup is not found if the primary is lost.",
+    cure: "Move it to the end.",
+    sources: &[
+        "UEFI specification 2.10, section 5.3.1",
+    ],
+};
+
+pub(crate) static GPT_PAST_END: Rule = Rule {
+    code: "S035",
+    severity: Severity::Error,
+    title: "the GPT is for a larger disk",
+    what: "By its GPT the disk would be larger than it is.",
+    why: "The image was cut off, or copied to a smaller disk.",
+    cost: "What lies past the end is lost; the backup GPT with it.",
+    cure: "Copy it again, whole.",
+    sources: &[
+        "UEFI specification 2.10, section 5.3.2",
+    ],
+};
+
+pub(crate) static GPT_COPIES_DIFFER: Rule = Rule {
+    code: "S036",
+    severity: Severity::Warning,
+    title: "the two GPTs list different partitions",
+    what: "Primary and backup both pass their checks, but their entries differ.",
+    why: "A tool was interrupted between writing one and the other, or knows only one.",
+    cost: "Nothing until one of them is used in place of the other; then partitions appear or vanish.",
+    cure: "Decide which is right (the primary is used), and write the other from it.",
+    sources: &[
+        "UEFI specification 2.10, section 5.3.2",
+    ],
+};
+
+pub(crate) static PROTECTIVE_MBR: Rule = Rule {
+    code: "S037",
+    severity: Severity::Warning,
+    title: "protective MBR and GPT do not belong together",
+    what: "There is a protective MBR without a GPT, or a GPT without a protective MBR.",
+    why: "One of them was overwritten: by wipefs, dd, or a boot loader.",
+    cost: "The kernel reads a GPT only behind a protective MBR; without the GPT the disk seems full of one \
+           unknown partition.",
+    cure: "Restore the one that is missing.",
+    sources: &[
+        "UEFI specification 2.10, section 5.2.3",
+        "Linux block/partitions/efi.c, is_pmbr_valid",
+    ],
+};
+
+pub(crate) static EBR_DAMAGED: Rule = Rule {
+    code: "S040",
+    severity: Severity::Error,
+    title: "the chain of logical partitions is broken",
+    what: "An extended boot record links back, or out of the extended partition, or is none.",
+    why: "Logical partitions form a linked list over the disk; one overwritten sector cuts it.",
+    cost: "The partitions behind the break are not seen, or another set by each tool.",
+    cure: "Restore the record (testdisk finds the partitions), or move to GPT.",
+    sources: &[
+        "Linux block/partitions/msdos.c, parse_extended",
+    ],
+};
+
+pub(crate) static OVERLAP: Rule = Rule {
+    code: "S041",
+    severity: Severity::Error,
+    title: "partitions overlap",
+    what: "Two partitions share blocks.",
+    why: "A table edited by hand, or tools that count in different units.",
+    cost: "Writing to one destroys the other.",
+    cure: "Find out which is in use, and correct the other.",
+    sources: &[
+        "UEFI specification 2.10, section 5.3.3",
+    ],
+};
+
+pub(crate) static OUT_OF_RANGE: Rule = Rule {
+    code: "S042",
+    severity: Severity::Error,
+    title: "partition reaches past the disk's end",
+    what: "A partition ends, or lies, behind the last block.",
+    why: "The image was cut off, or copied to a smaller disk.",
+    cost: "The kernel cuts the partition or drops it; the file system in it refuses to mount or fails later.",
+    cure: "Copy it again, whole; or shrink file system and partition.",
+    sources: &[
+        "Linux block/partitions/core.c, blk_add_partition",
+    ],
+};
+
+pub(crate) static BAD_ENTRY: Rule = Rule {
+    code: "S043",
+    severity: Severity::Warning,
+    title: "a partition entry cannot be used",
+    what: "An entry ends before it starts, or cannot be counted in 64 bits.",
+    why: "Damage that the checksum does not show, or a faulty tool.",
+    cost: "The partition is not listed.",
+    cure: "Delete or correct the entry.",
+    sources: &[
+        "UEFI specification 2.10, section 5.3.3",
+    ],
+};
+
+pub(crate) static TOO_MANY: Rule = Rule {
+    code: "S044",
+    severity: Severity::Warning,
+    title: "more partitions than are listed",
+    what: "The table holds more partitions than this audit lists.",
+    why: "No real disk has so many; Linux itself stops at 256.",
+    cost: "Those not listed are not audited.",
+    cure: "Look at the table by hand.",
+    sources: &[
+        "Linux include/linux/genhd.h, DISK_MAX_PARTS",
+    ],
+};
+
+pub(crate) static MBR_REACH: Rule = Rule {
+    code: "S045",
+    severity: Severity::Warning,
+    title: "the MBR cannot reach the disk's end",
+    what: "The disk is larger than an MBR can address.",
+    why: "MBR entries count sectors in 32 bits: 2 TiB with 512-byte sectors, 16 TiB with 4096-byte ones.",
+    cost: "The space behind cannot be used.",
+    cure: "Use a GPT.",
+    sources: &[
+        "Linux block/partitions/msdos.c",
+    ],
+};
+
+pub(crate) static PAST_2_32: Rule = Rule {
+    code: "S046",
+    severity: Severity::Warning,
+    title: "partition passes sector 2^32",
+    what: "An MBR partition starts before sector 2^32 and ends after it.",
+    why: "Start and size are 32-bit numbers each, so their sum can be more; some systems compute the end in \
+          32 bits.",
+    cost: "Linux reads it; others see a shorter partition, or wrap to the disk's start when writing.",
+    cure: "Use a GPT.",
+    sources: &[
+        "Linux block/partitions/msdos.c",
+    ],
+};
+
+/// Every rule, in order of code.
+pub static RULES: &[&Rule] = &[
+    &START_STRADDLES,
+    &END_STRADDLES,
+    &OFF_IO_MIN,
+    &OFF_INDIRECTION_UNIT,
+    &OFF_STRIPE,
+    &OFF_IO_OPT,
+    &OFF_ERASE_BLOCK,
+    &OFF_GRAIN,
+    &ATOMIC_LOST,
+    &DOS_START,
+    &KERNEL_MISALIGNED,
+    &BOGUS_IO_OPT,
+    &KNOWN_LIAR,
+    &FIRMWARE_OFFSET,
+    &SOURCES_DISAGREE,
+    &OTHER_SECTOR_SIZE,
+    &GPT_PRIMARY_DAMAGED,
+    &GPT_BACKUP_DAMAGED,
+    &GPT_UNUSABLE,
+    &GPT_BACKUP_MISPLACED,
+    &GPT_PAST_END,
+    &GPT_COPIES_DIFFER,
+    &PROTECTIVE_MBR,
+    &EBR_DAMAGED,
+    &OVERLAP,
+    &OUT_OF_RANGE,
+    &BAD_ENTRY,
+    &TOO_MANY,
+    &MBR_REACH,
+    &PAST_2_32,
+];
+
+
+/// The rule of this code, in either case.
+pub fn rule(code: &str) -> Option<&'static Rule> {
+    RULES.iter().copied().find(|rule| rule.code.eq_ignore_ascii_case(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_in_order() {
+        assert!(RULES.windows(2).all(|pair| pair[0].code < pair[1].code));
+    }
+
+    #[test]
+    fn every_rule_is_told_in_full() {
+        for rule in RULES {
+            for text in [rule.title, rule.what, rule.why, rule.cost, rule.cure] {
+                assert!(!text.is_empty(), "{}", rule.code);
+            }
+            assert!(!rule.sources.is_empty(), "{} has no source", rule.code);
+        }
+    }
+}

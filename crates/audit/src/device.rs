@@ -1,0 +1,185 @@
+//! Rules about the device itself: what it claims, and whether that can be true.
+
+use straddle_device::topology::{AlignmentOffset, Figure, Source, Topology};
+use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba, MIB};
+
+use crate::Context;
+use crate::catalogue as rules;
+use crate::finding::{Cure, Finding};
+
+/// 65,535 blocks of 512 bytes: what USB bridges report when they fill a 16-bit count with ones. It is exactly the
+/// largest value that the kernel's sd driver lets pass (`SD_DEF_XFER_BLOCKS`, drivers/scsi/sd.h).
+const ALL_ONES: u64 = 65_535 * 512;
+
+/// 0xFFF000 bytes: the transfer limit that mpt3sas HBAs pass off as an optimum (Debian bug 1121006).
+const MPT3SAS: u64 = 0xFF_F000;
+
+/// No device gains from a single I/O larger than this (1 GiB); larger figures come from multiplied bogus ones.
+const LARGEST_OPTIMUM: u64 = 1 << 30;
+
+/// Finds everything about the device.
+pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    check_kernel_misaligned(context, findings);
+    check_io_opt(context, findings);
+    check_quirk(context, findings);
+    check_firmware_offset(context, findings);
+    check_disagreement(context, findings);
+}
+
+fn check_kernel_misaligned(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    if context.topology.alignment_offset.value() != AlignmentOffset::Misaligned {
+        return;
+    }
+    let message = "the kernel reports alignment offset -1: the devices below this one lie at different distances \
+                   from their physical sectors, or its data begins off them";
+    let cure = Cure::advice(
+        "align the partitions or devices that it is made of (check each of them), then make it anew on them",
+    );
+    findings.push(Finding::on_disk(&rules::KERNEL_MISALIGNED, None, message.to_owned()).cured_by(cure));
+}
+
+/// Why the optimal I/O size cannot be true, if it can't.
+pub(crate) fn bogus_io_opt(topology: &Topology) -> Option<String> {
+    let figure = topology.io_opt.as_ref()?;
+    // The user's word is taken as it is.
+    if *figure.source() == Source::Declared {
+        return None;
+    }
+    let opt = figure.value();
+    let physical = topology.physical.value();
+    let multiple_of = |unit: u64| opt.is_multiple_of(ByteCount::new(unit));
+    if opt == ByteCount::ZERO {
+        None
+    } else if multiple_of(ALL_ONES) {
+        Some("it is 65535 blocks of 512 bytes, a 16-bit count filled with ones".to_owned())
+    } else if multiple_of(MPT3SAS) {
+        Some("it is a multiple of 0xFFF000 bytes, an HBA's transfer limit and no property of the disk".to_owned())
+    } else if !opt.is_multiple_of(physical) {
+        Some(format!("it is no multiple of the {}-byte physical sector", physical.get()))
+    } else if let Some(min) = topology.io_min.as_ref().map(Figure::value).filter(|min| !opt.is_multiple_of(*min)) {
+        Some(format!("it is no multiple of the minimum I/O size, {} bytes", min.get()))
+    } else if !multiple_of(4096) {
+        Some("it is no multiple of 4096 bytes".to_owned())
+    } else if opt.get() > LARGEST_OPTIMUM {
+        Some("it is over 1 GiB".to_owned())
+    } else {
+        None
+    }
+}
+
+fn check_io_opt(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    let (Some(why), Some(figure)) = (bogus_io_opt(context.topology), &context.topology.io_opt) else { return };
+    let opt = figure.value();
+    let message = format!(
+        "the optimal I/O size, {} bytes ({}), cannot be true: {why}. {}",
+        opt.get(),
+        figure.source(),
+        what_tools_make_of(context, opt)
+    );
+    let cure = Cure::advice("when partitioning give starts in MiB (parted: unit MiB, or -a minimal), not the default");
+    findings.push(Finding::on_disk(&rules::BOGUS_IO_OPT, None, message).cured_by(cure));
+}
+
+/// The starts that parted (libparted/arch/linux.c) and LVM (`set_pe_align`) would choose by an optimal I/O size.
+fn what_tools_make_of(context: &Context<'_>, opt: ByteCount) -> String {
+    let block = context.topology.logical.value();
+    let grain = ByteCount::new(MIB);
+    if grain.is_multiple_of(opt) {
+        return "Tools still align to 1 MiB, which it divides".to_owned();
+    }
+    let physical = context.topology.physical_boundary();
+    let judged = |at: ByteOffset| match physical.map(|p| p.past(at)) {
+        Some(past) if past != ByteCount::ZERO => format!("{} bytes past a physical sector boundary", past.get()),
+        _ => "on a physical sector boundary".to_owned(),
+    };
+    let first = ByteOffset::new(opt.get());
+    let parted = format!(
+        "parted would start the first partition at sector {} ({})",
+        Lba::containing(first, block),
+        judged(first)
+    );
+    // LVM counts in kernel sectors and drops an optimum whose count is odd modulo 4 (lib/device/dev-type.c).
+    let sectors = KERNEL_SECTOR.blocks_floor(opt).get();
+    let lvm = if sectors & 3 == 0 {
+        format!("LVM would start its data at byte {} ({})", opt.get(), judged(first))
+    } else {
+        "LVM ignores it".to_owned()
+    };
+    format!("By it {parted}; {lvm}")
+}
+
+fn check_quirk(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    let physical = &context.topology.physical;
+    let listed = [physical.source()].into_iter().chain(physical.others().iter().map(|claim| &claim.source));
+    let Some(Source::Quirk(pattern)) = listed.into_iter().find(|source| matches!(source, Source::Quirk(_))) else {
+        return;
+    };
+    let claims: Vec<String> = physical
+        .disagreeing()
+        .map(|claim| format!("{} says {}", claim.source, claim.value.get()))
+        .collect();
+    let message = format!(
+        "{} (listed as {pattern}) has {}-byte physical sectors but does not say so: {}",
+        context.model.unwrap_or("this drive"),
+        physical.value().get(),
+        claims.join(", ")
+    );
+    let cure = Cure::advice("give starts in MiB: tools that trust the drive do not align by themselves");
+    findings.push(Finding::on_disk(&rules::KNOWN_LIAR, None, message).cured_by(cure));
+}
+
+fn check_firmware_offset(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    let figure = &context.topology.alignment_offset;
+    let AlignmentOffset::Bytes(offset) = figure.value() else { return };
+    if offset == ByteCount::ZERO {
+        return;
+    }
+    let block = context.topology.logical.value();
+    let first = Lba::containing(ByteOffset::new(offset.get()), block);
+    let at_63 = Boundary::new(context.topology.physical.value(), offset)
+        .zip(Lba::new(63).to_bytes(block))
+        .is_some_and(|(physical, start)| physical.is_aligned(start));
+    let jumper = if at_63 {
+        ": such an offset (the XP jumper of early WD drives) makes sector 63 aligned and every multiple of 1 MiB not"
+    } else {
+        ""
+    };
+    let message = format!(
+        "addresses are shifted: the first physical sector boundary is at byte {} (LBA {first}; {}){jumper}",
+        offset.get(),
+        figure.source()
+    );
+    let cure = Cure::advice(
+        "remove the jumper (pins 7 and 8 on WD drives) before partitioning anew; until then use starts that this audit calls aligned",
+    );
+    findings.push(
+        Finding::on_disk(&rules::FIRMWARE_OFFSET, Some(ByteOffset::new(offset.get())), message).cured_by(cure),
+    );
+}
+
+fn check_disagreement(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    let physical = &context.topology.physical;
+    let settled = |source: &Source| {
+        matches!(source, Source::Declared | Source::Assumed | Source::Quirk(_) | Source::Derived(_))
+    };
+    // What the user declared, or the list of misreporting drives corrected, is no news.
+    if settled(physical.source()) {
+        return;
+    }
+    let others: Vec<String> = physical
+        .disagreeing()
+        .filter(|claim| !settled(&claim.source))
+        .map(|claim| format!("{} bytes by {}", claim.value.get(), claim.source))
+        .collect();
+    if others.is_empty() {
+        return;
+    }
+    let message = format!(
+        "the physical sector is {} bytes by {}, but {}; used: {}",
+        physical.value().get(),
+        physical.source(),
+        others.join(", "),
+        physical.why().unwrap_or("the first")
+    );
+    findings.push(Finding::on_disk(&rules::SOURCES_DISAGREE, None, message));
+}

@@ -1,0 +1,88 @@
+//! The audit: a topology and what is written on the device, in; findings, out.
+//!
+//! The law of this crate: it is pure (no file, no clock, no environment), each rule is one function and one code,
+//! and the different boundaries (physical sector, minimum I/O, indirection unit, stripe, erase block, grain, atomic
+//! unit) are never mixed into one.
+
+mod catalogue;
+mod cure;
+mod device;
+mod efficiency;
+mod finding;
+mod picture;
+mod placement;
+mod rmw;
+mod table;
+
+use straddle_device::topology::Topology;
+use straddle_layout::{Partition, Role, Stack};
+use straddle_units::ByteCount;
+
+pub use catalogue::{RULES, rule};
+pub use efficiency::{Format, format_efficiency};
+pub use finding::{Command, Cure, Finding, Miss, Rule, Severity, Subject};
+pub use picture::picture;
+pub use placement::{GRAIN, named_boundaries};
+pub use rmw::{Io, RmwCount, count_rmw};
+
+/// What is audited.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// How the target is called in commands: a device node or an image's path.
+    pub target: &'a str,
+    /// Whether the target is an image file.
+    pub is_image: bool,
+    /// Its size in bytes.
+    pub size: ByteCount,
+    /// Its sectors.
+    pub topology: &'a Topology,
+    /// Its model, where it says one.
+    pub model: Option<&'a str>,
+    /// What is written on it.
+    pub stack: &'a Stack,
+}
+
+/// What the findings make of one partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// An extended partition: it holds one-sector structures, and cannot be misaligned in a way that matters.
+    Container,
+    /// Every boundary that is known is met.
+    Aligned,
+    /// The physical sector is met; only advice is given.
+    AlignedWithAdvice,
+    /// A boundary that costs on some workloads is missed.
+    Off,
+    /// It straddles, or is broken.
+    Misaligned,
+}
+
+/// Runs every rule and returns what they find: the disk's findings first, then each partition's, the worst first.
+pub fn run(context: &Context<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    device::check(context, &mut findings);
+    table::check(context, &mut findings);
+    for partition in &context.stack.partitions {
+        placement::check(context, partition, &mut findings);
+    }
+    findings.sort_by_key(|f| (f.subject, std::cmp::Reverse(f.rule.severity), f.rule.code));
+    findings
+}
+
+/// What `findings` make of `partition`.
+pub fn verdict(partition: &Partition, findings: &[Finding]) -> Verdict {
+    if partition.role == Role::Extended {
+        return Verdict::Container;
+    }
+    let worst = findings
+        .iter()
+        .filter(|f| f.subject == Subject::Partition(partition.number))
+        .map(|f| f.rule.severity)
+        .max();
+    match worst {
+        None => Verdict::Aligned,
+        Some(Severity::Advice) => Verdict::AlignedWithAdvice,
+        Some(Severity::Warning) => Verdict::Off,
+        Some(Severity::Error) => Verdict::Misaligned,
+    }
+}

@@ -1,0 +1,179 @@
+//! Rules about where a partition starts and ends.
+
+use straddle_device::topology::Topology;
+use straddle_layout::{Partition, Role};
+use straddle_units::{Boundary, ByteCount, KERNEL_SECTOR, Lba, MIB};
+
+use crate::catalogue as rules;
+use crate::cure;
+use crate::finding::{Finding, Miss, Rule};
+use crate::{Context, Severity, Subject};
+
+/// The grain that every current partitioning tool uses: 1 MiB.
+pub const GRAIN: ByteCount = ByteCount::new(MIB);
+
+/// The start that DOS gave the first partition: one track of 63 sectors.
+const DOS_START: Lba = Lba::new(63);
+
+/// A boundary with its name, and the rule that a start off it breaks.
+#[derive(Clone, Copy, Debug)]
+pub struct Named {
+    /// What it is called.
+    pub name: &'static str,
+    /// The boundary.
+    pub boundary: Boundary,
+    /// The rule.
+    pub rule: &'static Rule,
+}
+
+/// Every boundary that a start can miss on this device, the finest cost first. A boundary that another one
+/// already stands for (the minimum I/O size of an SSD that is its indirection unit) is not listed twice.
+pub fn named_boundaries(topology: &Topology) -> Vec<Named> {
+    let mut named: Vec<Named> = Vec::new();
+    let mut add = |name, size: Option<ByteCount>, rule| {
+        let Some(boundary) = size.and_then(|size| topology.boundary_of(size)) else { return };
+        if !named.iter().any(|n| n.boundary.size() == boundary.size()) {
+            named.push(Named { name, boundary, rule });
+        }
+    };
+    let value = |figure: &Option<straddle_device::topology::Figure<ByteCount>>| figure.as_ref().map(|f| f.value());
+    let physical = topology.physical.value();
+    // A preferred size that cannot be true aligns nothing.
+    let io_opt = value(&topology.io_opt).filter(|_| crate::device::bogus_io_opt(topology).is_none());
+    add("physical sector", Some(physical), &rules::START_STRADDLES);
+    add("indirection unit", value(&topology.indirection_unit), &rules::OFF_INDIRECTION_UNIT);
+    add("RAID chunk", value(&topology.chunk), &rules::OFF_STRIPE);
+    add("stripe", value(&topology.stripe), &rules::OFF_STRIPE);
+    add("minimum I/O size", value(&topology.io_min).filter(|min| *min > physical), &rules::OFF_IO_MIN);
+    add("optimal I/O size", io_opt.filter(|opt| *opt > physical), &rules::OFF_IO_OPT);
+    add("erase block", value(&topology.erase_block), &rules::OFF_ERASE_BLOCK);
+    add("1 MiB grain", Some(GRAIN), &rules::OFF_GRAIN);
+    named
+}
+
+/// Finds everything about the placement of `partition`.
+pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut Vec<Finding>) {
+    // One-sector structures cannot straddle: an extended partition is never misaligned.
+    if partition.role == Role::Extended {
+        return;
+    }
+    let mut found = Vec::new();
+    check_start(context, partition, &mut found);
+    check_end(context, partition, &mut found);
+    check_atomic(context, partition, &mut found);
+    check_dos_start(context, partition, &mut found);
+    if found.iter().any(|f: &Finding| f.rule.severity > Severity::Advice)
+        && let Some(cure) = cure::relocate(context, partition)
+    {
+        let curable = |f: &&mut Finding| f.rule.severity > Severity::Advice;
+        found.iter_mut().filter(curable).for_each(|f| f.cure = Some(cure.clone()));
+    }
+    findings.append(&mut found);
+}
+
+fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Finding>) {
+    let start = partition.span.start();
+    let mut off_physical = false;
+    for named in named_boundaries(context.topology) {
+        let past = named.boundary.past(start);
+        if past == ByteCount::ZERO {
+            continue;
+        }
+        let is_physical = named.rule == &rules::START_STRADDLES;
+        off_physical |= is_physical;
+        // What is off the physical sector is off every coarser grain as well: advice would only repeat it.
+        if off_physical && named.rule.severity == Severity::Advice {
+            continue;
+        }
+        found.push(Finding {
+            rule: named.rule,
+            subject: Subject::Partition(partition.number),
+            at: Some(start),
+            miss: Some(Miss { name: named.name, boundary: named.boundary, past }),
+            message: start_message(context, partition, &named, past),
+            cure: None,
+        });
+    }
+}
+
+fn start_message(context: &Context<'_>, partition: &Partition, named: &Named, past: ByteCount) -> String {
+    let (start, size) = (partition.span.start(), named.boundary.size());
+    let place = format!("starts at byte {start} (LBA {})", partition.start);
+    let past = past.get();
+    if named.rule == &rules::START_STRADDLES {
+        format!(
+            "{place}, {past} bytes past a {size}-byte physical sector boundary: each {size}-byte block lies across \
+             two physical sectors",
+            size = size.get()
+        )
+    } else if named.rule == &rules::OFF_GRAIN {
+        let physical = context.topology.physical.value().get();
+        format!("{place}: aligned to the {physical}-byte physical sector, not on the 1 MiB grain")
+    } else {
+        format!("{place}, {past} bytes past a multiple of the {} ({} bytes)", named.name, size.get())
+    }
+}
+
+fn check_end(context: &Context<'_>, partition: &Partition, found: &mut Vec<Finding>) {
+    let Some(physical) = context.topology.physical_boundary() else { return };
+    let (end, len) = (partition.span.end(), partition.span.len());
+    let past = physical.past(end);
+    let rest = len.remainder(physical.size());
+    // When start and end are off by the same amount the size is whole: moving the start mends both.
+    if past == ByteCount::ZERO || rest == ByteCount::ZERO {
+        return;
+    }
+    found.push(Finding {
+        rule: &rules::END_STRADDLES,
+        subject: Subject::Partition(partition.number),
+        at: Some(end),
+        miss: Some(Miss { name: "physical sector", boundary: physical, past }),
+        message: format!(
+            "ends at byte {end}, {} bytes past a {}-byte physical sector boundary: its last {} bytes are no whole \
+             physical sector",
+            past.get(),
+            physical.size().get(),
+            rest.get()
+        ),
+        cure: None,
+    });
+}
+
+fn check_atomic(context: &Context<'_>, partition: &Partition, found: &mut Vec<Finding>) {
+    let Some(atomic) = context.topology.atomic.as_ref().map(|figure| figure.value()) else { return };
+    let Some(boundary) = atomic.start_boundary() else { return };
+    let start = partition.span.start();
+    let past = boundary.past(start);
+    if past == ByteCount::ZERO {
+        return;
+    }
+    found.push(Finding {
+        rule: &rules::ATOMIC_LOST,
+        subject: Subject::Partition(partition.number),
+        at: Some(start),
+        miss: Some(Miss { name: "atomic write unit", boundary, past }),
+        message: format!(
+            "starts at byte {start}, {} bytes past a multiple of {} bytes: the kernel turns the device's atomic \
+             writes off for it, and says nothing",
+            past.get(),
+            boundary.size().get()
+        ),
+        cure: None,
+    });
+}
+
+fn check_dos_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Finding>) {
+    if partition.start != DOS_START || context.stack.block != KERNEL_SECTOR {
+        return;
+    }
+    let aligned = context
+        .topology
+        .physical_boundary()
+        .is_some_and(|physical| physical.is_aligned(partition.span.start()));
+    let message = if aligned {
+        "starts at sector 63, the old DOS track, and is aligned on this drive".to_owned()
+    } else {
+        "starts at sector 63: a DOS habit (one track of 63 sectors) of partitioning tools before about 2010".to_owned()
+    };
+    found.push(Finding::on_partition(&rules::DOS_START, partition.number, partition.span.start(), message));
+}

@@ -1,0 +1,240 @@
+//! The command line: the one definition that parser, help, man pages and completions come from.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use straddle_audit::Severity;
+use straddle_device::Assume;
+use straddle_units::{BlockSize, ByteCount, parse_size};
+
+use crate::exit;
+
+/// Finds, explains and cures misaligned partitions, down to the byte.
+#[derive(Debug, Parser)]
+#[command(name = "straddle", version, after_help = exit::HELP, arg_required_else_help = true)]
+#[command(disable_help_subcommand = true)]
+pub(crate) struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+
+    /// When to colour the output; `auto` follows the terminal and NO_COLOR.
+    #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
+    pub(crate) color: Colour,
+}
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Colour {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Audit the alignment of disks and images.
+    Check(CheckArguments),
+    /// Tell what a finding means, or count the read-modify-writes of an I/O.
+    Explain(ExplainArguments),
+    /// Compute how much of a track holds data, for 512-byte and 4096-byte sectors.
+    Efficiency(EfficiencyArguments),
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Print a man page, or write all of them to a folder.
+    Man {
+        /// The command whose page to print; the main page without it.
+        command: Option<String>,
+        /// Write every page to this folder instead.
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
+    /// Print the JSON Schema of what `check --json` prints.
+    Schema,
+}
+
+/// Examples for `check --help`.
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  straddle check                          every disk of this machine
+  straddle check /dev/sdb vm.img          a disk and an image
+  straddle check --assume 512n old.img    an image for a drive with 512-byte sectors
+  straddle check --assume physical=4096,iu=16KiB cloud.img
+  straddle check --json *.img | jq '.targets[] | select(.status == \"misaligned\").target'";
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{CHECK_EXAMPLES}\n\n{}", exit::HELP))]
+pub(crate) struct CheckArguments {
+    /// Block devices or image files; every local disk when none is given.
+    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) targets: Vec<PathBuf>,
+
+    /// With no target: also loop, ram and zram devices, and drives for removable media.
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// Print JSON (see `straddle schema`).
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Print a line for each finding, and nothing else.
+    #[arg(long, short, conflicts_with = "json")]
+    pub(crate) quiet: bool,
+
+    /// Also tell where every figure comes from, and what the tables say besides.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+
+    /// The topology a target is meant for: 512n, 512e, 4kn, or key=size with the keys logical, physical, offset,
+    /// io-min, io-opt, iu, chunk, stripe, erase, atomic and atomic-boundary. Overrules what a device says.
+    #[arg(long, value_name = "TOPOLOGY")]
+    pub(crate) assume: Option<Assume>,
+
+    /// Read tables in this logical sector size only (images: found from the table otherwise).
+    #[arg(long, value_name = "BYTES", value_parser = block_size)]
+    pub(crate) logical: Option<BlockSize>,
+
+    /// Read a captured tree (DIR/sys, DIR/dev) instead of this machine.
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) sysroot: Option<PathBuf>,
+
+    /// Report these findings only.
+    #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code)]
+    pub(crate) only: Vec<&'static str>,
+
+    /// Leave these findings out.
+    #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code)]
+    pub(crate) ignore: Vec<&'static str>,
+
+    /// Exit with 1 from this severity on.
+    #[arg(long, value_enum, default_value_t = FailOn::Warning, value_name = "SEVERITY")]
+    pub(crate) fail_on: FailOn,
+}
+
+/// The least severity that counts as a finding for the exit status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailOn {
+    /// Everything.
+    Advice,
+    /// What costs on some workloads, and what costs for certain.
+    Warning,
+    /// What costs for certain.
+    Error,
+}
+
+impl FailOn {
+    pub(crate) fn severity(self) -> Severity {
+        match self {
+            Self::Advice => Severity::Advice,
+            Self::Warning => Severity::Warning,
+            Self::Error => Severity::Error,
+        }
+    }
+}
+
+/// Examples for `explain --help`.
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  straddle explain                        the list of findings
+  straddle explain S001                   what, why, what it costs, the cure, and the sources
+  straddle explain rmw --offset 2KiB --io 4KiB --count 2";
+
+/// Arguments of `explain`.
+#[derive(Debug, Args)]
+#[command(after_help = EXPLAIN_EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct ExplainArguments {
+    /// The code of a finding; the list of all when none is given.
+    #[arg(value_name = "CODE", value_parser = rule_code)]
+    pub(crate) code: Option<&'static str>,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// What to explain instead of a finding.
+    #[command(subcommand)]
+    pub(crate) topic: Option<Topic>,
+}
+
+/// What can be explained besides findings.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Topic {
+    /// Count the physical sectors touched and the read-modify-writes that an I/O needs.
+    Rmw(RmwArguments),
+}
+
+/// Arguments of `explain rmw`.
+#[derive(Debug, Args)]
+pub(crate) struct RmwArguments {
+    /// Where the first write starts on the device.
+    #[arg(long, value_parser = parse_size, value_name = "BYTES")]
+    pub(crate) offset: ByteCount,
+
+    /// The size of each write.
+    #[arg(long, value_parser = positive_size, default_value = "4KiB", value_name = "BYTES")]
+    pub(crate) io: ByteCount,
+
+    /// How many writes, one after the other.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: u64,
+
+    /// The physical sector (or indirection unit).
+    #[arg(long, value_parser = positive_size, default_value = "4096", value_name = "BYTES")]
+    pub(crate) physical: ByteCount,
+
+    /// Where the first physical sector starts (the drive's alignment offset).
+    #[arg(long, value_parser = parse_size, default_value = "0", value_name = "BYTES")]
+    pub(crate) phase: ByteCount,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `efficiency`.
+#[derive(Debug, Args)]
+pub(crate) struct EfficiencyArguments {
+    /// Bytes of data in a sector; both usual formats when neither this nor the others are given.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) data: Option<u32>,
+
+    /// Bytes of gap, synchronisation and address mark.
+    #[arg(long)]
+    pub(crate) overhead: Option<u32>,
+
+    /// Bytes of error-correcting code.
+    #[arg(long)]
+    pub(crate) ecc: Option<u32>,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn block_size(text: &str) -> Result<BlockSize, String> {
+    let size = parse_size(text).map_err(|e| e.to_string())?;
+    BlockSize::new(size.get()).map_err(|e| e.to_string())
+}
+
+fn positive_size(text: &str) -> Result<ByteCount, String> {
+    match parse_size(text) {
+        Ok(ByteCount::ZERO) => Err("it must not be zero".to_owned()),
+        Ok(size) => Ok(size),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn rule_code(text: &str) -> Result<&'static str, String> {
+    straddle_audit::rule(text)
+        .map(|rule| rule.code)
+        .ok_or_else(|| format!("no finding has the code '{text}'; 'straddle explain' lists them"))
+}

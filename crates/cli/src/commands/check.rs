@@ -1,0 +1,242 @@
+//! `straddle check`: opens each target, reads what is on it, audits it, and prints what was found.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rayon::prelude::*;
+use straddle_audit::{Context, Finding, Severity, Subject};
+use straddle_device::{DeviceKind, Options, Target};
+use straddle_layout::{Stack, TableKind};
+
+use crate::args::CheckArguments;
+use crate::exit::{Exit, UsageError};
+use crate::output::{self, Styles};
+use crate::report::{Status, TargetReport, status_of};
+use crate::schema::{self, Summary};
+use crate::text;
+
+/// So many targets are audited at a time, and printed before the next ones: memory does not grow with their number.
+const BATCH: usize = 512;
+
+/// From so many targets on they are spread over the cores; below, starting threads costs more than it saves.
+const PARALLEL_FROM: usize = 16;
+
+/// A target with everything found on it.
+pub(crate) struct Audited {
+    /// The target as it was named.
+    pub(crate) name: String,
+    pub(crate) target: Target,
+    pub(crate) stack: Stack,
+    pub(crate) findings: Vec<Finding>,
+}
+
+impl Audited {
+    pub(crate) fn is_image(&self) -> bool {
+        self.target.kind == DeviceKind::Image
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        status_of(&self.findings)
+    }
+}
+
+/// One target's part of the output, and what it adds to the exit status.
+struct Outcome {
+    text: String,
+    /// Goes to stderr.
+    complaint: Option<String>,
+    status: Status,
+    exit: Exit,
+    worst: Vec<Severity>,
+}
+
+pub(crate) fn run(arguments: &CheckArguments, styles: Styles) -> Result<Exit> {
+    let targets = targets(arguments)?;
+    let options = Options {
+        sysroot: arguments.sysroot.clone(),
+        assume: arguments.assume.clone().unwrap_or_default(),
+        logical: arguments.logical,
+    };
+    let single = |path: &PathBuf| outcome(path, &options, arguments, styles);
+    let bar = progress(targets.len());
+    let mut out = output::stdout();
+    let mut summary = Summary::default();
+    let mut severities = [0_usize; 3];
+    let mut exit = Exit::Aligned;
+    if arguments.json {
+        out.write_all(schema::opening().as_bytes())?;
+    }
+    for batch in targets.chunks(BATCH) {
+        let outcomes: Vec<Outcome> = if targets.len() < PARALLEL_FROM {
+            batch.iter().map(single).collect()
+        } else {
+            batch.par_iter().map(single).collect()
+        };
+        for outcome in outcomes {
+            if arguments.json {
+                out.write_all(if summary.targets == 0 { b"\n" } else { b",\n" })?;
+            } else if !arguments.quiet && summary.targets > 0 && !outcome.text.is_empty() {
+                out.write_all(b"\n")?;
+            }
+            out.write_all(outcome.text.as_bytes())?;
+            if let Some(complaint) = &outcome.complaint {
+                // In order with what was printed before.
+                out.flush()?;
+                eprintln!("straddle: {complaint}");
+            }
+            summary.add(outcome.status);
+            outcome.worst.iter().for_each(|severity| severities[severity_index(*severity)] += 1);
+            exit = exit.max(outcome.exit);
+        }
+        bar.inc(u64::try_from(batch.len()).unwrap_or(0));
+    }
+    bar.finish_and_clear();
+    if arguments.json {
+        writeln!(out, "{}", schema::closing(summary)?)?;
+    } else if !arguments.quiet {
+        writeln!(out, "\n{}", text::summary(summary, severities, styles))?;
+    }
+    out.flush()?;
+    Ok(exit)
+}
+
+fn severity_index(severity: Severity) -> usize {
+    match severity {
+        Severity::Error => 0,
+        Severity::Warning => 1,
+        Severity::Advice => 2,
+    }
+}
+
+/// The targets named, or every disk.
+fn targets(arguments: &CheckArguments) -> Result<Vec<PathBuf>> {
+    if !arguments.targets.is_empty() {
+        if arguments.all {
+            let message = "--all widens the search for disks: give it without targets";
+            return Err(UsageError(message.to_owned()).into());
+        }
+        return Ok(arguments.targets.clone());
+    }
+    let found = straddle_device::discover(arguments.sysroot.as_deref(), arguments.all)
+        .context("cannot list the disks of this machine")?;
+    if found.is_empty() {
+        eprintln!("straddle: no disk found; --all also looks at loop, ram and zram devices");
+    }
+    Ok(found)
+}
+
+/// A bar on stderr for long work, where it disturbs nothing: on a terminal that stdout does not share.
+fn progress(targets: usize) -> ProgressBar {
+    if targets <= BATCH || io::stdout().is_terminal() || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(u64::try_from(targets).ok(), ProgressDrawTarget::stderr());
+    bar.enable_steady_tick(Duration::from_secs(1));
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} targets, {eta} left");
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+fn outcome(path: &Path, options: &Options, arguments: &CheckArguments, styles: Styles) -> Outcome {
+    let name = path.display().to_string();
+    match audit(path, options, arguments) {
+        Ok(audited) => {
+            let worst: Vec<Severity> = audited.findings.iter().map(|f| f.rule.severity).collect();
+            let fails = worst.iter().any(|severity| *severity >= arguments.fail_on.severity());
+            Outcome {
+                text: render(&audited, arguments, styles),
+                complaint: None,
+                status: audited.status(),
+                exit: if fails { Exit::Findings } else { Exit::Aligned },
+                worst,
+            }
+        }
+        Err(error) => {
+            let message = format!("{error:#}");
+            let json = || to_json(&TargetReport::failed(name.clone(), message.clone()));
+            Outcome {
+                text: if arguments.json { json() } else { String::new() },
+                complaint: Some(format!("{name}: {message}")),
+                status: Status::Failed,
+                exit: Exit::Failed,
+                worst: Vec::new(),
+            }
+        }
+    }
+}
+
+fn render(audited: &Audited, arguments: &CheckArguments, styles: Styles) -> String {
+    if arguments.json {
+        to_json(&TargetReport::of(audited))
+    } else if arguments.quiet {
+        text::lines(audited)
+    } else {
+        text::target(audited, arguments.verbose, styles)
+    }
+}
+
+fn to_json(report: &TargetReport) -> String {
+    // Strings, numbers and vectors of them: serialising cannot fail.
+    serde_json::to_string(report).unwrap_or_default()
+}
+
+/// Opens, reads and audits one target.
+fn audit(path: &Path, options: &Options, arguments: &CheckArguments) -> Result<Audited> {
+    let mut target = straddle_device::open(path, options)?;
+    let stack = read(&mut target, options)?;
+    target.topology.adopt_table_block(stack.block);
+    let name = path.display().to_string();
+    let node = target.node.as_ref().map_or_else(|| name.clone(), |node| node.display().to_string());
+    let context = Context {
+        target: &node,
+        is_image: target.kind == DeviceKind::Image,
+        size: target.size,
+        topology: &target.topology,
+        model: target.identity.model.as_deref(),
+        stack: &stack,
+    };
+    let mut findings = straddle_audit::run(&context);
+    findings.retain(|finding| {
+        let code = finding.rule.code;
+        let asked = arguments.only.is_empty() || arguments.only.contains(&code);
+        asked && !arguments.ignore.contains(&code) && concerns(finding, target.partition)
+    });
+    let mut audited = Audited { name, target, stack, findings };
+    if let Some(number) = audited.target.partition {
+        audited.stack.partitions.retain(|p| p.number == number);
+    }
+    Ok(audited)
+}
+
+/// Whether a finding is about the disk, or about the one partition that was asked for.
+fn concerns(finding: &Finding, partition: Option<u32>) -> bool {
+    match (finding.subject, partition) {
+        (Subject::Partition(number), Some(asked)) => number == asked,
+        _ => true,
+    }
+}
+
+/// What is on a target: its table, or the kernel's list of partitions where the table cannot be read or is of a
+/// kind that only the kernel knows.
+fn read(target: &mut Target, options: &Options) -> Result<Stack> {
+    // An image's block size is found from its table, unless it is declared; a device's is what the kernel uses.
+    let declared = options.logical.or(options.assume.logical());
+    let device_block = match target.kind {
+        DeviceKind::Image => declared,
+        _ => Some(target.topology.logical.value()),
+    };
+    let listed = target.kernel_partitions.as_deref().unwrap_or_default();
+    let by_kernel = || straddle_layout::kernel_stack(listed, target.topology.logical.value());
+    let Some(medium) = &target.medium else { return Ok(by_kernel()) };
+    match straddle_layout::read_stack(medium.as_ref(), device_block, options.logical) {
+        Ok(stack) if stack.kind == TableKind::None && !listed.is_empty() => Ok(by_kernel()),
+        Ok(stack) => Ok(stack),
+        Err(error) if listed.is_empty() => Err(error.into()),
+        Err(error) => {
+            target.remarks.push(format!("{:#}", anyhow::Error::from(error)));
+            Ok(straddle_layout::kernel_stack(listed, target.topology.logical.value()))
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! `straddle efficiency`: why sectors became larger.
+
+use std::io::Write;
+
+use anyhow::Result;
+use comfy_table::CellAlignment;
+use schemars::JsonSchema;
+use serde::Serialize;
+use straddle_audit::{Format, format_efficiency};
+
+use crate::args::EfficiencyArguments;
+use crate::exit::Exit;
+use crate::output;
+use crate::text;
+
+/// One row of the answer.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Row {
+    data: u32,
+    overhead: u32,
+    ecc: u32,
+    total: u64,
+    efficiency: f64,
+}
+
+pub(crate) fn run(arguments: &EfficiencyArguments) -> Result<Exit> {
+    let rows: Vec<Row> = formats(arguments)
+        .into_iter()
+        .map(|format| Row {
+            data: format.data,
+            overhead: format.overhead,
+            ecc: format.ecc,
+            total: format.total(),
+            efficiency: format_efficiency(format),
+        })
+        .collect();
+    if arguments.json {
+        output::print_json(&rows)?;
+        return Ok(Exit::Aligned);
+    }
+    let mut table = text::plain_table(&["DATA", "GAP+SYNC+MARK", "ECC", "ON THE MEDIUM", "EFFICIENCY"]);
+    for row in &rows {
+        let percent = format!("{:.1} %", row.efficiency * 100.0);
+        table.add_row(vec![
+            row.data.to_string(),
+            row.overhead.to_string(),
+            row.ecc.to_string(),
+            row.total.to_string(),
+            percent,
+        ]);
+    }
+    table.column_iter_mut().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    let mut out = output::stdout();
+    writeln!(out, "Bytes a sector; efficiency = data / (data + gap, sync and address mark + ECC)\n")?;
+    writeln!(out, "{}", text::trimmed(&table))?;
+    out.flush()?;
+    Ok(Exit::Aligned)
+}
+
+/// The formats asked for: the two usual ones, or the one described, with the usual overheads where not said.
+fn formats(arguments: &EfficiencyArguments) -> Vec<Format> {
+    let asked = (arguments.data, arguments.overhead, arguments.ecc);
+    if asked == (None, None, None) {
+        return vec![Format::LEGACY, Format::ADVANCED];
+    }
+    let usual = match arguments.data {
+        Some(data) if data > Format::LEGACY.data => Format::ADVANCED,
+        _ => Format::LEGACY,
+    };
+    vec![Format {
+        data: arguments.data.unwrap_or(usual.data),
+        overhead: arguments.overhead.unwrap_or(usual.overhead),
+        ecc: arguments.ecc.unwrap_or(usual.ecc),
+    }]
+}

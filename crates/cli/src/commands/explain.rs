@@ -1,0 +1,169 @@
+//! `straddle explain`: what a finding means, and the arithmetic of read-modify-writes.
+
+use std::io::Write;
+
+use anyhow::Result;
+use serde::Serialize;
+use straddle_audit::{Io, RULES, Rule, count_rmw, picture};
+use straddle_units::{Boundary, ByteOffset, Coverage, Span};
+
+use crate::args::{ExplainArguments, RmwArguments, Topic};
+use crate::exit::{Exit, UsageError};
+use crate::output::{self, Styles, paint, plural};
+use crate::text;
+
+/// The width that running text is wrapped to.
+const WIDTH: usize = 100;
+
+pub(crate) fn run(arguments: &ExplainArguments, styles: Styles) -> Result<Exit> {
+    match (&arguments.topic, arguments.code.and_then(straddle_audit::rule)) {
+        (Some(Topic::Rmw(rmw)), _) => explain_rmw(rmw),
+        (None, Some(rule)) => explain_rule(rule, arguments.json, styles),
+        (None, None) => list(arguments.json, styles),
+    }
+}
+
+/// A rule as JSON.
+#[derive(Serialize)]
+struct RuleReport {
+    code: &'static str,
+    severity: String,
+    title: &'static str,
+    what: &'static str,
+    why: &'static str,
+    cost: &'static str,
+    cure: &'static str,
+    sources: &'static [&'static str],
+}
+
+impl From<&'static Rule> for RuleReport {
+    fn from(rule: &'static Rule) -> Self {
+        Self {
+            code: rule.code,
+            severity: rule.severity.to_string(),
+            title: rule.title,
+            what: rule.what,
+            why: rule.why,
+            cost: rule.cost,
+            cure: rule.cure,
+            sources: rule.sources,
+        }
+    }
+}
+
+fn list(json: bool, styles: Styles) -> Result<Exit> {
+    if json {
+        output::print_json(&RULES.iter().map(|rule| RuleReport::from(*rule)).collect::<Vec<_>>())?;
+        return Ok(Exit::Aligned);
+    }
+    let mut out = output::stdout();
+    for rule in RULES {
+        let severity = paint(text::severity_style(rule.severity, styles), &format!("{:8}", rule.severity));
+        writeln!(out, "{}  {severity} {}", rule.code, rule.title)?;
+    }
+    writeln!(out, "\n'straddle explain CODE' tells more.")?;
+    out.flush()?;
+    Ok(Exit::Aligned)
+}
+
+fn explain_rule(rule: &'static Rule, json: bool, styles: Styles) -> Result<Exit> {
+    if json {
+        output::print_json(&RuleReport::from(rule))?;
+        return Ok(Exit::Aligned);
+    }
+    let mut out = output::stdout();
+    let heading = format!("{}: {} ({})", rule.code, rule.title, rule.severity);
+    writeln!(out, "{}", paint(styles.heading, &heading))?;
+    for (name, body) in [("What", rule.what), ("Why", rule.why), ("Cost", rule.cost), ("Cure", rule.cure)] {
+        writeln!(out, "\n{}", paint(styles.heading, name))?;
+        writeln!(out, "{}", text::wrap(body, WIDTH, "  "))?;
+    }
+    writeln!(out, "\n{}", paint(styles.heading, "Sources"))?;
+    for source in rule.sources {
+        writeln!(out, "  {source}")?;
+    }
+    out.flush()?;
+    Ok(Exit::Aligned)
+}
+
+/// The count as JSON; sizes in bytes.
+#[derive(Serialize)]
+struct RmwReport {
+    offset: u64,
+    io: u64,
+    count: u64,
+    physical: u64,
+    phase: u64,
+    sectors_touched: u64,
+    read_modify_writes: u64,
+    merged_sectors_touched: u64,
+    merged_read_modify_writes: u64,
+}
+
+fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
+    let io = Io {
+        offset: ByteOffset::new(arguments.offset.get()),
+        size: arguments.io,
+        count: arguments.count,
+    };
+    let counted = Boundary::new(arguments.physical, arguments.phase)
+        .and_then(|boundary| Some((boundary, count_rmw(io, boundary)?)));
+    let Some((boundary, count)) = counted else {
+        return Err(UsageError("the writes would pass 2^64 bytes".to_owned()).into());
+    };
+    if arguments.json {
+        output::print_json(&RmwReport {
+            offset: io.offset.get(),
+            io: io.size.get(),
+            count: io.count,
+            physical: boundary.size().get(),
+            phase: boundary.phase().get(),
+            sectors_touched: count.apart.touched,
+            read_modify_writes: count.apart.partial,
+            merged_sectors_touched: count.merged.touched,
+            merged_read_modify_writes: count.merged.partial,
+        })?;
+        return Ok(Exit::Aligned);
+    }
+    let mut out = output::stdout();
+    for (index, (span, coverage)) in count.each.iter().enumerate() {
+        let drawn = picture(boundary, *span).map(|line| format!("  {line}")).unwrap_or_default();
+        writeln!(
+            out,
+            "write {:>2}  byte {:>10}  {}{drawn}",
+            index + 1,
+            span.start(),
+            told(*coverage)
+        )?;
+    }
+    if io.count > u64::try_from(count.each.len()).unwrap_or(u64::MAX) {
+        writeln!(out, "…")?;
+    }
+    let writes = if io.count == 1 { "1 write".to_owned() } else { format!("{} writes", io.count) };
+    writeln!(
+        out,
+        "\n{writes} of {} on {}-byte physical sectors: {}",
+        io.size,
+        boundary.size().get(),
+        told(count.apart)
+    )?;
+    if io.count > 1 {
+        let merged = Span::new(io.offset, io.size).and(picture(
+            boundary,
+            Span::new(io.offset, io.size.checked_mul(io.count).unwrap_or(io.size)).unwrap_or(count.each[0].0),
+        ));
+        let drawn = merged.map(|line| format!("  {line}")).unwrap_or_default();
+        writeln!(out, "merged into one by a cache: {}{drawn}", told(count.merged))?;
+    }
+    writeln!(out, "\nEach | is the start of a physical sector, each # an eighth of one that is written.")?;
+    out.flush()?;
+    Ok(Exit::Aligned)
+}
+
+fn told(coverage: Coverage) -> String {
+    let number = |n: u64, noun: &str| match usize::try_from(n) {
+        Ok(n) => plural(n, noun),
+        Err(_) => format!("{n} {noun}s"),
+    };
+    format!("{} touched, {}", number(coverage.touched, "sector"), number(coverage.partial, "read-modify-write"))
+}

@@ -1,0 +1,63 @@
+//! Completions and man pages, from the one definition of the command line.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use clap::{Command, CommandFactory};
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use crate::args::Arguments;
+use crate::exit::{Exit, UsageError};
+use crate::output;
+
+pub(crate) fn completions(shell: Shell) -> Result<Exit> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "straddle", &mut script);
+    let mut out = output::stdout();
+    out.write_all(&script)?;
+    out.flush()?;
+    Ok(Exit::Aligned)
+}
+
+pub(crate) fn man(command: Option<&str>, dir: Option<&Path>) -> Result<Exit> {
+    let pages = pages()?;
+    if let Some(dir) = dir {
+        fs::create_dir_all(dir).with_context(|| format!("{}: cannot make the folder", dir.display()))?;
+        for (name, page) in &pages {
+            let path = dir.join(format!("{name}.1"));
+            fs::write(&path, page).with_context(|| format!("{}: cannot write", path.display()))?;
+        }
+        return Ok(Exit::Aligned);
+    }
+    let wanted = command.map_or_else(|| "straddle".to_owned(), |name| format!("straddle-{name}"));
+    let Some((_, page)) = pages.into_iter().find(|(name, _)| *name == wanted) else {
+        return Err(UsageError(format!("there is no command '{}'", command.unwrap_or_default())).into());
+    };
+    let mut out = output::stdout();
+    out.write_all(&page)?;
+    out.flush()?;
+    Ok(Exit::Aligned)
+}
+
+/// Every man page by name: `straddle`, and `straddle-check` and so on.
+fn pages() -> Result<Vec<(String, Vec<u8>)>> {
+    let mut main = Arguments::command();
+    main.build();
+    let mut pages = vec![("straddle".to_owned(), page(main.clone())?)];
+    for command in main.get_subcommands() {
+        let name = format!("straddle-{}", command.get_name());
+        // clap wants names for as long as the program runs; there are a handful.
+        let static_name: &'static str = Box::leak(name.clone().into_boxed_str());
+        pages.push((name, page(command.clone().name(static_name))?));
+    }
+    Ok(pages)
+}
+
+fn page(command: Command) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    Man::new(command).render(&mut bytes)?;
+    Ok(bytes)
+}

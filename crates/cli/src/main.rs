@@ -1,0 +1,22 @@
+//! `straddle`: finds, explains and cures misaligned partitions.
+//!
+//! The law of this crate: it translates. Arguments become options, a domain crate is called once, and its answer
+//! becomes text, JSON and an exit code.
+
+mod args;
+mod commands;
+mod exit;
+mod output;
+mod report;
+mod schema;
+mod text;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let arguments = args::Arguments::parse();
+    let exit = commands::run(&arguments).unwrap_or_else(|error| exit::of_error(&error));
+    ExitCode::from(exit.code())
+}

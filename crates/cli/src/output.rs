@@ -1,0 +1,67 @@
+//! Where output goes, and how it is coloured.
+
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+
+use anstyle::{AnsiColor, Style};
+
+use crate::args::Colour;
+
+/// Styles for text on stdout; empty ones where colour is off.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Styles {
+    pub(crate) error: Style,
+    pub(crate) warning: Style,
+    pub(crate) advice: Style,
+    pub(crate) good: Style,
+    pub(crate) heading: Style,
+    pub(crate) faint: Style,
+}
+
+impl Styles {
+    /// The styles that `when` and the terminal ask for.
+    pub(crate) fn choose(when: Colour) -> Self {
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let coloured = match when {
+            Colour::Always => true,
+            Colour::Never => false,
+            Colour::Auto => !no_color && !dumb && io::stdout().is_terminal(),
+        };
+        if !coloured {
+            return Self::default();
+        }
+        let colour = |c: AnsiColor| Style::new().fg_color(Some(c.into()));
+        Self {
+            error: colour(AnsiColor::Red).bold(),
+            warning: colour(AnsiColor::Yellow).bold(),
+            advice: colour(AnsiColor::Cyan),
+            good: colour(AnsiColor::Green),
+            heading: Style::new().bold(),
+            faint: Style::new().dimmed(),
+        }
+    }
+}
+
+/// `text` in `style`.
+pub(crate) fn paint(style: Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// Standard output, written in large pieces.
+pub(crate) fn stdout() -> BufWriter<Stdout> {
+    BufWriter::with_capacity(64 * 1024, io::stdout())
+}
+
+/// Prints `value` as indented JSON.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    let mut out = stdout();
+    serde_json::to_writer_pretty(&mut out, value)?;
+    writeln!(out)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// `1 partition`, `2 partitions`.
+pub(crate) fn plural(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}

@@ -1,0 +1,418 @@
+//! What `check --json` prints: the published form of an audit.
+//!
+//! These types are the interface: fields are added, never renamed, and [`SCHEMA`] counts what breaks. The domain's
+//! own types may change behind them.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use straddle_audit::{Cure, Finding, Severity, Subject, Verdict};
+use straddle_device::topology::{AlignmentOffset, AtomicWrites, Figure, Topology};
+use straddle_layout::{Partition, PartitionType, Role, Stack, TableKind, types};
+use straddle_units::ByteCount;
+
+use crate::commands::check::Audited;
+
+/// The version of this form.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// What was found on one target.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct TargetReport {
+    /// The target as it was named.
+    pub(crate) target: String,
+    /// What came of it.
+    pub(crate) status: Status,
+    /// Why it could not be audited; only with the status "failed".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+    /// The device or image; absent when it could not be opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<DeviceReport>,
+    /// What is written on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    table: Option<TableReport>,
+    /// Its partitions, in order of number.
+    partitions: Vec<PartitionReport>,
+    /// What the rules found.
+    findings: Vec<FindingReport>,
+    /// What could not be read, and why.
+    remarks: Vec<String>,
+}
+
+/// What came of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Status {
+    /// No finding.
+    Aligned,
+    /// Advice only.
+    Advice,
+    /// Findings of severity warning or error.
+    Misaligned,
+    /// It could not be opened or read.
+    Failed,
+}
+
+/// A figure with its sources.
+#[derive(Debug, Serialize, JsonSchema)]
+struct FigureReport<T> {
+    /// The value in force; sizes in bytes.
+    value: T,
+    /// Who says it.
+    source: String,
+    /// What other sources say.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    others: Vec<ClaimReport<T>>,
+    /// Why the value in force was preferred, where sources disagree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'static str>,
+}
+
+/// What one more source says.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ClaimReport<T> {
+    /// What it says.
+    value: T,
+    /// Who says it.
+    source: String,
+}
+
+/// What a device can write atomically, in bytes.
+#[derive(Debug, Serialize, JsonSchema)]
+struct AtomicReport {
+    /// Smallest atomic write.
+    unit_min: u64,
+    /// Largest atomic write.
+    unit_max: u64,
+    /// Multiple that none may cross; 0 for none.
+    boundary: u64,
+}
+
+/// A device or image.
+#[derive(Debug, Serialize, JsonSchema)]
+struct DeviceReport {
+    /// "image" or "block device".
+    kind: &'static str,
+    /// Size in bytes.
+    size: u64,
+    /// Manufacturer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vendor: Option<String>,
+    /// Model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    /// Whether it spins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rotational: Option<bool>,
+    /// 512n, 512e, 4Kn or other.
+    format: String,
+    /// Logical sector size.
+    logical: FigureReport<u64>,
+    /// Physical sector size.
+    physical: FigureReport<u64>,
+    /// Byte of the first physical sector boundary; -1 when the kernel calls the device misaligned.
+    alignment_offset: FigureReport<i64>,
+    /// Minimum I/O size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    io_min: Option<FigureReport<u64>>,
+    /// Optimal I/O size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    io_opt: Option<FigureReport<u64>>,
+    /// Indirection unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    indirection_unit: Option<FigureReport<u64>>,
+    /// RAID chunk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chunk: Option<FigureReport<u64>>,
+    /// Full stripe.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stripe: Option<FigureReport<u64>>,
+    /// Erase block.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    erase_block: Option<FigureReport<u64>>,
+    /// Atomic writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    atomic: Option<FigureReport<AtomicReport>>,
+}
+
+/// A partition table, or what stands in its place.
+#[derive(Debug, Serialize, JsonSchema)]
+struct TableReport {
+    /// "gpt", "hybrid", "mbr", "kernel" (as the kernel lists it), "content" (no table, but a known file system or
+    /// other content), or "none".
+    kind: &'static str,
+    /// The known content, for the kind "content": blkid's TYPE.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'static str>,
+    /// The sector size that it counts in.
+    sector_size: u64,
+}
+
+/// One partition.
+#[derive(Debug, Serialize, JsonSchema)]
+struct PartitionReport {
+    /// Its number.
+    number: u32,
+    /// First sector.
+    start_lba: u64,
+    /// Number of sectors.
+    sectors: u64,
+    /// First byte.
+    start: u64,
+    /// Bytes.
+    size: u64,
+    /// "primary", "extended" or "logical".
+    role: &'static str,
+    /// GPT type GUID or MBR type, as sfdisk writes it.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    kind: Option<String>,
+    /// The type's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    type_name: Option<&'static str>,
+    /// The partition's own name (GPT).
+    #[serde(skip_serializing_if = "String::is_empty")]
+    name: String,
+    /// What its first bytes are known to be: blkid's TYPE.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'static str>,
+    /// What the findings make of it.
+    verdict: VerdictReport,
+}
+
+/// A verdict on a partition.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum VerdictReport {
+    /// An extended partition, which cannot be misaligned.
+    Container,
+    /// On every known boundary.
+    Aligned,
+    /// On the physical sector; advice only.
+    Advice,
+    /// Off a boundary that costs on some workloads.
+    Off,
+    /// Straddles, or broken.
+    Misaligned,
+}
+
+/// One finding.
+#[derive(Debug, Serialize, JsonSchema)]
+struct FindingReport {
+    /// Its code, as `straddle explain` knows it.
+    code: &'static str,
+    /// "error", "warning" or "advice".
+    severity: String,
+    /// The rule in a few words.
+    title: &'static str,
+    /// The partition's number; absent for findings on the disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    partition: Option<u32>,
+    /// The byte on the disk at which it shows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    byte: Option<u64>,
+    /// The boundary missed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missed: Option<MissReport>,
+    /// The finding in a sentence.
+    message: String,
+    /// Its cure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cure: Option<CureReport>,
+}
+
+/// A missed boundary.
+#[derive(Debug, Serialize, JsonSchema)]
+struct MissReport {
+    /// What it is.
+    boundary: &'static str,
+    /// Bytes between two such boundaries.
+    size: u64,
+    /// Byte of the first one.
+    phase: u64,
+    /// Bytes past the boundary before.
+    past: u64,
+}
+
+/// A cure.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CureReport {
+    /// What to do.
+    summary: String,
+    /// The same as commands: alternatives.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    commands: Vec<CommandReport>,
+    /// What to mind before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caution: Option<String>,
+}
+
+/// A command.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CommandReport {
+    /// The tool.
+    tool: &'static str,
+    /// The line for a POSIX shell.
+    line: String,
+}
+
+impl TargetReport {
+    /// A target that could not be audited.
+    pub(crate) fn failed(target: String, error: String) -> Self {
+        Self {
+            target,
+            status: Status::Failed,
+            error: Some(error),
+            device: None,
+            table: None,
+            partitions: Vec::new(),
+            findings: Vec::new(),
+            remarks: Vec::new(),
+        }
+    }
+
+    /// An audited target.
+    pub(crate) fn of(audited: &Audited) -> Self {
+        let Audited { name, target, stack, findings, .. } = audited;
+        Self {
+            target: name.clone(),
+            status: audited.status(),
+            error: None,
+            device: Some(device_report(audited)),
+            table: Some(table_report(stack)),
+            partitions: stack.partitions.iter().map(|p| partition_report(p, findings)).collect(),
+            findings: findings.iter().map(finding_report).collect(),
+            remarks: target.remarks.clone(),
+        }
+    }
+}
+
+/// A figure whose values are converted by `value`.
+fn figure<T: Copy + PartialEq, U>(figure: &Figure<T>, value: impl Fn(T) -> U) -> FigureReport<U> {
+    FigureReport {
+        value: value(figure.value()),
+        source: figure.source().to_string(),
+        others: figure
+            .others()
+            .iter()
+            .map(|claim| ClaimReport { value: value(claim.value), source: claim.source.to_string() })
+            .collect(),
+        why: figure.why(),
+    }
+}
+
+fn device_report(audited: &Audited) -> DeviceReport {
+    let target = &audited.target;
+    let topology: &Topology = &target.topology;
+    let bytes = |f: &Option<Figure<ByteCount>>| f.as_ref().map(|f| figure(f, ByteCount::get));
+    DeviceReport {
+        kind: if audited.is_image() { "image" } else { "block device" },
+        size: target.size.get(),
+        vendor: target.identity.vendor.clone(),
+        model: target.identity.model.clone(),
+        rotational: target.identity.rotational,
+        format: topology.format().to_string(),
+        logical: figure(&topology.logical, |block| block.get()),
+        physical: figure(&topology.physical, ByteCount::get),
+        alignment_offset: figure(&topology.alignment_offset, |offset| match offset {
+            AlignmentOffset::Bytes(bytes) => i64::try_from(bytes.get()).unwrap_or(i64::MAX),
+            AlignmentOffset::Misaligned => -1,
+        }),
+        io_min: bytes(&topology.io_min),
+        io_opt: bytes(&topology.io_opt),
+        indirection_unit: bytes(&topology.indirection_unit),
+        chunk: bytes(&topology.chunk),
+        stripe: bytes(&topology.stripe),
+        erase_block: bytes(&topology.erase_block),
+        atomic: topology.atomic.as_ref().map(|f| {
+            figure(f, |AtomicWrites { unit_min, unit_max, boundary }| AtomicReport {
+                unit_min: unit_min.get(),
+                unit_max: unit_max.get(),
+                boundary: boundary.get(),
+            })
+        }),
+    }
+}
+
+fn table_report(stack: &Stack) -> TableReport {
+    let (kind, content) = match stack.kind {
+        TableKind::Gpt => ("gpt", None),
+        TableKind::HybridMbr => ("hybrid", None),
+        TableKind::Mbr => ("mbr", None),
+        TableKind::Kernel => ("kernel", None),
+        TableKind::Content(name) => ("content", Some(name)),
+        TableKind::None => ("none", None),
+    };
+    TableReport { kind, content, sector_size: stack.block.get() }
+}
+
+fn partition_report(partition: &Partition, findings: &[Finding]) -> PartitionReport {
+    PartitionReport {
+        number: partition.number,
+        start_lba: partition.start.get(),
+        sectors: partition.count.get(),
+        start: partition.span.start().get(),
+        size: partition.span.len().get(),
+        role: match partition.role {
+            Role::Primary => "primary",
+            Role::Extended => "extended",
+            Role::Logical { .. } => "logical",
+        },
+        kind: match partition.kind {
+            PartitionType::Guid(guid) => Some(types::guid_text(guid)),
+            PartitionType::Mbr(kind) => Some(format!("{kind:x}")),
+            PartitionType::Unknown => None,
+        },
+        type_name: types::name(&partition.kind),
+        name: partition.attributes.name.clone(),
+        content: partition.content,
+        verdict: match straddle_audit::verdict(partition, findings) {
+            Verdict::Container => VerdictReport::Container,
+            Verdict::Aligned => VerdictReport::Aligned,
+            Verdict::AlignedWithAdvice => VerdictReport::Advice,
+            Verdict::Off => VerdictReport::Off,
+            Verdict::Misaligned => VerdictReport::Misaligned,
+        },
+    }
+}
+
+fn finding_report(finding: &Finding) -> FindingReport {
+    FindingReport {
+        code: finding.rule.code,
+        severity: finding.rule.severity.to_string(),
+        title: finding.rule.title,
+        partition: match finding.subject {
+            Subject::Disk => None,
+            Subject::Partition(number) => Some(number),
+        },
+        byte: finding.at.map(|at| at.get()),
+        missed: finding.miss.map(|miss| MissReport {
+            boundary: miss.name,
+            size: miss.boundary.size().get(),
+            phase: miss.boundary.phase().get(),
+            past: miss.past.get(),
+        }),
+        message: finding.message.clone(),
+        cure: finding.cure.as_ref().map(cure_report),
+    }
+}
+
+fn cure_report(cure: &Cure) -> CureReport {
+    CureReport {
+        summary: cure.summary.clone(),
+        commands: cure
+            .commands
+            .iter()
+            .map(|command| CommandReport { tool: command.tool, line: command.line.clone() })
+            .collect(),
+        caution: cure.caution.clone(),
+    }
+}
+
+/// The status that findings make.
+pub(crate) fn status_of(findings: &[Finding]) -> Status {
+    match findings.iter().map(|f| f.rule.severity).max() {
+        None => Status::Aligned,
+        Some(Severity::Advice) => Status::Advice,
+        Some(Severity::Warning | Severity::Error) => Status::Misaligned,
+    }
+}

@@ -1,0 +1,63 @@
+//! The form of a whole `check --json` document, and its JSON Schema.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::report::{SCHEMA, Status, TargetReport};
+
+/// What `straddle check --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "straddle check")]
+pub(crate) struct Report {
+    /// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
+    schema: u32,
+    /// The version of straddle.
+    straddle: &'static str,
+    /// Every target, in the order in which they were named.
+    targets: Vec<TargetReport>,
+    /// How many came out how.
+    summary: Summary,
+}
+
+/// Counts over all targets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct Summary {
+    /// Targets.
+    pub(crate) targets: usize,
+    /// Targets without a finding.
+    pub(crate) aligned: usize,
+    /// Targets with advice only.
+    pub(crate) advice: usize,
+    /// Targets with findings of severity warning or error.
+    pub(crate) misaligned: usize,
+    /// Targets that could not be audited.
+    pub(crate) failed: usize,
+}
+
+impl Summary {
+    /// Counts one more target.
+    pub(crate) fn add(&mut self, status: Status) {
+        self.targets += 1;
+        match status {
+            Status::Aligned => self.aligned += 1,
+            Status::Advice => self.advice += 1,
+            Status::Misaligned => self.misaligned += 1,
+            Status::Failed => self.failed += 1,
+        }
+    }
+}
+
+/// What stands before the targets: the document is written while they are audited.
+pub(crate) fn opening() -> String {
+    format!("{{\"schema\":{SCHEMA},\"straddle\":\"{}\",\"targets\":[", env!("CARGO_PKG_VERSION"))
+}
+
+/// What stands behind the targets.
+pub(crate) fn closing(summary: Summary) -> Result<String, serde_json::Error> {
+    Ok(format!("\n],\"summary\":{}}}", serde_json::to_string(&summary)?))
+}
+
+/// The JSON Schema of [`Report`].
+pub(crate) fn json_schema() -> schemars::Schema {
+    schemars::schema_for!(Report)
+}

@@ -1,0 +1,369 @@
+//! An audit as text for people.
+
+use std::fmt::Write;
+
+use anstyle::Style;
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use straddle_audit::{Cure, Finding, Severity, Subject, Verdict, picture, verdict};
+use straddle_device::topology::{AlignmentOffset, Figure, Topology};
+use straddle_layout::{Partition, PartitionType, Stack, TableKind, types};
+use straddle_units::{ByteCount, Span};
+
+use crate::commands::check::Audited;
+use crate::output::{Styles, paint, plural};
+use crate::schema::Summary;
+
+/// The block in which most file systems write; what a picture shows of a partition's start.
+const FILE_SYSTEM_BLOCK: ByteCount = ByteCount::new(4096);
+
+/// A table without lines.
+pub(crate) fn plain_table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(header.to_vec());
+    table
+}
+
+/// A table's lines without the blanks behind them.
+pub(crate) fn trimmed(table: &Table) -> String {
+    table.trim_fmt()
+}
+
+/// `text` in lines of at most `width`, each behind `indent`.
+pub(crate) fn wrap(text: &str, width: usize, indent: &str) -> String {
+    let options = textwrap::Options::new(width).initial_indent(indent).subsequent_indent(indent);
+    textwrap::fill(text, options.break_words(false))
+}
+
+/// The style of a severity.
+pub(crate) fn severity_style(severity: Severity, styles: Styles) -> Style {
+    match severity {
+        Severity::Error => styles.error,
+        Severity::Warning => styles.warning,
+        Severity::Advice => styles.advice,
+    }
+}
+
+/// A target's findings, a line each: `vm.img: error S001 partition 1: starts at …`
+pub(crate) fn lines(audited: &Audited) -> String {
+    let mut text = String::new();
+    for finding in &audited.findings {
+        let rule = finding.rule;
+        let _ = writeln!(
+            text,
+            "{}: {} {} {}: {}",
+            audited.name,
+            rule.severity,
+            rule.code,
+            subject(finding.subject),
+            finding.message
+        );
+    }
+    text
+}
+
+fn subject(subject: Subject) -> String {
+    match subject {
+        Subject::Disk => "disk".to_owned(),
+        Subject::Partition(number) => format!("partition {number}"),
+    }
+}
+
+/// A target in full: what it is, its partitions with their verdicts, and each finding with its cure.
+pub(crate) fn target(audited: &Audited, verbose: bool, styles: Styles) -> String {
+    let mut text = heading(audited, styles);
+    let topology = &audited.target.topology;
+    let _ = writeln!(text, "{}", sectors(topology));
+    if verbose {
+        text += &every_figure(topology);
+    }
+    let _ = writeln!(text, "{}", table_line(audited));
+    for remark in &audited.target.remarks {
+        let _ = writeln!(text, "{}", paint(styles.faint, &wrap(&format!("note: {remark}"), 110, "  ")));
+    }
+    if !audited.stack.partitions.is_empty() {
+        let _ = writeln!(text, "\n{}", partitions(audited, styles));
+    }
+    let mut told: Vec<&Cure> = Vec::new();
+    for finding in &audited.findings {
+        text += &finding_text(audited, finding, &mut told, styles);
+    }
+    text
+}
+
+fn heading(audited: &Audited, styles: Styles) -> String {
+    let target = &audited.target;
+    let mut parts = Vec::new();
+    let identity = [&target.identity.vendor, &target.identity.model];
+    let model: Vec<&str> = identity.into_iter().flatten().map(String::as_str).collect();
+    if !model.is_empty() {
+        parts.push(model.join(" "));
+    }
+    let bytes = target.size.get();
+    parts.push(format!("{} ({bytes} bytes)", target.size));
+    parts.push(match target.topology.format().to_string().as_str() {
+        "other" => "neither 512n, 512e nor 4Kn".to_owned(),
+        format => format.to_owned(),
+    });
+    format!("{}: {}\n", paint(styles.heading, &audited.name), parts.join(", "))
+}
+
+/// A figure with its source, and whoever disagrees.
+fn sourced<T: Copy + PartialEq>(figure: &Figure<T>, value: impl Fn(T) -> String) -> String {
+    let mut text = format!("{} [{}", value(figure.value()), figure.source());
+    let others: Vec<String> =
+        figure.disagreeing().map(|claim| format!("{} says {}", claim.source, value(claim.value))).collect();
+    if !others.is_empty() {
+        let _ = write!(text, "; {}", others.join(", "));
+    }
+    if let Some(why) = figure.why().filter(|why| !why.is_empty()) {
+        let _ = write!(text, "; {why}");
+    }
+    text + "]"
+}
+
+fn bytes(count: ByteCount) -> String {
+    if count.get() < 65536 { count.get().to_string() } else { format!("{count} ({})", count.get()) }
+}
+
+fn offset(offset: AlignmentOffset) -> String {
+    match offset {
+        AlignmentOffset::Bytes(bytes) => bytes.get().to_string(),
+        AlignmentOffset::Misaligned => "-1".to_owned(),
+    }
+}
+
+/// Logical and physical sector, and whatever else makes this device special.
+fn sectors(topology: &Topology) -> String {
+    let mut parts = vec![
+        format!("logical sector {}", sourced(&topology.logical, |block| block.to_string())),
+        format!("physical sector {}", sourced(&topology.physical, bytes)),
+    ];
+    if topology.alignment_offset.value() != AlignmentOffset::Bytes(ByteCount::ZERO) {
+        parts.push(format!("alignment offset {}", sourced(&topology.alignment_offset, offset)));
+    }
+    let special = [
+        ("indirection unit", &topology.indirection_unit),
+        ("RAID chunk", &topology.chunk),
+        ("stripe", &topology.stripe),
+        ("erase block", &topology.erase_block),
+    ];
+    for (name, figure) in special {
+        if let Some(figure) = figure {
+            parts.push(format!("{name} {}", sourced(figure, bytes)));
+        }
+    }
+    wrap(&parts.join(", "), 110, "  ")
+}
+
+/// Every figure on a line of its own, with all its sources.
+fn every_figure(topology: &Topology) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String, claims: Vec<String>| {
+        let _ = writeln!(text, "    {name:18} {value}");
+        for claim in claims {
+            let _ = writeln!(text, "    {:18} {claim}", "");
+        }
+    };
+    let claims = |f: &Figure<ByteCount>| -> Vec<String> {
+        f.others().iter().map(|c| format!("{} [{}]", bytes(c.value), c.source)).collect()
+    };
+    let show = |f: &Figure<ByteCount>| sourced(f, bytes);
+    let logical = &topology.logical;
+    line("logical sector", sourced(logical, |b| b.to_string()), Vec::new());
+    line("physical sector", show(&topology.physical), claims(&topology.physical));
+    line("alignment offset", sourced(&topology.alignment_offset, offset), Vec::new());
+    let optional = [
+        ("minimum I/O", &topology.io_min),
+        ("optimal I/O", &topology.io_opt),
+        ("indirection unit", &topology.indirection_unit),
+        ("RAID chunk", &topology.chunk),
+        ("stripe", &topology.stripe),
+        ("erase block", &topology.erase_block),
+    ];
+    for (name, figure) in optional {
+        match figure {
+            Some(figure) => line(name, show(figure), claims(figure)),
+            None => line(name, "not known".to_owned(), Vec::new()),
+        }
+    }
+    let atomic = topology.atomic.as_ref().map(|figure| {
+        sourced(figure, |a| {
+            let (min, max, boundary) = (a.unit_min.get(), a.unit_max.get(), a.boundary.get());
+            format!("{min} to {max}, boundary {boundary}")
+        })
+    });
+    line("atomic writes", atomic.unwrap_or_else(|| "not known".to_owned()), Vec::new());
+    text
+}
+
+fn table_line(audited: &Audited) -> String {
+    let stack: &Stack = &audited.stack;
+    let count = plural(stack.partitions.len(), "partition");
+    let block = stack.block;
+    match stack.kind {
+        TableKind::Gpt => format!("  GPT in {block}-byte sectors, {count}"),
+        TableKind::HybridMbr => format!("  GPT with a hybrid MBR, in {block}-byte sectors, {count}"),
+        TableKind::Mbr => format!("  MBR in {block}-byte sectors, {count}"),
+        TableKind::Content(name) => format!("  no partition table: {name} on the whole disk"),
+        TableKind::None => "  no partition table and no known content".to_owned(),
+        TableKind::Kernel if stack.partitions.is_empty() => "  no partitions, as the kernel lists it".to_owned(),
+        TableKind::Kernel => format!("  {count}, as the kernel lists them"),
+    }
+}
+
+fn partitions(audited: &Audited, styles: Styles) -> String {
+    let mut table = plain_table(&["  #", "START", "START BYTE", "SECTORS", "SIZE", "TYPE", "CONTENT", "VERDICT"]);
+    for partition in &audited.stack.partitions {
+        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+        let kind = types::name(&partition.kind).map(str::to_owned).unwrap_or_else(|| match partition.kind {
+            PartitionType::Guid(guid) => types::guid_text(guid),
+            PartitionType::Mbr(kind) => format!("{kind:#04x}"),
+            PartitionType::Unknown => "-".to_owned(),
+        });
+        table.add_row(vec![
+            right(partition.number.to_string()),
+            right(partition.start.to_string()),
+            right(partition.span.start().to_string()),
+            right(partition.count.to_string()),
+            right(partition.span.len().to_string()),
+            Cell::new(kind),
+            Cell::new(partition.content.unwrap_or("-")),
+            Cell::new(verdict_text(partition, &audited.findings)),
+        ]);
+    }
+    for index in 0..5 {
+        if let Some(column) = table.column_mut(index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    // Styled line by line: the table counts escape sequences as text.
+    let mut lines = trimmed(&table).lines().map(str::to_owned).collect::<Vec<_>>();
+    if let Some(header) = lines.first_mut() {
+        *header = paint(styles.faint, header);
+    }
+    for (line, partition) in lines.iter_mut().skip(1).zip(&audited.stack.partitions) {
+        let style = match verdict(partition, &audited.findings) {
+            Verdict::Misaligned => styles.error,
+            Verdict::Off => styles.warning,
+            Verdict::Aligned | Verdict::AlignedWithAdvice => styles.good,
+            Verdict::Container => styles.faint,
+        };
+        let plain = verdict_text(partition, &audited.findings);
+        if let Some(head) = line.strip_suffix(&plain) {
+            *line = format!("{head}{}", paint(style, &plain));
+        }
+    }
+    lines.join("\n")
+}
+
+/// The verdict on a partition in a few words.
+fn verdict_text(partition: &Partition, findings: &[Finding]) -> String {
+    let mut own = findings.iter().filter(|f| f.subject == Subject::Partition(partition.number));
+    let worst = own.next();
+    let missed = worst.and_then(|f| f.miss.as_ref());
+    match (verdict(partition, findings), worst, missed) {
+        (Verdict::Container, ..) => "container of logical partitions".to_owned(),
+        (Verdict::AlignedWithAdvice, Some(finding), _) => format!("aligned ({})", finding.rule.code),
+        (Verdict::Misaligned, Some(finding), Some(miss)) => {
+            format!("STRADDLES by {} bytes ({})", miss.past.get(), finding.rule.code)
+        }
+        (Verdict::Off, Some(finding), Some(miss)) if finding.at == Some(partition.span.end()) => {
+            format!("end off by {} bytes ({})", miss.past.get(), finding.rule.code)
+        }
+        (Verdict::Off, Some(finding), Some(miss)) => {
+            format!("off the {} by {} bytes ({})", miss.name, miss.past.get(), finding.rule.code)
+        }
+        (Verdict::Misaligned | Verdict::Off, Some(finding), None) => {
+            format!("{} ({})", finding.rule.title, finding.rule.code)
+        }
+        _ => "aligned".to_owned(),
+    }
+}
+
+fn finding_text<'a>(
+    audited: &'a Audited,
+    finding: &'a Finding,
+    told: &mut Vec<&'a Cure>,
+    styles: Styles,
+) -> String {
+    let rule = finding.rule;
+    let style = severity_style(rule.severity, styles);
+    let mark = paint(style, &format!("{} {}", rule.severity, rule.code));
+    let mut text = format!("\n{mark} {}: {}\n", subject(finding.subject), finding.message);
+    if let Some(drawn) = drawing(audited, finding) {
+        let _ = writeln!(text, "  {drawn}");
+    }
+    match &finding.cure {
+        // Findings on one partition's placement share a cure, which is told once.
+        Some(cure) if told.contains(&cure) => {}
+        Some(cure) => {
+            text += &cure_text(cure, styles);
+            told.push(cure);
+        }
+        None => {}
+    }
+    text
+}
+
+/// The physical sectors (or units) at a partition's start, and its first file-system block over them.
+fn drawing(audited: &Audited, finding: &Finding) -> Option<String> {
+    let (Subject::Partition(number), Some(miss)) = (finding.subject, &finding.miss) else { return None };
+    if finding.rule.severity == Severity::Advice {
+        return None;
+    }
+    let partition = audited.stack.partitions.iter().find(|p| p.number == number)?;
+    if finding.at != Some(partition.span.start()) {
+        return None;
+    }
+    let unit = miss.boundary.size();
+    let block = Span::new(partition.span.start(), unit.max(FILE_SYSTEM_BLOCK))?;
+    let line = picture(miss.boundary, block)?;
+    let coverage = miss.boundary.coverage(block);
+    Some(format!(
+        "{line}  the first {} over {} of {} bytes: writing it takes {}",
+        block.len(),
+        plural(usize::try_from(coverage.touched).ok()?, miss.name),
+        unit.get(),
+        plural(usize::try_from(coverage.partial).ok()?, "read-modify-write")
+    ))
+}
+
+fn cure_text(cure: &Cure, styles: Styles) -> String {
+    let mut text = format!("{}\n", wrap(&format!("cure: {}", cure.summary), 110, "  "));
+    for command in &cure.commands {
+        let _ = writeln!(text, "    {:8} {}", command.tool, paint(styles.heading, &command.line));
+    }
+    if let Some(caution) = &cure.caution {
+        let _ = writeln!(text, "{}", wrap(caution, 110, "    "));
+    }
+    text
+}
+
+/// The last line: `3 targets: 1 aligned, 2 misaligned (2 errors, 1 warning)`.
+pub(crate) fn summary(summary: Summary, severities: [usize; 3], styles: Styles) -> String {
+    let mut parts = Vec::new();
+    let mut part = |count: usize, word: &str, style: Style| {
+        if count > 0 {
+            parts.push(paint(style, &format!("{count} {word}")));
+        }
+    };
+    part(summary.aligned, "aligned", styles.good);
+    part(summary.advice, "aligned with advice", styles.good);
+    part(summary.misaligned, "misaligned", styles.error);
+    part(summary.failed, "failed", styles.error);
+    let [errors, warnings, advice] = severities;
+    let mut counts = Vec::new();
+    for (count, noun) in [(errors, "error"), (warnings, "warning")] {
+        if count > 0 {
+            counts.push(plural(count, noun));
+        }
+    }
+    if advice > 0 {
+        counts.push(format!("{advice} advice"));
+    }
+    let counts = if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) };
+    let hint = if errors + warnings + advice > 0 { "; 'straddle explain CODE' tells more" } else { "" };
+    let targets = plural(summary.targets, "target");
+    if parts.is_empty() { targets } else { format!("{targets}: {}{counts}{hint}", parts.join(", ")) }
+}

@@ -1,0 +1,261 @@
+//! `--assume`: the topology that an image is meant for, or a correction of what a device says.
+
+use std::str::FromStr;
+
+use straddle_units::{BlockSize, BlockSizeError, ByteCount, ParseSizeError, parse_size};
+
+use crate::topology::{AlignmentOffset, AtomicWrites, Figure, Source, Topology};
+
+/// A declared topology; what is `None` stays as found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Assume {
+    logical: Option<BlockSize>,
+    physical: Option<ByteCount>,
+    offset: Option<ByteCount>,
+    io_min: Option<ByteCount>,
+    io_opt: Option<ByteCount>,
+    indirection_unit: Option<ByteCount>,
+    stripe: Option<ByteCount>,
+    chunk: Option<ByteCount>,
+    erase_block: Option<ByteCount>,
+    atomic: Option<ByteCount>,
+    atomic_boundary: Option<ByteCount>,
+}
+
+/// Why an `--assume` text cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AssumeError {
+    /// A word that is neither a format nor `key=size`.
+    #[error("'{0}' is unknown: give 512n, 512e, 4kn, or key=size with a key of {KEYS}")]
+    UnknownWord(String),
+    /// A value that is no size.
+    #[error("{key}: {source}")]
+    Size {
+        /// The key.
+        key: String,
+        /// What is wrong with its value.
+        source: ParseSizeError,
+    },
+    /// A logical size that is no block size.
+    #[error("logical: {0}")]
+    Logical(BlockSizeError),
+    /// The same key twice.
+    #[error("{0} is given twice")]
+    Twice(String),
+    /// A size that cannot be, alone or beside the others.
+    #[error("{key}={value}: {why}")]
+    Impossible {
+        /// The key.
+        key: &'static str,
+        /// Its value in bytes.
+        value: u64,
+        /// What it contradicts.
+        why: &'static str,
+    },
+}
+
+/// The keys of `--assume`, for messages and help.
+const KEYS: &str = "logical, physical, offset, io-min, io-opt, iu, stripe, chunk, erase, atomic, atomic-boundary";
+
+/// No sector, indirection unit or stripe comes near this (4 GiB); larger values are typing errors.
+const LARGEST: u64 = 1 << 32;
+
+impl FromStr for Assume {
+    type Err = AssumeError;
+
+    fn from_str(text: &str) -> Result<Self, AssumeError> {
+        let mut assume = Self::default();
+        for word in text.split(',').map(str::trim).filter(|w| !w.is_empty()) {
+            match word.to_ascii_lowercase().as_str() {
+                "512n" => assume.set_format(BlockSize::B512, 512)?,
+                "512e" => assume.set_format(BlockSize::B512, 4096)?,
+                "4kn" => assume.set_format(BlockSize::B4096, 4096)?,
+                _ => assume.set_word(word)?,
+            }
+        }
+        assume.validated()
+    }
+}
+
+impl Assume {
+    fn set_format(&mut self, logical: BlockSize, physical: u64) -> Result<(), AssumeError> {
+        set("logical", &mut self.logical, logical)?;
+        set("physical", &mut self.physical, ByteCount::new(physical))
+    }
+
+    fn set_word(&mut self, word: &str) -> Result<(), AssumeError> {
+        let (key, value) = word.split_once('=').ok_or_else(|| AssumeError::UnknownWord(word.to_owned()))?;
+        let size = || parse_size(value).map_err(|source| AssumeError::Size { key: key.to_owned(), source });
+        let slot = match key {
+            "logical" => {
+                let block = BlockSize::new(size()?.get()).map_err(AssumeError::Logical)?;
+                return set(key, &mut self.logical, block);
+            }
+            "physical" => &mut self.physical,
+            "offset" => &mut self.offset,
+            "io-min" => &mut self.io_min,
+            "io-opt" => &mut self.io_opt,
+            "iu" => &mut self.indirection_unit,
+            "stripe" => &mut self.stripe,
+            "chunk" => &mut self.chunk,
+            "erase" => &mut self.erase_block,
+            "atomic" => &mut self.atomic,
+            "atomic-boundary" => &mut self.atomic_boundary,
+            _ => return Err(AssumeError::UnknownWord(word.to_owned())),
+        };
+        set(key, slot, size()?)
+    }
+
+    /// The same, once it is known to be possible.
+    fn validated(self) -> Result<Self, AssumeError> {
+        let reject = |key, value: ByteCount, why| Err(AssumeError::Impossible { key, value: value.get(), why });
+        let sizes = [
+            ("physical", self.physical),
+            ("io-min", self.io_min),
+            ("io-opt", self.io_opt),
+            ("iu", self.indirection_unit),
+            ("stripe", self.stripe),
+            ("chunk", self.chunk),
+            ("erase", self.erase_block),
+            ("atomic", self.atomic),
+        ];
+        for (key, size) in sizes {
+            match size {
+                Some(size) if size == ByteCount::ZERO => return reject(key, size, "it must not be zero"),
+                Some(size) if size.get() > LARGEST => return reject(key, size, "it is over 4 GiB"),
+                Some(size) if !size.is_multiple_of(ByteCount::new(512)) => {
+                    return reject(key, size, "it is no multiple of 512");
+                }
+                _ => {}
+            }
+        }
+        if let Some(physical) = self.physical {
+            if !physical.get().is_power_of_two() {
+                return reject("physical", physical, "a physical sector is a power of two");
+            }
+            if self.logical.is_some_and(|logical| physical < logical.bytes()) {
+                return reject("physical", physical, "it is smaller than the logical sector");
+            }
+        }
+        if let Some(offset) = self.offset {
+            if offset >= self.physical.unwrap_or(ByteCount::new(4096)) {
+                return reject("offset", offset, "it must be less than the physical sector");
+            }
+            if !offset.is_multiple_of(self.logical.unwrap_or(BlockSize::B512).bytes()) {
+                return reject("offset", offset, "it is no multiple of the logical sector");
+            }
+        }
+        match (self.atomic, self.atomic_boundary) {
+            (None, Some(boundary)) => reject("atomic-boundary", boundary, "give atomic= as well"),
+            (Some(unit), _) if !unit.get().is_power_of_two() => {
+                reject("atomic", unit, "an atomic write unit is a power of two")
+            }
+            (Some(unit), Some(boundary)) if boundary.get() != 0 && !boundary.is_multiple_of(unit) => {
+                reject("atomic-boundary", boundary, "it is no multiple of the atomic unit")
+            }
+            _ => Ok(self),
+        }
+    }
+
+    /// The logical block size, where declared.
+    pub fn logical(&self) -> Option<BlockSize> {
+        self.logical
+    }
+
+    /// Overrules `topology` with everything declared.
+    pub fn apply(&self, topology: &mut Topology) {
+        const WHY: &str = "what is declared overrules what the device says";
+        if let Some(logical) = self.logical {
+            topology.logical.overrule(logical, Source::Declared, WHY);
+            if topology.physical.value() < logical.bytes() {
+                topology.physical.overrule(
+                    logical.bytes(),
+                    Source::Derived("a physical sector holds at least one logical one"),
+                    WHY,
+                );
+            }
+        }
+        if let Some(physical) = self.physical {
+            topology.physical.overrule(physical, Source::Declared, WHY);
+        }
+        if let Some(offset) = self.offset {
+            topology.alignment_offset.overrule(AlignmentOffset::Bytes(offset), Source::Declared, WHY);
+        }
+        let optional = [
+            (&mut topology.io_min, self.io_min),
+            (&mut topology.io_opt, self.io_opt),
+            (&mut topology.indirection_unit, self.indirection_unit),
+            (&mut topology.chunk, self.chunk),
+            (&mut topology.stripe, self.stripe),
+            (&mut topology.erase_block, self.erase_block),
+        ];
+        for (figure, declared) in optional {
+            if let Some(declared) = declared {
+                overrule(figure, declared);
+            }
+        }
+        if let Some(unit) = self.atomic {
+            let boundary = self.atomic_boundary.unwrap_or(ByteCount::ZERO);
+            overrule(&mut topology.atomic, AtomicWrites { unit_min: unit, unit_max: unit, boundary });
+        }
+    }
+}
+
+/// Puts a declared value in force over what a figure says, if it says anything.
+fn overrule<T: Copy + PartialEq>(figure: &mut Option<Figure<T>>, value: T) {
+    match figure {
+        Some(figure) => {
+            figure.overrule(value, Source::Declared, "what is declared overrules what the device says");
+        }
+        None => *figure = Some(Figure::new(value, Source::Declared)),
+    }
+}
+
+/// Fills a slot once.
+fn set<T>(key: &str, slot: &mut Option<T>, value: T) -> Result<(), AssumeError> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(AssumeError::Twice(key.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_and_keys_are_read() {
+        let mut topology = Topology::unknown();
+        let assume: Assume = "physical=4096,offset=3584,iu=16KiB,erase=4MiB,atomic=16KiB".parse().unwrap();
+        assume.apply(&mut topology);
+        assert_eq!(topology.physical.value(), ByteCount::new(4096));
+        assert_eq!(topology.phase(), ByteCount::new(3584));
+        assert_eq!(topology.indirection_unit.unwrap().value(), ByteCount::new(16384));
+        assert_eq!(topology.atomic.unwrap().value().unit_min, ByteCount::new(16384));
+        let native: Assume = "4kn".parse().unwrap();
+        assert_eq!(native.logical(), Some(BlockSize::B4096));
+    }
+
+    #[test]
+    fn impossible_values_are_refused() {
+        for text in [
+            "physical=0",
+            "physical=3000",
+            "physical=12288",
+            "logical=4096,physical=512",
+            "offset=4096",
+            "offset=100",
+            "iu=8GiB",
+            "stripe=-1",
+            "512e,4kn",
+            "iu=4KB",
+            "nonsense",
+            "key=1",
+            "atomic-boundary=4096",
+            "logical=1000",
+            "atomic=12288",
+        ] {
+            assert!(text.parse::<Assume>().is_err(), "{text} was accepted");
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! From what sysfs and the device say to a [`Topology`]: which source is believed, and why.
+
+use std::fs::File;
+use std::io;
+
+use straddle_units::{BlockSize, ByteCount};
+
+use crate::identify::{AtaIdentify, BlockLimits, NvmeIdentifyNamespace, ReadCapacity16};
+use crate::ioctl;
+use crate::quirks;
+use crate::sysfs::{Attributes, DeviceKind};
+use crate::topology::{AlignmentOffset, AtomicWrites, Figure, Source, Topology, claim};
+
+/// Who made a device, as it says itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// Manufacturer, for SCSI and USB ("ATA" stands for a SATA disk behind libata).
+    pub vendor: Option<String>,
+    /// Model; or the RAID level, the mapped name, the backing file of a stacked device.
+    pub model: Option<String>,
+    /// Whether it is a spinning disk.
+    pub rotational: Option<bool>,
+}
+
+/// Reads a device's identity from sysfs.
+pub fn identity(kind: DeviceKind, device: &dyn Attributes) -> Identity {
+    let model = match kind {
+        DeviceKind::Md => device.text("md/level").map(|level| format!("md {level}")),
+        DeviceKind::DeviceMapper => device.text("dm/name"),
+        DeviceKind::Loop => device.text("loop/backing_file"),
+        DeviceKind::Mmc => device.text("device/name"),
+        _ => device.text("device/model"),
+    };
+    Identity {
+        vendor: device.text("device/vendor").filter(|vendor| !vendor.starts_with("0x")),
+        model,
+        rotational: device.number("queue/rotational").map(|r| r != 0),
+    }
+}
+
+/// What the device itself answered, beyond sysfs.
+#[derive(Debug, Default)]
+pub struct Answers {
+    ioctl: Option<ioctl::BlockLimitsIoctl>,
+    ata: Option<AtaIdentify>,
+    capacity: Option<ReadCapacity16>,
+    limits: Option<BlockLimits>,
+    nvme: Option<NvmeIdentifyNamespace>,
+}
+
+/// An ATA Information VPD page holds the IDENTIFY data from this byte on (SAT-4, page 89h).
+const VPD_89_IDENTIFY: usize = 60;
+
+/// Asks an open device for its limits and, where permitted, for its identification. Only commands that read are
+/// sent. ATA IDENTIFY goes to disks behind libata alone: some USB bridges hang on it.
+pub fn ask(kind: DeviceKind, device: &dyn Attributes, file: &File, remarks: &mut Vec<String>) -> Answers {
+    let mut answers = Answers { ioctl: Some(ioctl::block_limits(file)), ..Answers::default() };
+    let mut refused = |what: &str, error: &dyn std::error::Error, kind: io::ErrorKind| {
+        if kind == io::ErrorKind::PermissionDenied {
+            remarks.push(format!("{what} not asked: {error}"));
+        }
+    };
+    if kind == DeviceKind::Scsi {
+        match ioctl::scsi_read_capacity_16(file) {
+            Ok(bytes) => answers.capacity = ReadCapacity16::parse(&bytes).ok(),
+            Err(error) => refused("READ CAPACITY (16)", &error, error.kind()),
+        }
+        answers.limits = ioctl::scsi_inquiry_vpd(file, 0xB0).ok().and_then(|b| BlockLimits::parse(&b).ok());
+        if device.text("device/vendor").as_deref() == Some("ATA") {
+            match ioctl::ata_identify(file) {
+                Ok(bytes) => answers.ata = AtaIdentify::parse(&bytes).ok(),
+                Err(error) => refused("ATA IDENTIFY", &error, error.kind()),
+            }
+        }
+    }
+    if kind == DeviceKind::Nvme {
+        match ioctl::nvme_identify_namespace(file) {
+            Ok(bytes) => answers.nvme = NvmeIdentifyNamespace::parse(&bytes).ok(),
+            Err(error) => refused("NVMe Identify", &error, error.kind()),
+        }
+    }
+    answers
+}
+
+/// What sysfs holds of the device's own answers (VPD pages that the kernel kept), where it was not asked itself.
+fn from_kept_pages(device: &dyn Attributes, answers: &Answers) -> (Option<AtaIdentify>, Option<BlockLimits>) {
+    let ata = answers.ata.clone().or_else(|| {
+        let page = device.bytes("device/vpd_pg89")?;
+        let identify: &[u8; 512] = page.get(VPD_89_IDENTIFY..)?.first_chunk()?;
+        AtaIdentify::parse(identify).ok()
+    });
+    let limits = answers
+        .limits
+        .clone()
+        .or_else(|| BlockLimits::parse(&device.bytes("device/vpd_pgb0")?).ok());
+    (ata, limits)
+}
+
+/// Puts everything that is said of a device's sectors together.
+pub fn topology(
+    kind: DeviceKind,
+    device: &dyn Attributes,
+    identity: &Identity,
+    answers: &Answers,
+) -> Topology {
+    let (ata, limits) = from_kept_pages(device, answers);
+    let mut topology = Topology::unknown();
+    kernel_figures(&mut topology, device, answers);
+    identified_sectors(&mut topology, ata.as_ref(), answers);
+    if let Some(nvme) = &answers.nvme {
+        nvme_figures(&mut topology, nvme);
+    }
+    if let Some(limits) = &limits {
+        let block = topology.logical.value();
+        let optimal = limits.optimal_transfer.and_then(|blocks| blocks.to_bytes(block));
+        let why = "what the kernel made of it is what the tools read";
+        claim(&mut topology.io_opt, optimal, Source::Scsi("VPD page B0h, optimal transfer length"), why);
+    }
+    quirk(&mut topology, identity);
+    array_figures(&mut topology, kind, device);
+    topology
+}
+
+/// What the kernel says, by sysfs and by ioctl.
+fn kernel_figures(topology: &mut Topology, device: &dyn Attributes, answers: &Answers) {
+    const SAME: &str = "sysfs is read first; both are the kernel's";
+    let size = |attribute| device.number(attribute).filter(|n| *n > 0).map(ByteCount::new);
+    let by_ioctl = answers.ioctl.as_ref();
+    let asked = |value: Option<&Result<ByteCount, ioctl::IoctlError>>| {
+        value.and_then(|v| v.as_ref().ok()).copied().filter(|v| *v > ByteCount::ZERO)
+    };
+
+    let block = |bytes: ByteCount| BlockSize::new(bytes.get()).ok();
+    let mut logical = None;
+    claim(&mut logical, size("queue/logical_block_size").and_then(block), Source::Sysfs("queue/logical_block_size"), SAME);
+    claim(&mut logical, asked(by_ioctl.map(|i| &i.logical)).and_then(block), Source::Ioctl("BLKSSZGET"), SAME);
+    if let Some(logical) = logical {
+        topology.logical = logical;
+    }
+
+    let sector = |bytes: &ByteCount| bytes.get().is_power_of_two() && *bytes >= topology.logical.value().bytes();
+    let mut physical = None;
+    claim(
+        &mut physical,
+        size("queue/physical_block_size").filter(sector),
+        Source::Sysfs("queue/physical_block_size"),
+        SAME,
+    );
+    claim(&mut physical, asked(by_ioctl.map(|i| &i.physical)).filter(sector), Source::Ioctl("BLKPBSZGET"), SAME);
+    if let Some(physical) = physical {
+        topology.physical = physical;
+    }
+
+    let mut offset = None;
+    let by_sysfs = device.text("alignment_offset").and_then(|text| alignment_offset(&text));
+    claim(&mut offset, by_sysfs, Source::Sysfs("alignment_offset"), SAME);
+    let asked_offset = by_ioctl.and_then(|i| i.alignment_offset.as_ref().ok());
+    claim(
+        &mut offset,
+        asked_offset.and_then(|o| alignment_offset(&o.to_string())),
+        Source::Ioctl("BLKALIGNOFF"),
+        SAME,
+    );
+    if let Some(offset) = offset {
+        topology.alignment_offset = offset;
+    }
+
+    claim(&mut topology.io_min, size("queue/minimum_io_size"), Source::Sysfs("queue/minimum_io_size"), SAME);
+    claim(&mut topology.io_min, asked(by_ioctl.map(|i| &i.io_min)), Source::Ioctl("BLKIOMIN"), SAME);
+    claim(&mut topology.io_opt, size("queue/optimal_io_size"), Source::Sysfs("queue/optimal_io_size"), SAME);
+    claim(&mut topology.io_opt, asked(by_ioctl.map(|i| &i.io_opt)), Source::Ioctl("BLKIOOPT"), SAME);
+
+    topology.atomic = size("queue/atomic_write_unit_min_bytes").map(|unit_min| {
+        let unit_max = size("queue/atomic_write_unit_max_bytes").unwrap_or(unit_min);
+        let boundary = size("queue/atomic_write_boundary_bytes").unwrap_or(ByteCount::ZERO);
+        Figure::new(AtomicWrites { unit_min, unit_max, boundary }, Source::Sysfs("queue/atomic_write_*"))
+    });
+    let erase = size("device/preferred_erase_size");
+    claim(&mut topology.erase_block, erase, Source::Sysfs("device/preferred_erase_size"), SAME);
+}
+
+/// Reads an alignment offset: bytes, or -1, which partitions of such a device show as an unsigned number.
+pub fn alignment_offset(text: &str) -> Option<AlignmentOffset> {
+    match text.parse::<i64>().ok()? {
+        -1 | 4_294_967_295 => Some(AlignmentOffset::Misaligned),
+        bytes => u64::try_from(bytes).ok().map(|b| AlignmentOffset::Bytes(ByteCount::new(b))),
+    }
+}
+
+/// What the drive says of its physical sectors, beside what the kernel made of it.
+fn identified_sectors(topology: &mut Topology, ata: Option<&AtaIdentify>, answers: &Answers) {
+    const LARGER: &str = "the larger is used: aligning to it is right for both";
+    let mut compare = |physical: ByteCount, offset: ByteCount, sector: Source, shift: Source| {
+        let offset = AlignmentOffset::Bytes(offset);
+        if physical > topology.physical.value() {
+            topology.physical.overrule(physical, sector, LARGER);
+            topology.alignment_offset.overrule(offset, shift, "it belongs to the physical sector that is used");
+        } else {
+            topology.physical.also(physical, sector, LARGER);
+            topology.alignment_offset.also(offset, shift, "the kernel's is used, which other tools see as well");
+        }
+    };
+    if let Some(capacity) = &answers.capacity {
+        compare(
+            capacity.physical_bytes(),
+            capacity.alignment_offset_bytes(),
+            Source::Scsi("READ CAPACITY (16) byte 13"),
+            Source::Scsi("READ CAPACITY (16) bytes 14-15"),
+        );
+    }
+    if let Some(ata) = ata {
+        compare(
+            ata.physical_bytes(),
+            ata.alignment_offset_bytes(),
+            Source::Ata("word 106"),
+            Source::Ata("word 209"),
+        );
+    }
+}
+
+/// What an NVMe namespace says of its preferred writes: its granularity is the indirection unit.
+fn nvme_figures(topology: &mut Topology, nvme: &NvmeIdentifyNamespace) {
+    const GRANULARITY: &str = "the granularity is the unit; the alignment may be coarser";
+    claim(&mut topology.indirection_unit, nvme.preferred_write_granularity, Source::Nvme("NPWG"), GRANULARITY);
+    let aligned = nvme.preferred_write_alignment;
+    claim(&mut topology.indirection_unit, aligned, Source::Nvme("NPWA"), GRANULARITY);
+    let why = "what the kernel made of it is what the tools read";
+    claim(&mut topology.io_opt, nvme.optimal_write_size, Source::Nvme("NOWS"), why);
+}
+
+/// What the list of misreporting drives says, where it fits what the drive claims.
+fn quirk(topology: &mut Topology, identity: &Identity) {
+    let Some(quirk) = identity.model.as_deref().and_then(|model| {
+        quirks::lookup_inquiry(identity.vendor.as_deref().unwrap_or_default(), model)
+    }) else {
+        return;
+    };
+    let source = Source::Quirk(&quirk.model);
+    if quirk.physical() > topology.physical.value() {
+        topology.physical.overrule(quirk.physical(), source.clone(), "the drive is known to misreport");
+    }
+    let unit = quirk.indirection_unit();
+    claim(&mut topology.indirection_unit, unit, source, "the drive's own answer is used");
+}
+
+/// What minimum and optimal I/O size stand for on this kind of device.
+fn array_figures(topology: &mut Topology, kind: DeviceKind, device: &dyn Attributes) {
+    let physical = topology.physical.value();
+    let io_min = topology.io_min.as_ref().map(Figure::value).filter(|min| *min > physical);
+    let io_opt = topology.io_opt.as_ref().map(Figure::value);
+    match kind {
+        DeviceKind::Nvme => claim(
+            &mut topology.indirection_unit,
+            io_min,
+            Source::Derived("sysfs queue/minimum_io_size, which on NVMe is NPWG"),
+            "NVMe Identify is read first",
+        ),
+        DeviceKind::Md => {
+            let chunk = device.number("md/chunk_size").filter(|c| *c > 0).map(ByteCount::new);
+            claim(&mut topology.chunk, chunk, Source::Sysfs("md/chunk_size"), "");
+            let stripe = chunk.zip(io_opt).filter(|(chunk, opt)| opt.is_multiple_of(*chunk)).map(|(_, opt)| opt);
+            let how = Source::Derived("sysfs queue/optimal_io_size, which on md is the full stripe");
+            claim(&mut topology.stripe, stripe, how, "");
+        }
+        // Of a SCSI device both figures together describe an array: its chunk and its stripe.
+        _ => {
+            let array = io_min.zip(io_opt).filter(|(min, opt)| opt > min && opt.is_multiple_of(*min));
+            let how = Source::Derived("sysfs queue/optimal_io_size beside a larger minimum: an array's stripe");
+            claim(&mut topology.stripe, array.map(|(_, opt)| opt), how, "");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    struct Map(BTreeMap<&'static str, &'static str>);
+
+    impl Attributes for Map {
+        fn bytes(&self, name: &str) -> Option<Vec<u8>> {
+            self.0.get(name).map(|text| text.as_bytes().to_vec())
+        }
+
+        fn list(&self, _dir: &str) -> Vec<String> {
+            Vec::new()
+        }
+    }
+
+    fn read(kind: DeviceKind, attributes: &[(&'static str, &'static str)]) -> Topology {
+        let map = Map(attributes.iter().copied().collect());
+        let identity = identity(kind, &map);
+        topology(kind, &map, &identity, &Answers::default())
+    }
+
+    #[test]
+    fn a_drive_known_to_misreport_is_overruled() {
+        let topology = read(
+            DeviceKind::Scsi,
+            &[
+                ("device/vendor", "ATA     \n"),
+                ("device/model", "WDC WD10EARS-00Y\n"),
+                ("queue/logical_block_size", "512\n"),
+                ("queue/physical_block_size", "512\n"),
+            ],
+        );
+        assert_eq!(topology.physical.value(), ByteCount::new(4096));
+        assert!(matches!(topology.physical.source(), Source::Quirk(_)));
+        assert_eq!(topology.physical.disagreeing().count(), 1);
+    }
+
+    #[test]
+    fn the_minimum_io_of_nvme_is_its_indirection_unit() {
+        let topology = read(
+            DeviceKind::Nvme,
+            &[
+                ("queue/logical_block_size", "512\n"),
+                ("queue/physical_block_size", "512\n"),
+                ("queue/minimum_io_size", "16384\n"),
+            ],
+        );
+        assert_eq!(topology.indirection_unit.unwrap().value(), ByteCount::new(16384));
+    }
+
+    #[test]
+    fn minus_one_is_read_in_both_its_forms() {
+        for text in ["-1", "4294967295"] {
+            assert_eq!(alignment_offset(text), Some(AlignmentOffset::Misaligned));
+        }
+        assert_eq!(alignment_offset("3584"), Some(AlignmentOffset::Bytes(ByteCount::new(3584))));
+        assert_eq!(alignment_offset("-2"), None);
+    }
+}

@@ -1,0 +1,176 @@
+//! What drives say of themselves, in the bytes of their own standards: ATA IDENTIFY DEVICE, SCSI READ
+//! CAPACITY(16) and VPD pages, NVMe Identify.
+//!
+//! The law of this module: pure functions over bytes, no I/O. Every field names its standard and its word, page
+//! or byte. Counts that the standards write "0's based" or in logical blocks become plain counts, with their
+//! unit in the type, as they come in. Whatever the bytes, a parser returns a value or a typed error: it never
+//! panics, and no shift or size leaves it unchecked.
+
+mod ata;
+mod nvme;
+mod scsi;
+
+pub use ata::AtaIdentify;
+pub use nvme::{LbaFormat, NvmeIdentifyController, NvmeIdentifyNamespace, RelativePerformance};
+pub use scsi::{BlockCharacteristics, BlockLimits, ReadCapacity16};
+
+use straddle_units::{BlockSize, BlockSizeError, ByteCount};
+
+/// Why bytes are no answer that can be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdentifyError {
+    /// Fewer bytes than the fields that every version of the standard has.
+    #[error("{what}: {got} bytes, but at least {need} are needed")]
+    Short {
+        /// Which answer.
+        what: &'static str,
+        /// How many bytes there are.
+        got: usize,
+        /// How many are needed.
+        need: usize,
+    },
+    /// All bytes are zero: nothing answered, or the namespace is inactive.
+    #[error("{what}: every byte is zero")]
+    Blank {
+        /// Which answer.
+        what: &'static str,
+    },
+    /// The sum over the bytes is wrong (ATA word 255).
+    #[error("{what}: the checksum is wrong")]
+    Checksum {
+        /// Which answer.
+        what: &'static str,
+    },
+    /// The answer says that it is something else than what was asked for.
+    #[error("{what}: the answer is of another kind ({found:#x})")]
+    Kind {
+        /// Which answer.
+        what: &'static str,
+        /// The byte or word that says so.
+        found: u16,
+    },
+    /// The logical block is of a size that no block device can have.
+    #[error("{what}: bad logical block size")]
+    LogicalBlock {
+        /// Which answer.
+        what: &'static str,
+        /// The size, and what a size must be.
+        #[source]
+        source: BlockSizeError,
+    },
+    /// NVMe: the current LBA format is not in the list, or its LBADS is not from 9 to 16.
+    #[error("NVMe Identify Namespace: LBA format {index} is in force, but it is absent or has no valid size")]
+    LbaFormat {
+        /// The format that FLBAS names.
+        index: u8,
+    },
+}
+
+/// How fast the medium turns: ATA word 217 and SCSI VPD page B1h bytes 4-5, which are coded alike (ACS-4,
+/// "Nominal media rotation rate"; SBC-4, "MEDIUM ROTATION RATE").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RotationRate {
+    /// 0000h: the drive does not say.
+    NotReported,
+    /// 0001h: nothing turns.
+    NonRotating,
+    /// 0401h to FFFEh: revolutions per minute.
+    Rpm(u16),
+    /// Any other value.
+    Reserved(u16),
+}
+
+impl RotationRate {
+    /// Decodes the 16-bit field.
+    pub fn from_field(value: u16) -> Self {
+        match value {
+            0 => Self::NotReported,
+            1 => Self::NonRotating,
+            0x0401..=0xfffe => Self::Rpm(value),
+            _ => Self::Reserved(value),
+        }
+    }
+}
+
+/// The nominal size of the drive: ATA word 168 bits 3:0 and SCSI VPD page B1h byte 7 bits 3:0, coded alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FormFactor {
+    /// 0: the drive does not say.
+    NotReported,
+    /// 1: 5.25 inches.
+    Inches5_25,
+    /// 2: 3.5 inches.
+    Inches3_5,
+    /// 3: 2.5 inches.
+    Inches2_5,
+    /// 4: 1.8 inches.
+    Inches1_8,
+    /// 5: less than 1.8 inches.
+    Smaller,
+    /// Any other value (mSATA, M.2 and what came later).
+    Other(u8),
+}
+
+impl FormFactor {
+    /// Decodes the low four bits of the field.
+    pub fn from_field(value: u8) -> Self {
+        match value & 0x0f {
+            0 => Self::NotReported,
+            1 => Self::Inches5_25,
+            2 => Self::Inches3_5,
+            3 => Self::Inches2_5,
+            4 => Self::Inches1_8,
+            5 => Self::Smaller,
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// The size of a physical sector of `2^exponent` logical ones. The exponents are four bits wide, so that the
+/// product stays below 2^32.
+fn physical_bytes(logical: BlockSize, exponent: u8) -> ByteCount {
+    ByteCount::new(logical.get() << (exponent & 0x0f))
+}
+
+/// A text field: ASCII, padded with blanks or zeros; anything else becomes U+FFFD.
+fn text(bytes: impl IntoIterator<Item = u8>) -> String {
+    let replace =
+        |byte: u8| if byte.is_ascii_graphic() || byte == b' ' { char::from(byte) } else { '\u{fffd}' };
+    let whole: String = bytes.into_iter().take_while(|&byte| byte != 0).map(replace).collect();
+    whole.trim().to_owned()
+}
+
+/// The `N` bytes at `at`, where the bytes reach so far.
+fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rotation_rates_and_form_factors() {
+        for (field, rate) in [
+            (0, RotationRate::NotReported),
+            (1, RotationRate::NonRotating),
+            (2, RotationRate::Reserved(2)),
+            (0x0400, RotationRate::Reserved(0x0400)),
+            (0x0401, RotationRate::Rpm(1025)),
+            (5400, RotationRate::Rpm(5400)),
+            (0xfffe, RotationRate::Rpm(0xfffe)),
+            (0xffff, RotationRate::Reserved(0xffff)),
+        ] {
+            assert_eq!(RotationRate::from_field(field), rate);
+        }
+        assert_eq!(FormFactor::from_field(0xf2), FormFactor::Inches3_5);
+        assert_eq!(FormFactor::from_field(8), FormFactor::Other(8));
+    }
+
+    #[test]
+    fn text_fields_lose_their_padding_and_their_surprises() {
+        assert_eq!(text(*b"  WDC WD10EARS  "), "WDC WD10EARS");
+        assert_eq!(text(*b"abc\0def"), "abc");
+        assert_eq!(text(*b"a\x1b[2Jb"), "a\u{fffd}[2Jb");
+    }
+}

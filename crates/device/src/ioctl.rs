@@ -1,0 +1,555 @@
+//! Questions to the kernel and, through it, to drives.
+//!
+//! The law of this module: all `unsafe` of the workspace is here; nothing is ever written, every command sent
+//! to a drive only reads, brings at most 4096 bytes and ends within [`TIMEOUT`]. Requests go to block and
+//! character devices only, so that no other file ever sees one of these numbers. The answers are raw bytes;
+//! [`crate::identify`] reads them.
+//!
+//! Requests and structures are those of the kernel's `include/uapi/linux/fs.h`, `linux/blkdev.h`,
+//! `linux/nvme_ioctl.h` and of `scsi/sg.h`.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use rustix::fs::{FileType, fstat};
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, opcode};
+use straddle_units::ByteCount;
+
+/// How long a drive may take for an answer before the kernel gives up on the command.
+pub const TIMEOUT: Duration = Duration::from_secs(5);
+/// [`TIMEOUT`] as the kernel's structures want it.
+const TIMEOUT_MS: u32 = 5_000;
+
+/// Why a question has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum IoctlError {
+    /// Neither a block nor a character device, or one whose driver does not know the request.
+    #[error("{what}: not supported by this device")]
+    Unsupported {
+        /// The request.
+        what: &'static str,
+    },
+    /// The operating system refused or failed; [`io::ErrorKind::PermissionDenied`] wants root (or, for ATA
+    /// commands, `CAP_SYS_RAWIO`).
+    #[error("{what}: the request failed")]
+    Os {
+        /// The request.
+        what: &'static str,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The SCSI target refused the command.
+    #[error("{what}: refused: {sense}")]
+    Sense {
+        /// The command.
+        what: &'static str,
+        /// Why.
+        sense: Sense,
+    },
+    /// The command did not come to its end: lost on the way, timed out, or ended with a status but no reason.
+    #[error("{what}: failed on the way (SCSI status {status:#04x}, host {host:#x}, driver {driver:#x})")]
+    Transport {
+        /// The command.
+        what: &'static str,
+        /// SCSI status byte (SAM-5).
+        status: u8,
+        /// `DID_*` code of the kernel's host adapter driver (include/scsi/scsi_status.h).
+        host: u16,
+        /// `DRIVER_*` code of the kernel.
+        driver: u16,
+    },
+    /// The ATA drive ended the command with an error.
+    #[error("{what}: the drive reports an error (status {status:#04x}, error {error:#04x})")]
+    Ata {
+        /// The command.
+        what: &'static str,
+        /// ATA STATUS register.
+        status: u8,
+        /// ATA ERROR register.
+        error: u8,
+    },
+    /// The NVMe controller refused the command.
+    #[error("{what}: refused with NVMe status {status:#x}")]
+    Nvme {
+        /// The command.
+        what: &'static str,
+        /// Status code and type, bits 14:0 of the completion's status field without the phase tag.
+        status: i32,
+    },
+    /// Fewer bytes came than the answer must have.
+    #[error("{what}: {got} bytes came, {need} are needed")]
+    Short {
+        /// The request.
+        what: &'static str,
+        /// How many came.
+        got: usize,
+        /// How many are needed.
+        need: usize,
+    },
+}
+
+impl IoctlError {
+    /// The error in the terms of `std::io`: the operating system's kind where it spoke.
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Unsupported { .. } => io::ErrorKind::Unsupported,
+            Self::Os { source, .. } => source.kind(),
+            Self::Short { .. } => io::ErrorKind::UnexpectedEof,
+            Self::Sense { sense, .. } if sense.is_unsupported() => io::ErrorKind::Unsupported,
+            Self::Sense { .. } | Self::Transport { .. } | Self::Ata { .. } | Self::Nvme { .. } => {
+                io::ErrorKind::Other
+            }
+        }
+    }
+
+    fn os(what: &'static str, errno: rustix::io::Errno) -> Self {
+        use rustix::io::Errno;
+        match errno {
+            Errno::NOTTY | Errno::OPNOTSUPP | Errno::NOSYS => Self::Unsupported { what },
+            _ => Self::Os { what, source: errno.into() },
+        }
+    }
+}
+
+/// SCSI sense data in short (SPC-5, "Sense data").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sense {
+    /// SENSE KEY.
+    pub key: u8,
+    /// ADDITIONAL SENSE CODE.
+    pub asc: u8,
+    /// ADDITIONAL SENSE CODE QUALIFIER.
+    pub ascq: u8,
+}
+
+impl Sense {
+    /// Reads the fixed (70h, 71h) or descriptor (72h, 73h) format.
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let at = |index: usize| bytes.get(index).copied().unwrap_or(0);
+        match bytes.first()? & 0x7f {
+            0x70 | 0x71 => Some(Self { key: at(2) & 0x0f, asc: at(12), ascq: at(13) }),
+            0x72 | 0x73 => Some(Self { key: at(1) & 0x0f, asc: at(2), ascq: at(3) }),
+            _ => None,
+        }
+    }
+
+    /// ILLEGAL REQUEST: the target does not know the command or one of its fields.
+    fn is_unsupported(self) -> bool {
+        self.key == 5
+    }
+
+    /// NO SENSE and RECOVERED ERROR: the command was carried out. So comes ATA PASS THROUGH INFORMATION AVAILABLE
+    /// (1h, 00h/1Dh; SAT-4).
+    fn is_success(self) -> bool {
+        self.key <= 1
+    }
+
+    /// UNIT ATTENTION: something happened before this command, which was not carried out and may be sent again.
+    fn is_attention(self) -> bool {
+        self.key == 6
+    }
+}
+
+impl std::fmt::Display for Sense {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = match self.key {
+            0x0 => "no sense",
+            0x1 => "recovered error",
+            0x2 => "not ready",
+            0x3 => "medium error",
+            0x4 => "hardware error",
+            0x5 => "illegal request",
+            0x6 => "unit attention",
+            0x7 => "data protect",
+            0xb => "aborted command",
+            _ => "other sense key",
+        };
+        write!(f, "{name} (sense {:x}h, code {:02x}h/{:02x}h)", self.key, self.asc, self.ascq)
+    }
+}
+
+/// A request whose argument is a pointer to a `T`, or none.
+struct Request<'a, T> {
+    opcode: Opcode,
+    argument: Option<&'a mut T>,
+}
+
+// SAFETY: `as_ptr` gives a pointer to a live, writable `T` (or null for requests without argument), borrowed for
+// as long as the request lives; the caller of `call` vouches that `T` is what the opcode takes. The output is the
+// system call's own return value, so that no pointer is read.
+unsafe impl<T> Ioctl for Request<'_, T> {
+    type Output = IoctlOutput;
+    const IS_MUTATING: bool = true;
+
+    fn opcode(&self) -> Opcode {
+        self.opcode
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        self.argument
+            .as_deref_mut()
+            .map_or(std::ptr::null_mut(), |argument| std::ptr::from_mut(argument).cast())
+    }
+
+    unsafe fn output_from_ptr(out: IoctlOutput, _: *mut c_void) -> rustix::io::Result<IoctlOutput> {
+        Ok(out)
+    }
+}
+
+/// Which kinds of file a request is meant for; it is sent to no other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Meant {
+    Block,
+    BlockOrCharacter,
+}
+
+/// Sends one request and returns the system call's value.
+///
+/// # Safety
+///
+/// `opcode` must be a request that takes a pointer to a `T` (or no argument where there is none), that writes
+/// nothing but valid values into it, and every pointer inside the `T` must be good for the accesses that the
+/// request makes through it.
+unsafe fn call<T>(
+    fd: BorrowedFd<'_>,
+    meant: Meant,
+    what: &'static str,
+    opcode: Opcode,
+    argument: Option<&mut T>,
+) -> Result<IoctlOutput, IoctlError> {
+    let stat = fstat(fd).map_err(|errno| IoctlError::os(what, errno))?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::BlockDevice => {}
+        FileType::CharacterDevice if meant == Meant::BlockOrCharacter => {}
+        _ => return Err(IoctlError::Unsupported { what }),
+    }
+    // SAFETY: the caller's promise is the one that `Request` needs.
+    unsafe { rustix::ioctl::ioctl(fd, Request { opcode, argument }) }
+        .map_err(|errno| IoctlError::os(what, errno))
+}
+
+/// What the kernel says of a block device. Each answer may fail by itself.
+#[derive(Debug)]
+pub struct BlockLimitsIoctl {
+    /// BLKGETSIZE64: the size.
+    pub size: Result<ByteCount, IoctlError>,
+    /// BLKSSZGET: the logical block.
+    pub logical: Result<ByteCount, IoctlError>,
+    /// BLKPBSZGET: the physical block.
+    pub physical: Result<ByteCount, IoctlError>,
+    /// BLKIOMIN: the minimum I/O size.
+    pub io_min: Result<ByteCount, IoctlError>,
+    /// BLKIOOPT: the optimal I/O size; zero for "none".
+    pub io_opt: Result<ByteCount, IoctlError>,
+    /// BLKALIGNOFF: the alignment offset in bytes, or -1 for a device that is misaligned in itself.
+    pub alignment_offset: Result<i32, IoctlError>,
+    /// BLKROGET: whether the device is read-only.
+    pub read_only: Result<bool, IoctlError>,
+}
+
+/// Asks the kernel for the limits of the block device `fd`. Needs no privilege but the open file.
+pub fn block_limits(fd: impl AsFd) -> BlockLimitsIoctl {
+    const GROUP: u8 = 0x12;
+    let fd = fd.as_fd();
+    let int = |what, number| {
+        let mut value = 0i32;
+        // SAFETY: the requests below all write one C int (or unsigned int) through the pointer.
+        unsafe { call(fd, Meant::Block, what, opcode::none(GROUP, number), Some(&mut value)) }.map(|_| value)
+    };
+    let bytes =
+        |what, number| int(what, number).map(|value| ByteCount::new(u64::from(value.cast_unsigned())));
+    let size = || {
+        let mut value = 0u64;
+        // SAFETY: BLKGETSIZE64 writes a u64, although its number is built from the size of a size_t.
+        unsafe { call(fd, Meant::Block, "BLKGETSIZE64", opcode::read::<usize>(GROUP, 114), Some(&mut value)) }
+            .map(|_| ByteCount::new(value))
+    };
+    BlockLimitsIoctl {
+        size: size(),
+        logical: bytes("BLKSSZGET", 104),
+        physical: bytes("BLKPBSZGET", 123),
+        io_min: bytes("BLKIOMIN", 120),
+        io_opt: bytes("BLKIOOPT", 121),
+        alignment_offset: int("BLKALIGNOFF", 122),
+        read_only: int("BLKROGET", 94).map(|value| value != 0),
+    }
+}
+
+/// `struct sg_io_hdr` of `scsi/sg.h`.
+#[repr(C)]
+struct SgIoHdr {
+    interface_id: i32,
+    dxfer_direction: i32,
+    cmd_len: u8,
+    mx_sb_len: u8,
+    iovec_count: u16,
+    dxfer_len: u32,
+    dxferp: *mut c_void,
+    cmdp: *const u8,
+    sbp: *mut u8,
+    timeout: u32,
+    flags: u32,
+    pack_id: i32,
+    usr_ptr: *mut c_void,
+    status: u8,
+    masked_status: u8,
+    msg_status: u8,
+    sb_len_wr: u8,
+    host_status: u16,
+    driver_status: u16,
+    resid: i32,
+    duration: u32,
+    info: u32,
+}
+
+/// SG_IO of `scsi/sg.h`, a number older than the scheme of the others.
+const SG_IO: Opcode = 0x2285;
+/// SG_DXFER_FROM_DEV.
+const FROM_DEVICE: i32 = -3;
+/// How many unit attentions in a row are passed over.
+const ATTENTIONS: usize = 2;
+/// DRIVER_SENSE: there is sense data. Kernels since 5.14 always leave it 0.
+const DRIVER_SENSE: u16 = 0x08;
+
+/// What a SCSI command brought besides its data.
+struct Answer {
+    /// Bytes transferred.
+    len: usize,
+    /// Sense data, as many bytes as came.
+    sense: Vec<u8>,
+}
+
+/// Sends a SCSI command that reads into `data`; again when the device had something else to tell first.
+fn scsi_read(
+    fd: BorrowedFd<'_>,
+    what: &'static str,
+    cdb: &[u8; 16],
+    len: u8,
+    data: &mut [u8],
+) -> Result<Answer, IoctlError> {
+    for _ in 0..ATTENTIONS {
+        match scsi_read_once(fd, what, cdb, len, data) {
+            Err(IoctlError::Sense { sense, .. }) if sense.is_attention() => {}
+            answer => return answer,
+        }
+    }
+    scsi_read_once(fd, what, cdb, len, data)
+}
+
+/// Sends a SCSI command once. Sense data that says that the command was carried out is no error.
+fn scsi_read_once(
+    fd: BorrowedFd<'_>,
+    what: &'static str,
+    cdb: &[u8; 16],
+    len: u8,
+    data: &mut [u8],
+) -> Result<Answer, IoctlError> {
+    let mut sense = [0u8; 64];
+    let wanted = u32::try_from(data.len()).unwrap_or(0);
+    let mut header = SgIoHdr {
+        interface_id: i32::from(b'S'),
+        dxfer_direction: FROM_DEVICE,
+        cmd_len: len.min(16),
+        mx_sb_len: 64,
+        iovec_count: 0,
+        dxfer_len: wanted,
+        dxferp: data.as_mut_ptr().cast(),
+        cmdp: cdb.as_ptr(),
+        sbp: sense.as_mut_ptr(),
+        timeout: TIMEOUT_MS,
+        flags: 0,
+        pack_id: 0,
+        usr_ptr: std::ptr::null_mut(),
+        status: 0,
+        masked_status: 0,
+        msg_status: 0,
+        sb_len_wr: 0,
+        host_status: 0,
+        driver_status: 0,
+        resid: 0,
+        duration: 0,
+        info: 0,
+    };
+    // SAFETY: SG_IO takes an sg_io_hdr, which `SgIoHdr` mirrors. The kernel reads `cmd_len` (at most 16) bytes at
+    // `cmdp`, writes at most `dxfer_len` at `dxferp` and at most `mx_sb_len` at `sbp`; the three buffers are that
+    // long and outlive the call, which returns only when the command is over.
+    unsafe { call(fd, Meant::BlockOrCharacter, what, SG_IO, Some(&mut header)) }?;
+
+    let sense = sense[..usize::from(header.sb_len_wr).min(sense.len())].to_vec();
+    let short_sense = Sense::parse(&sense);
+    let arrived = header.host_status == 0 && header.driver_status & !DRIVER_SENSE == 0;
+    match short_sense {
+        _ if arrived && header.status == 0 => {}
+        Some(short) if arrived && short.is_success() => {}
+        Some(short) if arrived => return Err(IoctlError::Sense { what, sense: short }),
+        _ => {
+            let (status, host, driver) = (header.status, header.host_status, header.driver_status);
+            return Err(IoctlError::Transport { what, status, host, driver });
+        }
+    }
+    let missing = usize::try_from(header.resid).unwrap_or(0);
+    Ok(Answer { len: data.len().saturating_sub(missing), sense })
+}
+
+/// The STATUS and ERROR registers in an ATA Status Return descriptor (SAT-4: code 09h, length 0Ch, ERROR at byte
+/// 3, STATUS at byte 13), the first of descriptor-format sense data.
+fn ata_registers(sense: &[u8]) -> Option<(u8, u8)> {
+    let descriptor = sense.get(8..22)?;
+    let is_ata = matches!(sense[0] & 0x7f, 0x72 | 0x73) && descriptor[..2] == [0x09, 0x0c];
+    is_ata.then(|| (descriptor[13], descriptor[3]))
+}
+
+/// Asks an ATA drive for its IDENTIFY DEVICE data (command ECh, which only reads) with ATA PASS-THROUGH(16).
+/// Needs `CAP_SYS_RAWIO`. Read it with [`AtaIdentify`](crate::identify::AtaIdentify).
+pub fn ata_identify(fd: impl AsFd) -> Result<Box<[u8; 512]>, IoctlError> {
+    const WHAT: &str = "ATA IDENTIFY DEVICE";
+    /// STATUS: DEVICE FAULT and ERROR.
+    const FAILED: u8 = 0x20 | 0x01;
+    let mut cdb = [0u8; 16];
+    cdb[0] = 0x85; // ATA PASS-THROUGH(16), SAT-4
+    cdb[1] = 4 << 1; // PROTOCOL: PIO data-in
+    cdb[2] = 0b0000_1110; // T_DIR from the device, BYT_BLOK blocks, T_LENGTH in COUNT
+    cdb[6] = 1; // COUNT: one block of 512 bytes
+    cdb[14] = 0xec; // COMMAND: IDENTIFY DEVICE
+    let mut data = Box::new([0u8; 512]);
+    let answer = scsi_read(fd.as_fd(), WHAT, &cdb, 16, data.as_mut_slice())?;
+    match ata_registers(&answer.sense) {
+        Some((status, error)) if status & FAILED != 0 => {
+            return Err(IoctlError::Ata { what: WHAT, status, error });
+        }
+        _ => {}
+    }
+    need(WHAT, answer.len, 512).map(|()| data)
+}
+
+/// Asks a SCSI disk for READ CAPACITY(16) (SERVICE ACTION IN 9Eh/10h, which only reads): the 16 to 32 bytes that
+/// came. Read it with [`ReadCapacity16`](crate::identify::ReadCapacity16).
+pub fn scsi_read_capacity_16(fd: impl AsFd) -> Result<Vec<u8>, IoctlError> {
+    const WHAT: &str = "SCSI READ CAPACITY(16)";
+    const ALLOCATION: u8 = 32;
+    let mut cdb = [0u8; 16];
+    cdb[0] = 0x9e;
+    cdb[1] = 0x10;
+    cdb[13] = ALLOCATION;
+    let mut data = vec![0u8; usize::from(ALLOCATION)];
+    let answer = scsi_read(fd.as_fd(), WHAT, &cdb, 16, &mut data)?;
+    need(WHAT, answer.len, 16)?;
+    data.truncate(answer.len);
+    Ok(data)
+}
+
+/// Asks a SCSI device for the vital product data page `page` (INQUIRY with EVPD, which only reads): header and
+/// what follows it, at most 255 bytes. Read it with [`BlockLimits`](crate::identify::BlockLimits) (B0h) or
+/// [`BlockCharacteristics`](crate::identify::BlockCharacteristics) (B1h).
+pub fn scsi_inquiry_vpd(fd: impl AsFd, page: u8) -> Result<Vec<u8>, IoctlError> {
+    const WHAT: &str = "SCSI INQUIRY";
+    // Old devices read only the low byte of the allocation length.
+    const ALLOCATION: u8 = 255;
+    let mut cdb = [0u8; 16];
+    (cdb[0], cdb[1], cdb[2], cdb[4]) = (0x12, 0x01, page, ALLOCATION);
+    let mut data = vec![0u8; usize::from(ALLOCATION)];
+    let answer = scsi_read(fd.as_fd(), WHAT, &cdb, 6, &mut data)?;
+    need(WHAT, answer.len, 4)?;
+    // A device without the page may answer with its standard data instead.
+    if data[1] != page {
+        return Err(IoctlError::Unsupported { what: WHAT });
+    }
+    let said = 4 + usize::from(u16::from_be_bytes([data[2], data[3]]));
+    data.truncate(answer.len.min(said));
+    Ok(data)
+}
+
+/// Refuses an answer of fewer than `need` bytes.
+fn need(what: &'static str, got: usize, need: usize) -> Result<(), IoctlError> {
+    if got < need { Err(IoctlError::Short { what, got, need }) } else { Ok(()) }
+}
+
+/// `struct nvme_admin_cmd` (`nvme_passthru_cmd`) of `linux/nvme_ioctl.h`.
+#[repr(C)]
+#[derive(Default)]
+struct NvmeAdminCmd {
+    opcode: u8,
+    flags: u8,
+    rsvd1: u16,
+    nsid: u32,
+    cdw2: u32,
+    cdw3: u32,
+    metadata: u64,
+    addr: u64,
+    metadata_len: u32,
+    data_len: u32,
+    cdw10: u32,
+    cdw11: u32,
+    cdw12: u32,
+    cdw13: u32,
+    cdw14: u32,
+    cdw15: u32,
+    timeout_ms: u32,
+    result: u32,
+}
+
+/// The group of NVMe's ioctls.
+const NVME: u8 = b'N';
+/// NVME_IOCTL_ID, without argument: the namespace's number is the return value.
+const NVME_IOCTL_ID: Opcode = opcode::none(NVME, 0x40);
+/// NVME_IOCTL_ADMIN_CMD.
+const NVME_IOCTL_ADMIN_CMD: Opcode = opcode::read_write::<NvmeAdminCmd>(NVME, 0x41);
+
+/// The SCSI disk driver says EINVAL where others say ENOTTY of a request that it does not know.
+fn not_nvme(error: IoctlError) -> IoctlError {
+    match error {
+        IoctlError::Os { what, source } if source.kind() == io::ErrorKind::InvalidInput => {
+            IoctlError::Unsupported { what }
+        }
+        other => other,
+    }
+}
+
+/// Sends the admin command Identify (opcode 06h, which only reads).
+fn nvme_identify(
+    fd: BorrowedFd<'_>,
+    what: &'static str,
+    nsid: u32,
+    cns: u32,
+) -> Result<Box<[u8; 4096]>, IoctlError> {
+    let mut data = Box::new([0u8; 4096]);
+    let address = data.as_mut_ptr().expose_provenance();
+    let mut command = NvmeAdminCmd {
+        opcode: 0x06,
+        nsid,
+        addr: u64::try_from(address).unwrap_or(0),
+        data_len: 4096,
+        cdw10: cns,
+        timeout_ms: TIMEOUT_MS,
+        ..NvmeAdminCmd::default()
+    };
+    // SAFETY: NVME_IOCTL_ADMIN_CMD takes an nvme_admin_cmd, which `NvmeAdminCmd` mirrors. Identify writes
+    // `data_len` bytes at `addr`, where the box is that long and outlives the call; there is no metadata.
+    let status =
+        unsafe { call(fd, Meant::BlockOrCharacter, what, NVME_IOCTL_ADMIN_CMD, Some(&mut command)) }?;
+    if status == 0 { Ok(data) } else { Err(IoctlError::Nvme { what, status }) }
+}
+
+/// Asks an NVMe drive for Identify Namespace (CNS 00h) of the namespace that the block device `fd` is. Read it
+/// with [`NvmeIdentifyNamespace`](crate::identify::NvmeIdentifyNamespace).
+pub fn nvme_identify_namespace(fd: impl AsFd) -> Result<Box<[u8; 4096]>, IoctlError> {
+    const WHAT: &str = "NVMe Identify Namespace";
+    let fd = fd.as_fd();
+    // SAFETY: NVME_IOCTL_ID takes no argument and touches no memory of ours.
+    let nsid =
+        unsafe { call::<()>(fd, Meant::BlockOrCharacter, WHAT, NVME_IOCTL_ID, None) }.map_err(not_nvme)?;
+    nvme_identify(fd, WHAT, nsid.cast_unsigned(), 0)
+}
+
+/// Asks an NVMe drive for Identify Controller (CNS 01h). Read it with
+/// [`NvmeIdentifyController`](crate::identify::NvmeIdentifyController).
+pub fn nvme_identify_controller(fd: impl AsFd) -> Result<Box<[u8; 4096]>, IoctlError> {
+    nvme_identify(fd.as_fd(), "NVMe Identify Controller", 0, 1)
+}
+
+#[cfg(test)]
+mod tests;

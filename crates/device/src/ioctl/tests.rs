@@ -1,0 +1,150 @@
+use std::error::Error;
+use std::fs::File;
+use std::path::PathBuf;
+
+use super::*;
+use crate::identify::{
+    AtaIdentify, BlockCharacteristics, BlockLimits, NvmeIdentifyController, NvmeIdentifyNamespace,
+    ReadCapacity16,
+};
+
+#[test]
+fn structures_are_those_of_the_kernel() {
+    #[cfg(target_pointer_width = "64")]
+    assert_eq!(size_of::<SgIoHdr>(), 88);
+    assert_eq!(size_of::<NvmeAdminCmd>(), 72);
+    assert_eq!((NVME_IOCTL_ID, NVME_IOCTL_ADMIN_CMD), (0x4e40, 0xc048_4e41));
+    #[cfg(target_pointer_width = "64")]
+    assert_eq!(opcode::read::<usize>(0x12, 114), 0x8008_1272);
+    assert_eq!(u128::from(TIMEOUT_MS), TIMEOUT.as_millis());
+}
+
+/// Every question, with its answer in words.
+fn ask(file: &File) -> Vec<(&'static str, Result<String, IoctlError>)> {
+    let limits = block_limits(file);
+    let parsed = |read: Result<String, crate::identify::IdentifyError>| {
+        read.unwrap_or_else(|e| format!("unusable: {e}"))
+    };
+    vec![
+        ("BLKGETSIZE64", limits.size.map(|v| v.to_string())),
+        ("BLKSSZGET", limits.logical.map(|v| v.to_string())),
+        ("BLKPBSZGET", limits.physical.map(|v| v.to_string())),
+        ("BLKIOMIN", limits.io_min.map(|v| v.to_string())),
+        ("BLKIOOPT", limits.io_opt.map(|v| v.to_string())),
+        ("BLKALIGNOFF", limits.alignment_offset.map(|v| v.to_string())),
+        ("BLKROGET", limits.read_only.map(|v| v.to_string())),
+        ("ATA", ata_identify(file).map(|d| parsed(AtaIdentify::parse(&d).map(|v| format!("{v:?}"))))),
+        (
+            "RC16",
+            scsi_read_capacity_16(file).map(|d| {
+                parsed(ReadCapacity16::parse(&d).map(|v| {
+                    format!("{v:?} physical {} alignment {}", v.physical_bytes(), v.alignment_offset_bytes())
+                }))
+            }),
+        ),
+        (
+            "B0",
+            scsi_inquiry_vpd(file, 0xb0).map(|d| parsed(BlockLimits::parse(&d).map(|v| format!("{v:?}")))),
+        ),
+        (
+            "B1",
+            scsi_inquiry_vpd(file, 0xb1)
+                .map(|d| parsed(BlockCharacteristics::parse(&d).map(|v| format!("{v:?}")))),
+        ),
+        (
+            "NS",
+            nvme_identify_namespace(file)
+                .map(|d| parsed(NvmeIdentifyNamespace::parse(&d).map(|v| format!("{v:?}")))),
+        ),
+        (
+            "CTRL",
+            nvme_identify_controller(file)
+                .map(|d| parsed(NvmeIdentifyController::parse(&d).map(|v| format!("{v:?}")))),
+        ),
+    ]
+}
+
+#[test]
+fn other_files_are_refused() {
+    let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let mut files = vec![File::open("/").unwrap()];
+    files.extend(File::open(source)); // absent where the test binary runs far from its source
+    for file in files {
+        for (name, answer) in ask(&file) {
+            let error = answer.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{name}: {error}");
+            assert!(error.to_string().ends_with("not supported by this device") && error.source().is_none());
+        }
+    }
+    // A character device that is no disk: block requests are not even sent, the others it does not know.
+    for (name, answer) in ask(&File::open("/dev/null").unwrap()) {
+        assert_eq!(answer.unwrap_err().kind(), io::ErrorKind::Unsupported, "{name}");
+    }
+}
+
+/// `STRADDLE_TEST_DEVICE`, or the disks usual on the machines that run this. Where none can be opened the test
+/// says so.
+#[test]
+fn a_device_answers_or_says_why_not() {
+    let named = std::env::var_os("STRADDLE_TEST_DEVICE").map(PathBuf::from);
+    let must = named.is_some();
+    let usual = ["/dev/vda", "/dev/sda", "/dev/nvme0n1"].map(PathBuf::from);
+    let mut candidates = named.map_or(usual.to_vec(), |path| vec![path]).into_iter();
+    let Some((path, file)) = candidates.find_map(|path| File::open(&path).ok().map(|file| (path, file)))
+    else {
+        assert!(!must, "STRADDLE_TEST_DEVICE cannot be opened");
+        eprintln!("SKIPPED: no block device can be opened here");
+        return;
+    };
+    let answers = ask(&file);
+    for (name, answer) in &answers {
+        match answer {
+            Ok(text) => eprintln!("{}: {name}: {text}", path.display()),
+            Err(error) => eprintln!("{}: {name}: {:?}: {error}", path.display(), error.kind()),
+        }
+    }
+    // The kernel answers for any block device; drives need not.
+    for (name, answer) in &answers[..7] {
+        assert!(answer.is_ok(), "{name}");
+    }
+    if let Ok(expected) = std::env::var("STRADDLE_TEST_EXPECT") {
+        let said = answers
+            .iter()
+            .filter_map(|(_, answer)| answer.as_ref().ok())
+            .any(|text| text.contains(&expected));
+        assert!(said, "nothing says {expected}");
+    }
+}
+
+#[test]
+fn sense_data() {
+    let mut fixed = [0u8; 18];
+    (fixed[0], fixed[2], fixed[12], fixed[13]) = (0x70, 0x05, 0x24, 0x00);
+    let sense = Sense::parse(&fixed).unwrap();
+    assert_eq!(sense.to_string(), "illegal request (sense 5h, code 24h/00h)");
+    assert!(sense.is_unsupported() && !sense.is_success() && !sense.is_attention());
+    assert_eq!(IoctlError::Sense { what: "X", sense }.kind(), io::ErrorKind::Unsupported);
+
+    let mut descriptor = [0u8; 22];
+    descriptor[..4].copy_from_slice(&[0x72, 0x01, 0x00, 0x1d]);
+    descriptor[8..10].copy_from_slice(&[0x09, 0x0c]);
+    (descriptor[11], descriptor[21]) = (0x04, 0x51);
+    assert!(Sense::parse(&descriptor).unwrap().is_success());
+    assert_eq!(ata_registers(&descriptor), Some((0x51, 0x04)));
+    assert_eq!(ata_registers(&fixed), None);
+    assert_eq!(ata_registers(&descriptor[..21]), None);
+    assert_eq!((Sense::parse(&[]), Sense::parse(&[0x00; 18])), (None, None));
+    assert_eq!(Sense::parse(&[0x70]), Some(Sense { key: 0, asc: 0, ascq: 0 }));
+}
+
+#[test]
+fn errors_keep_the_kind_and_do_not_repeat_their_source() {
+    use rustix::io::Errno;
+    let refused = IoctlError::os("SG_IO", Errno::PERM);
+    assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+    assert_eq!(refused.to_string(), "SG_IO: the request failed");
+    assert!(refused.source().is_some());
+    for errno in [Errno::NOTTY, Errno::OPNOTSUPP] {
+        assert_eq!(IoctlError::os("SG_IO", errno).kind(), io::ErrorKind::Unsupported);
+    }
+}

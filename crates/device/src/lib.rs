@@ -1,0 +1,20 @@
+//! Targets: block devices and images. Their bytes, and what is known of their sectors.
+//!
+//! The law of this crate: every figure of a [`Topology`](topology::Topology) carries the source that said it,
+//! disagreeing sources are all kept, and nothing is ever written. All `unsafe` of the workspace is in [`ioctl`].
+
+mod assume;
+pub mod evidence;
+pub mod identify;
+pub mod ioctl;
+mod medium;
+pub mod quirks;
+pub mod sysfs;
+mod target;
+pub mod topology;
+
+pub use assume::{Assume, AssumeError};
+pub use evidence::Identity;
+pub use medium::{FileMedium, Medium, MemoryMedium, ReadError};
+pub use sysfs::{DeviceKind, KernelPartition};
+pub use target::{OpenError, Options, Target, discover, open};

@@ -1,0 +1,281 @@
+//! Drives known to claim 512-byte physical sectors while they work in larger ones.
+//!
+//! The law of this module: the list is data (`quirks.toml`, compiled in), every entry names who says so, and an
+//! entry never overrules a drive that reports more than [`Quirk::claims_physical`]: callers compare first. A
+//! family of which some members are honest may be listed, one of which some members have 512-byte sectors may
+//! not.
+
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+use straddle_units::ByteCount;
+
+/// The list.
+const LIST: &str = include_str!("quirks.toml");
+
+/// Bytes of the vendor field of SCSI's INQUIRY data (SPC-5, bytes 8-15).
+const VENDOR_LEN: usize = 8;
+
+/// What kind of medium misreports; the consequences differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Medium {
+    /// A hard disk: an unaligned write costs a read and a turn of the platter.
+    Disk,
+    /// A solid-state drive: an unaligned write costs flash writes.
+    Flash,
+}
+
+/// How well it is known that the drive claims too little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Basis {
+    /// Somebody saw a drive of this model claim 512 bytes, and the source says so.
+    Observed,
+    /// An operating system's list treats the family as misreporting.
+    Listed,
+}
+
+/// One family of drives.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quirk {
+    /// Model pattern: `*` stands for any characters, `?` for one, upper and lower case are alike.
+    pub model: String,
+    /// A model that the pattern is meant for, as the kernel shows it; used by the tests of this list.
+    pub sample: String,
+    /// Hard disk or flash.
+    pub medium: Medium,
+    /// How well the claim is known to be wrong.
+    pub basis: Basis,
+    /// The physical sector that such drives claim, in bytes.
+    claims_physical: u64,
+    /// The physical sector that they have, in bytes.
+    physical: u64,
+    /// The unit in which the drive maps its flash, in bytes, where a source gives one.
+    indirection_unit: Option<u64>,
+    /// What else is worth knowing.
+    pub note: String,
+    /// Who says so: project, file or address, and what it says.
+    pub sources: Vec<String>,
+}
+
+impl Quirk {
+    /// The physical sector that such drives claim. The entry is of use only against exactly this claim.
+    pub fn claims_physical(&self) -> ByteCount {
+        ByteCount::new(self.claims_physical)
+    }
+
+    /// The physical sector that they have.
+    pub fn physical(&self) -> ByteCount {
+        ByteCount::new(self.physical)
+    }
+
+    /// The unit in which the drive maps its flash, where a source gives one.
+    pub fn indirection_unit(&self) -> Option<ByteCount> {
+        self.indirection_unit.map(ByteCount::new)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    quirk: Vec<Quirk>,
+}
+
+/// The whole list, in the order in which it is searched.
+pub fn all() -> &'static [Quirk] {
+    static PARSED: OnceLock<Vec<Quirk>> = OnceLock::new();
+    // The tests parse the list that is compiled in, so that it cannot fail here.
+    PARSED.get_or_init(|| toml::from_str::<List>(LIST).map(|list| list.quirk).unwrap_or_default())
+}
+
+/// The first entry whose pattern matches the model: what sysfs `device/model` says (cut at 16 characters for
+/// SCSI and SATA disks) or ATA's or NVMe's own model string. Padding does not matter.
+pub fn lookup(model: &str) -> Option<&'static Quirk> {
+    let model = model.trim();
+    all().iter().find(|quirk| matches(&quirk.model, model))
+}
+
+/// As [`lookup`], for a disk behind a bridge that splits the ATA model over SCSI's vendor (8 characters) and
+/// product fields: `WDC WD20` and `EARS-00MVWB0`, or `SAMSUNG` and `HD204UI`. The usual vendor `ATA` needs no
+/// more than [`lookup`], which is tried first.
+pub fn lookup_inquiry(vendor: &str, model: &str) -> Option<&'static Quirk> {
+    let joined = || format!("{:<VENDOR_LEN$}{}", vendor.trim_end(), model.trim());
+    lookup(model).or_else(|| lookup(&joined()))
+}
+
+/// Whether the pattern matches the whole text. Linear in practice: on a mismatch only the last `*` is tried
+/// anew, one character further on.
+fn matches(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    let (mut p, mut t) = (0, 0);
+    // Where the last `*` stands in the pattern, and from where the text has to match what follows it.
+    let mut retry: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                retry = Some((p, t));
+                p += 1;
+            }
+            Some(&c) if c == b'?' || c.eq_ignore_ascii_case(&text[t]) => (p, t) = (p + 1, t + 1),
+            _ => match retry {
+                Some((star, from)) => {
+                    (p, t) = (star + 1, from + 1);
+                    retry = Some((star, from + 1));
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|&c| c == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Characters of SCSI's product field, where libata puts the beginning of the ATA model.
+    const SCSI_MODEL: usize = 16;
+
+    #[test]
+    fn every_entry_is_sound() {
+        let list = toml::from_str::<List>(LIST).unwrap().quirk;
+        assert_eq!(list, all());
+        assert!(list.len() > 30);
+        for quirk in &list {
+            let name = &quirk.model;
+            assert!(quirk.claims_physical.is_power_of_two() && quirk.claims_physical >= 512, "{name}");
+            assert!(quirk.physical.is_power_of_two() && quirk.physical > quirk.claims_physical, "{name}");
+            assert!(quirk.indirection_unit.is_none_or(|unit| unit.is_multiple_of(quirk.physical)), "{name}");
+            assert!(matches(name, &quirk.sample), "{name} does not match {}", quirk.sample);
+            assert_eq!(
+                lookup(&quirk.sample).map(|found| &found.model),
+                Some(name),
+                "an earlier entry hides {name}"
+            );
+            assert!(!quirk.note.trim().is_empty(), "{name}");
+            assert!(!quirk.sources.is_empty(), "{name}");
+            assert!(quirk.sources.iter().all(|source| source.len() > 20), "{name}: say who says what");
+            assert!(
+                name.bytes().take_while(|&c| c != b'*').filter(u8::is_ascii_alphanumeric).count() >= 3,
+                "{name}"
+            );
+        }
+        let mut names: Vec<_> = list.iter().map(|quirk| &quirk.model).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), list.len(), "a pattern is there twice");
+    }
+
+    #[test]
+    fn entries_match_what_sysfs_leaves_of_the_model() {
+        // A pattern of more characters than that is for ATA's own model string only.
+        for quirk in all().iter().filter(|quirk| quirk.model.trim_end_matches('*').len() <= SCSI_MODEL) {
+            let cut: String = quirk.sample.chars().take(SCSI_MODEL).collect();
+            let found = lookup(&cut).map(|found| (found.physical, found.medium));
+            assert_eq!(found, Some((quirk.physical, quirk.medium)), "{} as {cut:?}", quirk.model);
+        }
+    }
+
+    #[test]
+    fn known_liars() {
+        for model in [
+            "WDC WD10EARS-00Y",
+            "WDC WD10EARS-00Y5B1",
+            "WDC WD10EARS-00Y5B1                     ",
+            "WDC WD15EARS-00Z5B1",
+            "WDC WD20EARS-00S8B1",
+            "wdc wd20ears-00mvwb0",
+            "SAMSUNG HD204UI",
+            "ST2000DL003-9VT166",
+        ] {
+            let quirk = lookup(model).unwrap();
+            assert_eq!(
+                (quirk.physical, quirk.medium, quirk.basis),
+                (4096, Medium::Disk, Basis::Observed),
+                "{model}"
+            );
+        }
+        assert_eq!(lookup("Samsung SSD 850 EVO 250GB").map(|quirk| quirk.medium), Some(Medium::Flash));
+    }
+
+    #[test]
+    fn honest_drives_are_not_listed() {
+        for model in [
+            "",
+            "ATA",
+            "WDC WD20EADS-00R6B0", // the 512-byte sibling of WD20EARS
+            "WDC WD5000AAKX-001CA0",
+            "ST3500418AS",
+            "ST31000520AS",
+            "SAMSUNG HD203WI",
+            "Samsung SSD 980 1TB",
+            "Samsung SSD 970 EVO 1TB",
+            "QEMU HARDDISK",
+            "scsi_debug",
+            "VBOX HARDDISK",
+        ] {
+            assert_eq!(lookup(model).map(|quirk| &quirk.model), None, "{model}");
+        }
+    }
+
+    #[test]
+    fn bridges_split_the_model() {
+        for (vendor, model) in [
+            ("ATA     ", "WDC WD10EARS-00Y"),
+            ("WDC WD20", "EARS-00MVWB0"),
+            ("SAMSUNG ", "HD204UI"),
+            ("SAMSUNG", "HD204UI"),
+        ] {
+            assert!(lookup_inquiry(vendor, model).is_some(), "{vendor:?} {model:?}");
+        }
+        assert_eq!(lookup_inquiry("WDC WD20", "EADS-00R6B0"), None);
+    }
+
+    #[test]
+    fn patterns() {
+        for (pattern, text, expected) in [
+            ("", "", true),
+            ("", "a", false),
+            ("*", "", true),
+            ("a*", "a", true),
+            ("a*c", "abbc", true),
+            ("a*c", "abb", false),
+            ("*ab*ab", "abxabab", true),
+            ("?b", "ab", true),
+            ("?b", "b", false),
+            ("ab?", "ab", false),
+            ("WD", "wd", true),
+            ("a**", "a", true),
+        ] {
+            assert_eq!(matches(pattern, text), expected, "{pattern:?} {text:?}");
+        }
+    }
+
+    /// The definition of a pattern, character by character.
+    fn slow(pattern: &[u8], text: &[u8]) -> bool {
+        match (pattern.split_first(), text.split_first()) {
+            (None, rest) => rest.is_none(),
+            (Some((b'*', tail)), rest) => {
+                slow(tail, text) || rest.is_some_and(|(_, text)| slow(pattern, text))
+            }
+            (Some((&c, tail)), Some((&d, text))) => (c == b'?' || c == d) && slow(tail, text),
+            (Some(_), None) => false,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn patterns_mean_what_they_say(pattern in "[ab*?]{0,8}", text in "[ab]{0,10}") {
+            prop_assert_eq!(matches(&pattern, &text), slow(pattern.as_bytes(), text.as_bytes()));
+        }
+
+        #[test]
+        fn any_model(vendor in ".{0,12}", model in ".{0,40}") {
+            let _ = (lookup(&model), lookup_inquiry(&vendor, &model));
+        }
+    }
+}

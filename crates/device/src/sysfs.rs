@@ -1,0 +1,167 @@
+//! The kernel's view of a block device: `/sys/block/NAME`, or a captured tree of the same shape.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use straddle_units::{KERNEL_SECTOR, Lba, LbaCount, Span};
+
+/// A sysfs attribute is at most a page; a captured tree is held to the same.
+const LARGEST_ATTRIBUTE: u64 = 64 * 1024;
+
+/// Where the attributes of one device come from: a directory, or a map in tests and fuzzing.
+pub trait Attributes {
+    /// The bytes of an attribute, or `None` when there is none (or it may not be read).
+    fn bytes(&self, name: &str) -> Option<Vec<u8>>;
+
+    /// The names in a subdirectory (`""` for the device's own), sorted.
+    fn list(&self, dir: &str) -> Vec<String>;
+
+    /// The attribute as text without the newline and the padding of SCSI strings.
+    fn text(&self, name: &str) -> Option<String> {
+        let bytes = self.bytes(name)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let text: String = text.chars().filter(|c| !c.is_control()).collect();
+        Some(text.trim().to_owned()).filter(|t| !t.is_empty())
+    }
+
+    /// The attribute as a number of what it counts.
+    fn number(&self, name: &str) -> Option<u64> {
+        self.text(name)?.parse().ok()
+    }
+}
+
+/// A device's directory.
+#[derive(Clone, Debug)]
+pub struct Directory(PathBuf);
+
+impl Directory {
+    /// The device that `path` (`…/sys/block/sda`) describes.
+    pub fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Attributes for Directory {
+    fn bytes(&self, name: &str) -> Option<Vec<u8>> {
+        let path = self.0.join(name);
+        // A captured tree comes from anywhere: a FIFO or a device in it must not hang or act.
+        if !fs::metadata(&path).ok()?.is_file() {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        fs::File::open(path).ok()?.take(LARGEST_ATTRIBUTE).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    fn list(&self, dir: &str) -> Vec<String> {
+        list_names(&self.0.join(dir))
+    }
+}
+
+/// The names in a directory, sorted; none when it cannot be read.
+pub(crate) fn list_names(dir: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
+    let mut names: Vec<String> =
+        entries.filter_map(Result::ok).filter_map(|e| e.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+/// A partition as the kernel lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelPartition {
+    /// The kernel's name, `sda1`.
+    pub name: String,
+    /// Its number.
+    pub number: u32,
+    /// Its bytes on the disk.
+    pub span: Span,
+}
+
+/// The partitions that the kernel lists under a disk, in order of number.
+pub fn partitions(device: &dyn Attributes) -> Vec<KernelPartition> {
+    let mut found: Vec<KernelPartition> = device
+        .list("")
+        .into_iter()
+        .filter_map(|name| {
+            let number = device.number(&format!("{name}/partition"))?;
+            let start = Lba::new(device.number(&format!("{name}/start"))?);
+            let count = LbaCount::new(device.number(&format!("{name}/size"))?);
+            let span = Span::of_blocks(start, count, KERNEL_SECTOR)?;
+            Some(KernelPartition { number: u32::try_from(number).ok()?, name, span })
+        })
+        .collect();
+    found.sort_by_key(|p| p.number);
+    found
+}
+
+/// What kind of device a kernel name stands for, as far as alignment cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// A file that holds a disk's bytes.
+    Image,
+    /// SCSI, SATA and USB disks (`sd`).
+    Scsi,
+    /// NVMe namespaces.
+    Nvme,
+    /// SD cards and eMMC.
+    Mmc,
+    /// Disks of a virtual machine (`vd`, `xvd`).
+    Virtual,
+    /// Linux software RAID.
+    Md,
+    /// Device mapper: LVM, dm-crypt, multipath.
+    DeviceMapper,
+    /// A file as a block device.
+    Loop,
+    /// Anything else.
+    Other,
+}
+
+impl DeviceKind {
+    /// The kind of the device that the kernel calls `name`.
+    pub fn of(name: &str) -> Self {
+        const PREFIXES: [(&str, DeviceKind); 10] = [
+            ("sd", DeviceKind::Scsi),
+            ("hd", DeviceKind::Scsi),
+            ("nvme", DeviceKind::Nvme),
+            ("mmcblk", DeviceKind::Mmc),
+            ("vd", DeviceKind::Virtual),
+            ("xvd", DeviceKind::Virtual),
+            ("md", DeviceKind::Md),
+            ("dm-", DeviceKind::DeviceMapper),
+            ("loop", DeviceKind::Loop),
+            ("ubd", DeviceKind::Virtual),
+        ];
+        PREFIXES.iter().find(|(prefix, _)| name.starts_with(prefix)).map_or(Self::Other, |(_, kind)| *kind)
+    }
+}
+
+/// Whether a device named `name` is left out when no target is given: memory, not disks; and drives for media
+/// that hold no partitions.
+pub fn is_not_a_disk(name: &str) -> bool {
+    ["loop", "ram", "zram", "sr", "fd"].iter().any(|prefix| {
+        name.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_and_optical_drives_are_not_disks() {
+        for name in ["loop0", "ram1", "zram0", "sr0", "fd0"] {
+            assert!(is_not_a_disk(name), "{name}");
+        }
+        for name in ["sda", "nvme0n1", "md0", "dm-0", "vda", "mmcblk0", "fdx"] {
+            assert!(!is_not_a_disk(name), "{name}");
+        }
+    }
+}

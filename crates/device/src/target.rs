@@ -1,0 +1,263 @@
+//! Opening a target: what a path stands for, its bytes where they may be read, and its topology.
+//!
+//! Opening is the dangerous moment: a FIFO would hang, some character devices act on being opened, and the path may
+//! come from anyone. So the kind is looked at before the file is opened, and again after.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use straddle_units::{BlockSize, ByteCount, KERNEL_SECTOR, LbaCount};
+
+use crate::assume::Assume;
+use crate::evidence::{self, Identity};
+use crate::medium::{FileMedium, Medium};
+use crate::sysfs::{self, Attributes, DeviceKind, Directory, KernelPartition};
+use crate::topology::{Source, Topology};
+
+/// Why a target cannot be audited at all.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The path cannot be opened or looked at.
+    #[error("cannot open")]
+    Io(#[source] io::Error),
+    /// The path is something that holds no disk.
+    #[error("is {0}, not a block device or an image file")]
+    NotATarget(&'static str),
+    /// A file or device without a single byte.
+    #[error("is empty (0 bytes): there is nothing to check")]
+    Empty,
+    /// A device of that name is not under the sysfs tree.
+    #[error("no such block device under {}", .0.display())]
+    NoSuchDevice(PathBuf),
+    /// The kernel's description of the device cannot be used.
+    #[error("{}: {attribute} is missing or not a number", path.display())]
+    BadSysfs {
+        /// The device's directory.
+        path: PathBuf,
+        /// The attribute.
+        attribute: &'static str,
+    },
+}
+
+/// How targets are opened.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The root of a captured tree (`DIR/sys`, `DIR/dev`); `None` for the running machine.
+    pub sysroot: Option<PathBuf>,
+    /// Declared topology.
+    pub assume: Assume,
+    /// Forced logical block size.
+    pub logical: Option<BlockSize>,
+}
+
+/// An open target.
+pub struct Target {
+    /// Its kind.
+    pub kind: DeviceKind,
+    /// Its size in bytes.
+    pub size: ByteCount,
+    /// Its bytes, where they may be read.
+    pub medium: Option<Box<dyn Medium>>,
+    /// What is known of its sectors.
+    pub topology: Topology,
+    /// Model and the like.
+    pub identity: Identity,
+    /// The partitions that the kernel lists; `None` for images.
+    pub kernel_partitions: Option<Vec<KernelPartition>>,
+    /// The one partition that was named as the target, when it was one.
+    pub partition: Option<u32>,
+    /// The disk's node, where the target is (on) a device: what a cure has to name.
+    pub node: Option<PathBuf>,
+    /// What could not be read, and why.
+    pub remarks: Vec<String>,
+}
+
+/// Opens the block device, image or captured device that `path` names.
+pub fn open(path: &Path, options: &Options) -> Result<Target, OpenError> {
+    let mut target = match &options.sysroot {
+        Some(root) => open_captured(path, root)?,
+        None => {
+            let metadata = fs::metadata(path).map_err(OpenError::Io)?;
+            let kind = metadata.file_type();
+            if kind.is_file() {
+                open_image(path)?
+            } else if kind.is_block_device() {
+                open_device(path, &metadata)?
+            } else {
+                return Err(OpenError::NotATarget(describe(&metadata)));
+            }
+        }
+    };
+    options.assume.apply(&mut target.topology);
+    if let Some(logical) = options.logical {
+        target.topology.logical.overrule(logical, Source::Declared, "--logical overrules what the device says");
+    }
+    Ok(target)
+}
+
+/// What a path that is no target is, in words.
+fn describe(metadata: &Metadata) -> &'static str {
+    let kind = metadata.file_type();
+    if kind.is_dir() {
+        "a directory"
+    } else if kind.is_fifo() {
+        "a FIFO"
+    } else if kind.is_socket() {
+        "a socket"
+    } else if kind.is_char_device() {
+        "a character device"
+    } else {
+        "a special file"
+    }
+}
+
+/// Opens for reading without waiting for anything, and without becoming a controlling terminal.
+fn open_for_reading(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
+}
+
+fn open_image(path: &Path) -> Result<Target, OpenError> {
+    let file = open_for_reading(path).map_err(OpenError::Io)?;
+    let metadata = file.metadata().map_err(OpenError::Io)?;
+    // The path may have been replaced between the look and the opening.
+    if !metadata.is_file() {
+        return Err(OpenError::NotATarget(describe(&metadata)));
+    }
+    let size = ByteCount::new(metadata.len());
+    if size == ByteCount::ZERO {
+        return Err(OpenError::Empty);
+    }
+    Ok(Target {
+        kind: DeviceKind::Image,
+        size,
+        medium: Some(Box::new(FileMedium::new(file, size))),
+        topology: Topology::unknown(),
+        identity: Identity::default(),
+        kernel_partitions: None,
+        partition: None,
+        node: None,
+        remarks: Vec::new(),
+    })
+}
+
+fn open_device(path: &Path, metadata: &Metadata) -> Result<Target, OpenError> {
+    let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
+    let link = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+    let sys = fs::canonicalize(&link).map_err(OpenError::Io)?;
+    let named = Directory::new(sys.clone());
+    // A partition is audited on its disk: its own topology is the disk's, seen through its start.
+    let partition = named.number("partition").and_then(|n| u32::try_from(n).ok());
+    let (disk, node) = match (partition, sys.parent()) {
+        (Some(_), Some(parent)) => {
+            let name = parent.file_name().unwrap_or_default();
+            (Directory::new(parent.to_owned()), Path::new("/dev").join(name))
+        }
+        _ => (named, path.to_owned()),
+    };
+    let mut remarks = Vec::new();
+    let medium = match open_node(&node, &disk) {
+        Ok(file) => Some(file),
+        Err(error) => {
+            remarks.push(format!(
+                "{}: cannot read the table ({error}): the partitions are those that the kernel lists",
+                node.display()
+            ));
+            None
+        }
+    };
+    from_sysfs(&disk, medium, Some(node), partition, remarks)
+}
+
+/// Opens a device node for reading, once it is certain that it is the device which sysfs describes.
+fn open_node(node: &Path, disk: &Directory) -> io::Result<File> {
+    let file = open_for_reading(node)?;
+    let metadata = file.metadata()?;
+    let rdev = format!("{}:{}", rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
+    if !metadata.file_type().is_block_device() || disk.text("dev").is_some_and(|dev| dev != rdev) {
+        return Err(io::Error::other("the node is not the device that sysfs describes"));
+    }
+    Ok(file)
+}
+
+fn open_captured(path: &Path, root: &Path) -> Result<Target, OpenError> {
+    let block = root.join("sys/block");
+    let missing = || OpenError::NoSuchDevice(block.clone());
+    let name = path.file_name().and_then(|n| n.to_str()).ok_or_else(missing)?;
+    let (disk, partition) = if block.join(name).is_dir() {
+        (name.to_owned(), None)
+    } else {
+        let disk = sysfs::list_names(&block)
+            .into_iter()
+            .find(|disk| block.join(disk).join(name).join("partition").is_file())
+            .ok_or_else(missing)?;
+        let number = Directory::new(block.join(&disk)).number(&format!("{name}/partition"));
+        (disk, number.and_then(|n| u32::try_from(n).ok()))
+    };
+    let directory = Directory::new(block.join(&disk));
+    let mut remarks = Vec::new();
+    let node = Path::new("/dev").join(&disk);
+    let copy = root.join("dev").join(&disk);
+    let medium = match fs::metadata(&copy) {
+        Ok(metadata) if metadata.is_file() => {
+            let expected = directory.number("size").and_then(|s| LbaCount::new(s).to_bytes(KERNEL_SECTOR));
+            if expected == Some(ByteCount::new(metadata.len())) {
+                Some(open_for_reading(&copy).map_err(OpenError::Io)?)
+            } else {
+                remarks.push(format!("{}: not the size of the disk, so it is not read", copy.display()));
+                None
+            }
+        }
+        _ => {
+            remarks.push("no copy of the disk: the partitions are those that the kernel listed".to_owned());
+            None
+        }
+    };
+    from_sysfs(&directory, medium, Some(node), partition, remarks)
+}
+
+/// Puts together what sysfs says and, for a real device that could be opened, what the device itself says.
+fn from_sysfs(
+    disk: &Directory,
+    file: Option<File>,
+    node: Option<PathBuf>,
+    partition: Option<u32>,
+    mut remarks: Vec<String>,
+) -> Result<Target, OpenError> {
+    let bad = |attribute| OpenError::BadSysfs { path: disk.path().to_owned(), attribute };
+    let sectors = LbaCount::new(disk.number("size").ok_or_else(|| bad("size"))?);
+    let size = sectors.to_bytes(KERNEL_SECTOR).ok_or_else(|| bad("size"))?;
+    if size == ByteCount::ZERO {
+        return Err(OpenError::Empty);
+    }
+    let name = disk.path().file_name().and_then(|n| n.to_str()).unwrap_or_default();
+    let kind = DeviceKind::of(name);
+    let asked = file.as_ref().map(|file| evidence::ask(kind, disk, file, &mut remarks)).unwrap_or_default();
+    let identity = evidence::identity(kind, disk);
+    let topology = evidence::topology(kind, disk, &identity, &asked);
+    let kernel_partitions = Some(sysfs::partitions(disk));
+    let medium = file.map(|file| Box::new(FileMedium::new(file, size)) as Box<dyn Medium>);
+    Ok(Target { kind, size, medium, topology, identity, kernel_partitions, partition, node, remarks })
+}
+
+/// The disks of this machine (or of a captured tree) by node, in order of name: every block device but memory, optical
+/// drives, and those without a medium or hidden behind another; with `all`, those too.
+pub fn discover(sysroot: Option<&Path>, all: bool) -> Result<Vec<PathBuf>, OpenError> {
+    let block = sysroot.unwrap_or(Path::new("/")).join("sys/block");
+    fs::read_dir(&block).map_err(|source| {
+        OpenError::Io(io::Error::new(source.kind(), format!("{}: {source}", block.display())))
+    })?;
+    let mut names: Vec<String> = sysfs::list_names(&block);
+    names.retain(|name| {
+        let device = Directory::new(block.join(name));
+        let usable = device.number("size").is_none_or(|size| size > 0) && device.number("hidden") != Some(1);
+        usable && (all || !sysfs::is_not_a_disk(name))
+    });
+    // sda, sdb, …, sdaa: the shorter name is the earlier device.
+    names.sort_by_key(|name| (name.trim_end_matches(|c: char| c.is_ascii_digit()).len(), name.clone()));
+    // sysfs writes a slash in a device's name as '!' (cciss!c0d0 is /dev/cciss/c0d0).
+    Ok(names.into_iter().map(|name| Path::new("/dev").join(name.replace('!', "/"))).collect())
+}

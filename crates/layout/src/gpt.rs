@@ -1,0 +1,248 @@
+//! GUID partition tables (UEFI specification, chapter 5): which copy in which block size counts.
+//!
+//! The law of this module: a table is used only when one of its copies has passed every check of [`copy`]; the
+//! primary counts before the backup, and what is wrong with the copy that does not count is a [`Problem`]. In
+//! which block sizes to look is the caller's word; among those that the caller holds equal, the one whose table
+//! fits the end of the medium best is taken.
+
+mod copy;
+
+use straddle_units::{BlockSize, ByteOffset, Lba, LbaCount, Span};
+
+use crate::fields::{array, le16, le64};
+use crate::reader::Reader;
+use crate::{Attributes, Partition, PartitionType, Problem, Role};
+use copy::{Broken, Copy, Header, RawEntry};
+
+/// Where the primary header stands.
+const PRIMARY_LBA: Lba = Lba::new(1);
+
+/// A table that can be used.
+pub(crate) struct Table {
+    /// The block size it counts in.
+    pub(crate) block: BlockSize,
+    /// Which copy of it was used.
+    copy: Copy,
+    /// What is wrong with its copies.
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// What a search brings.
+pub(crate) enum Found {
+    Table(Box<Table>),
+    /// There is at least a header, but no copy that can be used.
+    Unusable {
+        block: BlockSize,
+        at: ByteOffset,
+        why: String,
+    },
+    Nothing,
+}
+
+/// How far to look.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// The primary copy only.
+    Primary,
+    /// The backup too.
+    Both,
+}
+
+/// Looks for a table in the block sizes of `groups`: those of a group are equal, an earlier group counts before
+/// a later one.
+pub(crate) fn find(reader: &Reader<'_>, groups: &[Vec<BlockSize>], depth: Depth) -> Found {
+    let mut unusable = Found::Nothing;
+    for group in groups {
+        match find_in_group(reader, group, depth) {
+            Found::Table(table) => return Found::Table(table),
+            found if matches!(unusable, Found::Nothing) => unusable = found,
+            _ => {}
+        }
+    }
+    unusable
+}
+
+/// Looks for a table in each block size of `group`: for a good primary first, then for a good backup.
+fn find_in_group(reader: &Reader<'_>, group: &[BlockSize], depth: Depth) -> Found {
+    let (mut primaries, mut broken) = (Vec::new(), Vec::new());
+    for block in group.iter().copied() {
+        match Copy::read(reader, block, PRIMARY_LBA) {
+            Ok(copy) => primaries.push(copy),
+            Err(primary) => broken.push((block, primary)),
+        }
+    }
+    let fit = |copy: &Copy, last: Lba| distance_to_end(reader, copy.header.block, last);
+    if let Some(primary) = primaries.into_iter().min_by_key(|copy| fit(copy, copy.header.alternate)) {
+        return Found::Table(Box::new(with_primary(reader, primary, depth)));
+    }
+    if depth == Depth::Primary {
+        return Found::Nothing;
+    }
+    let (mut backups, mut unusable) = (Vec::new(), Found::Nothing);
+    for (block, primary) in broken {
+        match find_backup(reader, block, &primary) {
+            Ok(backup) => backups.push((primary, backup)),
+            Err(backup) if primary.is_announced() || backup.is_announced() => {
+                let why = format!("primary: {}; backup: {}", primary.flaw, backup.flaw);
+                unusable = Found::Unusable { block, at: byte_of(PRIMARY_LBA, block), why };
+            }
+            Err(_) => {}
+        }
+    }
+    match backups.into_iter().min_by_key(|(_, copy)| fit(copy, copy.header.my_lba)) {
+        Some((primary, backup)) => Found::Table(Box::new(with_backup(reader, &primary, backup))),
+        None => unusable,
+    }
+}
+
+/// How far the end of the block `last` is from the end of the medium, in bytes: of two tables in different
+/// block sizes, the stale one thinks that the disk ends elsewhere.
+fn distance_to_end(reader: &Reader<'_>, block: BlockSize, last: Lba) -> u128 {
+    let end = (u128::from(last.get()) + 1) * u128::from(block.get());
+    end.abs_diff(u128::from(reader.len().get()))
+}
+
+/// The last whole block of the medium, if there is one after the primary header.
+fn last_block(reader: &Reader<'_>, block: BlockSize) -> Option<Lba> {
+    block.blocks_floor(reader.len()).last_lba().filter(|last| *last > PRIMARY_LBA)
+}
+
+/// The byte of a block; the last byte that can be counted where it lies past that.
+fn byte_of(lba: Lba, block: BlockSize) -> ByteOffset {
+    lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX))
+}
+
+/// Looks for the backup where the broken primary says it is, if it says anything, else in the last block.
+fn find_backup(reader: &Reader<'_>, block: BlockSize, primary: &Broken) -> Result<Copy, Broken> {
+    let last = last_block(reader, block);
+    let said = primary.other.filter(|other| *other > PRIMARY_LBA && Some(*other) < last);
+    if let Some(Ok(copy)) = said.map(|lba| Copy::read(reader, block, lba)) {
+        return Ok(copy);
+    }
+    Copy::read(reader, block, last.unwrap_or(Lba::new(u64::MAX)))
+}
+
+/// The table of a good primary, with what its backup is like.
+fn with_primary(reader: &Reader<'_>, primary: Copy, depth: Depth) -> Table {
+    let header = &primary.header;
+    let block = header.block;
+    let mut problems = Vec::new();
+    let last = last_block(reader, block).unwrap_or(PRIMARY_LBA);
+    let thought_last = header.alternate.max(header.last_usable);
+    if thought_last > last {
+        problems.push(Problem::GptPastEnd { at: byte_of(thought_last, block) });
+    }
+    if depth == Depth::Both && header.alternate <= last {
+        problems.extend(check_backup(reader, header, last));
+    }
+    Table { block, copy: primary, problems }
+}
+
+/// What is wrong with the backup that a good primary points to; `last` is the last block of the medium.
+fn check_backup(reader: &Reader<'_>, primary: &Header, last: Lba) -> Option<Problem> {
+    let block = primary.block;
+    let at = byte_of(primary.alternate, block);
+    if primary.alternate <= PRIMARY_LBA {
+        let why = format!("the primary header says that the backup is at LBA {}", primary.alternate);
+        return Some(Problem::GptBackupDamaged { at: byte_of(last, block), why });
+    }
+    match Copy::read(reader, block, primary.alternate) {
+        Err(Broken { at, flaw, .. }) => {
+            let elsewhere = primary.alternate != last && Copy::read(reader, block, last).is_ok();
+            let note = if elsewhere { ", though there is a good one in the last block" } else { "" };
+            Some(Problem::GptBackupDamaged { at, why: format!("{flaw}{note}") })
+        }
+        Ok(backup) if !primary.agrees_with(&backup.header) => {
+            let at = copy::first_difference(reader, primary, &backup.header);
+            Some(Problem::GptCopiesDiffer { at: at.unwrap_or(backup.header.at) })
+        }
+        Ok(_) if primary.alternate < last => {
+            Some(Problem::GptBackupMisplaced { at, expected: byte_of(last, block) })
+        }
+        Ok(_) => None,
+    }
+}
+
+/// The table of a good backup whose primary is broken.
+fn with_backup(reader: &Reader<'_>, primary: &Broken, backup: Copy) -> Table {
+    let (block, at, lba) = (backup.header.block, backup.header.at, backup.header.my_lba);
+    let mut problems = vec![Problem::GptPrimaryDamaged { at: primary.at, why: primary.flaw.to_string() }];
+    if let Some(last) = last_block(reader, block).filter(|last| lba < *last) {
+        problems.push(Problem::GptBackupMisplaced { at, expected: byte_of(last, block) });
+    }
+    Table { block, copy: backup, problems }
+}
+
+impl Table {
+    /// Where the header that was used stands.
+    pub(crate) fn at(&self) -> ByteOffset {
+        self.copy.header.at
+    }
+
+    /// The GUID of the disk, as it stands there.
+    pub(crate) fn disk_guid(&self) -> [u8; 16] {
+        self.copy.header.disk_guid
+    }
+
+    /// The area that partitions may use.
+    pub(crate) fn usable(&self) -> Option<Span> {
+        self.copy.header.usable()
+    }
+
+    /// The partitions, and the entries that are none.
+    pub(crate) fn partitions(&self) -> (Vec<Partition>, Vec<Problem>) {
+        let mut partitions = Vec::with_capacity(self.copy.listing.used.len());
+        let mut problems = Vec::new();
+        for entry in &self.copy.listing.used {
+            match partition(entry, self.block) {
+                Ok(partition) => partitions.push(partition),
+                Err(why) => problems.push(Problem::BadEntry { number: entry.number, at: entry.at, why }),
+            }
+        }
+        problems.extend(self.copy.listing.cut_at.map(|at| Problem::TooManyPartitions { at }));
+        (partitions, problems)
+    }
+}
+
+/// Offsets in an entry (UEFI specification, table 5-6); its first 16 bytes are the type.
+mod field {
+    pub(super) const GUID: usize = 16;
+    pub(super) const START: usize = 32;
+    pub(super) const LAST: usize = 40;
+    pub(super) const ATTRIBUTES: usize = 48;
+    pub(super) const NAME: std::ops::Range<usize> = 56..128;
+}
+
+/// The partition of an entry, or why it is none.
+fn partition(entry: &RawEntry, block: BlockSize) -> Result<Partition, String> {
+    let bytes = &entry.bytes;
+    let (start, last) = (Lba::new(le64(bytes, field::START)), Lba::new(le64(bytes, field::LAST)));
+    let blocks_before_last = last
+        .checked_since(start)
+        .ok_or_else(|| format!("it ends (LBA {last}) before it starts (LBA {start})"))?;
+    let counted = blocks_before_last.get().checked_add(1).map(LbaCount::new);
+    let counted = counted.and_then(|count| Some((count, Span::of_blocks(start, count, block)?)));
+    let (count, span) =
+        counted.ok_or_else(|| format!("its end (LBA {last}) cannot be counted in bytes in 64 bits"))?;
+    Ok(Partition {
+        number: entry.number,
+        start,
+        count,
+        span,
+        role: Role::Primary,
+        kind: PartitionType::Guid(array(bytes, 0)),
+        attributes: Attributes {
+            gpt: le64(bytes, field::ATTRIBUTES),
+            guid: Some(array(bytes, field::GUID)),
+            name: name(&bytes[field::NAME]),
+            bootable: false,
+        },
+        content: None,
+    })
+}
+
+/// The text of a name field: UTF-16, little endian, up to a zero or to the end.
+fn name(field: &[u8]) -> String {
+    let units = field.chunks_exact(2).map(|pair| le16(pair, 0)).take_while(|unit| *unit != 0);
+    char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+}

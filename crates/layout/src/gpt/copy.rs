@@ -1,0 +1,324 @@
+//! One copy of a GUID partition table: a header and the array of entries that it points to.
+//!
+//! The law of this module: a [`Copy`] exists only when every check has passed, and what was wrong otherwise is a
+//! [`Flaw`] at its byte. Whatever the header claims, no more than 64 KiB of the array is held at a time and no
+//! more than [`MAX_PARTITIONS`] entries are kept.
+//!
+//! The fields are read by their offsets rather than by a structure of gpt_disk_types or zerocopy: entries larger
+//! than 128 bytes, headers larger than 92, both block sizes and the flaw that names its byte would have to be
+//! written around such a structure anyway.
+
+use std::fmt;
+
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
+
+use crate::MAX_PARTITIONS;
+use crate::fields::{array, le32, le64};
+use crate::reader::{Fault, Reader};
+
+/// "EFI PART" (UEFI specification, table 5-5, as are the offsets in [`field`]).
+const SIGNATURE: &[u8; 8] = b"EFI PART";
+/// The size of the header that the specification defines; a larger one is reserved for its revisions.
+const HEADER_SIZE: u32 = 92;
+/// The smallest entry; the specification wants 128 * 2^n, libfdisk any multiple, we any whole number of u64.
+const ENTRY_SIZE: u32 = 128;
+/// Real arrays have 16 KiB, rarely 32; Linux gives up at 4 MiB (`KMALLOC_MAX_SIZE`).
+const MAX_ARRAY_BYTES: u64 = 8 * 1024 * 1024;
+/// How much of an array is read at once.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Offsets in the header.
+mod field {
+    pub(super) const HEADER_SIZE: usize = 12;
+    pub(super) const HEADER_CRC: usize = 16;
+    pub(super) const MY_LBA: usize = 24;
+    pub(super) const ALTERNATE_LBA: usize = 32;
+    pub(super) const FIRST_USABLE: usize = 40;
+    pub(super) const LAST_USABLE: usize = 48;
+    pub(super) const DISK_GUID: usize = 56;
+    pub(super) const ENTRIES_LBA: usize = 72;
+    pub(super) const ENTRY_COUNT: usize = 80;
+    pub(super) const ENTRY_SIZE: usize = 84;
+    pub(super) const ENTRIES_CRC: usize = 88;
+}
+
+/// What is wrong with a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    Unreadable(Fault),
+    NoSignature,
+    HeaderSize(u32),
+    HeaderCrc { stored: u32, computed: u32 },
+    MyLba { says: Lba, stands: Lba },
+    Usable { first: Lba, last: Lba },
+    EntrySize(u32),
+    NoEntries,
+    ArrayAbsurd(u64),
+    ArrayPastEnd,
+    ArrayUnreadable(Fault),
+    ArrayCrc { stored: u32, computed: u32 },
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(fault) => write!(f, "the header cannot be read: {fault}"),
+            Self::NoSignature => write!(f, "there is no \"EFI PART\" signature"),
+            Self::HeaderSize(size) => write!(f, "the header says that it is {size} bytes long"),
+            Self::HeaderCrc { stored, computed } => {
+                write!(f, "the header's CRC is {stored:08x}, its bytes make {computed:08x}")
+            }
+            Self::MyLba { says, stands } => {
+                write!(f, "the header says that it stands at LBA {says}, but it is at {stands}")
+            }
+            Self::Usable { first, last } => {
+                write!(f, "the usable area ends (LBA {last}) before it starts (LBA {first})")
+            }
+            Self::EntrySize(size) => write!(f, "an entry of {size} bytes is none that the format allows"),
+            Self::NoEntries => write!(f, "the array has room for no entry"),
+            Self::ArrayAbsurd(bytes) => write!(f, "an array of {bytes} bytes is absurd"),
+            Self::ArrayPastEnd => write!(f, "the array of entries lies past the end of the disk"),
+            Self::ArrayUnreadable(fault) => write!(f, "the array of entries cannot be read: {fault}"),
+            Self::ArrayCrc { stored, computed } => {
+                write!(f, "the CRC of the entries is {stored:08x}, their bytes make {computed:08x}")
+            }
+        }
+    }
+}
+
+/// A copy that cannot be used.
+#[derive(Clone, Debug)]
+pub(crate) struct Broken {
+    /// Where the damaged structure starts: the header, or the array when the header is good.
+    pub(crate) at: ByteOffset,
+    /// What is wrong with it.
+    pub(crate) flaw: Flaw,
+    /// Where the other copy is said to be, if there is a header at all.
+    pub(crate) other: Option<Lba>,
+}
+
+impl Broken {
+    /// Whether there is a header, damaged or not.
+    pub(crate) fn is_announced(&self) -> bool {
+        self.other.is_some()
+    }
+}
+
+/// A header that passed its checks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) block: BlockSize,
+    /// Where it stands.
+    pub(crate) at: ByteOffset,
+    pub(crate) my_lba: Lba,
+    pub(crate) alternate: Lba,
+    pub(crate) first_usable: Lba,
+    pub(crate) last_usable: Lba,
+    pub(crate) disk_guid: [u8; 16],
+    /// The bytes of the array of entries: all on the medium, at most [`MAX_ARRAY_BYTES`].
+    pub(crate) array: Span,
+    pub(crate) entry_size: u32,
+    pub(crate) array_crc: u32,
+}
+
+/// An entry in use, as it stands on disk; what an entry has past its first 128 bytes is not defined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RawEntry {
+    pub(crate) number: u32,
+    pub(crate) at: ByteOffset,
+    pub(crate) bytes: [u8; 128],
+}
+
+/// The entries of an array.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Listing {
+    /// Those in use, the first [`MAX_PARTITIONS`] of them.
+    pub(crate) used: Vec<RawEntry>,
+    /// The first used entry that is not in the list.
+    pub(crate) cut_at: Option<ByteOffset>,
+}
+
+/// A good copy.
+#[derive(Clone, Debug)]
+pub(crate) struct Copy {
+    pub(crate) header: Header,
+    pub(crate) listing: Listing,
+}
+
+impl Copy {
+    /// Reads the copy whose header stands at `lba`.
+    pub(crate) fn read(reader: &Reader<'_>, block: BlockSize, lba: Lba) -> Result<Self, Broken> {
+        let at = lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
+        let mut bytes = vec![0; usize::try_from(block.get()).unwrap_or(CHUNK_BYTES)];
+        if let Err(fault) = reader.read(at, &mut bytes) {
+            return Err(Broken { at, flaw: Flaw::Unreadable(fault), other: None });
+        }
+        if !bytes.starts_with(SIGNATURE) {
+            return Err(Broken { at, flaw: Flaw::NoSignature, other: None });
+        }
+        let other = Some(Lba::new(le64(&bytes, field::ALTERNATE_LBA)));
+        let header =
+            Header::check(&bytes, block, lba, at, reader).map_err(|flaw| Broken { at, flaw, other })?;
+        match Listing::read(reader, &header) {
+            Ok(listing) => Ok(Self { header, listing }),
+            Err(flaw) => Err(Broken { at: header.array.start(), flaw, other }),
+        }
+    }
+}
+
+impl Header {
+    /// Checks the header in `bytes`, one block, in the order in which a flaw makes the later fields worthless.
+    fn check(
+        bytes: &[u8],
+        block: BlockSize,
+        lba: Lba,
+        at: ByteOffset,
+        reader: &Reader<'_>,
+    ) -> Result<Self, Flaw> {
+        let lba_at = |at: usize| Lba::new(le64(bytes, at));
+        let size = le32(bytes, field::HEADER_SIZE);
+        let summed = usize::try_from(size).ok().and_then(|size| bytes.get(..size));
+        let summed = summed.filter(|_| size >= HEADER_SIZE).ok_or(Flaw::HeaderSize(size))?;
+        let (stored, computed) = (le32(bytes, field::HEADER_CRC), header_crc(summed));
+        if stored != computed {
+            return Err(Flaw::HeaderCrc { stored, computed });
+        }
+        let my_lba = lba_at(field::MY_LBA);
+        if my_lba != lba {
+            return Err(Flaw::MyLba { says: my_lba, stands: lba });
+        }
+        let (first_usable, last_usable) = (lba_at(field::FIRST_USABLE), lba_at(field::LAST_USABLE));
+        if last_usable < first_usable {
+            return Err(Flaw::Usable { first: first_usable, last: last_usable });
+        }
+        let (count, entry_size) = (le32(bytes, field::ENTRY_COUNT), le32(bytes, field::ENTRY_SIZE));
+        let fits_a_chunk = usize::try_from(entry_size).is_ok_and(|size| size <= CHUNK_BYTES);
+        if entry_size < ENTRY_SIZE || !entry_size.is_multiple_of(8) || !fits_a_chunk {
+            return Err(Flaw::EntrySize(entry_size));
+        }
+        let array_bytes = u64::from(count) * u64::from(entry_size);
+        match array_bytes {
+            0 => return Err(Flaw::NoEntries),
+            1..=MAX_ARRAY_BYTES => {}
+            _ => return Err(Flaw::ArrayAbsurd(array_bytes)),
+        }
+        let array_span = lba_at(field::ENTRIES_LBA)
+            .to_bytes(block)
+            .and_then(|start| Span::new(start, ByteCount::new(array_bytes)))
+            .filter(|span| span.end() <= reader.end())
+            .ok_or(Flaw::ArrayPastEnd)?;
+        Ok(Self {
+            block,
+            at,
+            my_lba,
+            alternate: lba_at(field::ALTERNATE_LBA),
+            first_usable,
+            last_usable,
+            disk_guid: array(bytes, field::DISK_GUID),
+            array: array_span,
+            entry_size,
+            array_crc: le32(bytes, field::ENTRIES_CRC),
+        })
+    }
+
+    /// Whether `other`, the second copy, describes the same table.
+    pub(crate) fn agrees_with(&self, other: &Self) -> bool {
+        self.disk_guid == other.disk_guid
+            && (self.first_usable, self.last_usable) == (other.first_usable, other.last_usable)
+            && (self.entry_size, self.array_crc) == (other.entry_size, other.array_crc)
+            && self.array.len() == other.array.len()
+    }
+
+    /// The bytes from the first usable block to the last, cut at 2^64.
+    pub(crate) fn usable(&self) -> Option<Span> {
+        let count = self.last_usable.checked_since(self.first_usable)?.get().checked_add(1)?;
+        Span::of_blocks(self.first_usable, straddle_units::LbaCount::new(count), self.block)
+    }
+}
+
+/// The CRC of a header, in which its own field counts as zero.
+fn header_crc(header: &[u8]) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&header[..field::HEADER_CRC]);
+    crc.update(&[0; 4]);
+    crc.update(&header[field::HEADER_CRC + 4..]);
+    crc.finalize()
+}
+
+impl Listing {
+    /// Reads the array chunk by chunk, each a whole number of entries, and checks its CRC on the way.
+    fn read(reader: &Reader<'_>, header: &Header) -> Result<Self, Flaw> {
+        let mut listing = Self::default();
+        let mut crc = crc32fast::Hasher::new();
+        let entry_size = usize::try_from(header.entry_size).unwrap_or(CHUNK_BYTES);
+        let mut number = 0;
+        each_chunk(reader, header.array, CHUNK_BYTES / entry_size * entry_size, |at, chunk| {
+            crc.update(chunk);
+            let starts = (at.get()..).step_by(entry_size);
+            for (entry, start) in chunk.chunks_exact(entry_size).zip(starts) {
+                number += 1;
+                listing.add(number, ByteOffset::new(start), entry);
+            }
+            true
+        })
+        .map_err(Flaw::ArrayUnreadable)?;
+        match crc.finalize() {
+            computed if computed == header.array_crc => Ok(listing),
+            computed => Err(Flaw::ArrayCrc { stored: header.array_crc, computed }),
+        }
+    }
+
+    /// Keeps `entry` if it is in use: if its type is not the GUID of zeros.
+    fn add(&mut self, number: u32, at: ByteOffset, entry: &[u8]) {
+        if self.cut_at.is_some() || entry.starts_with(&[0; 16]) {
+            return;
+        }
+        if self.used.len() < MAX_PARTITIONS {
+            self.used.push(RawEntry { number, at, bytes: array(entry, 0) });
+        } else {
+            self.cut_at = Some(at);
+        }
+    }
+}
+
+/// Gives `span` to `visit` in pieces of `piece` bytes, until it returns false.
+fn each_chunk(
+    reader: &Reader<'_>,
+    span: Span,
+    piece: usize,
+    mut visit: impl FnMut(ByteOffset, &[u8]) -> bool,
+) -> Result<(), Fault> {
+    let mut left = usize::try_from(span.len().get()).map_err(|_| Fault::PastEnd)?;
+    let mut chunk = vec![0; left.min(piece)];
+    let starts = (span.start().get()..span.end().get()).step_by(chunk.len().max(1));
+    for at in starts.map(ByteOffset::new) {
+        chunk.truncate(left);
+        left -= chunk.len();
+        reader.read(at, &mut chunk)?;
+        if !visit(at, &chunk) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The first byte of `second`'s array that differs from `first`'s; where one is the beginning of the other, the
+/// first that only one has. `None` when they are the same or cannot be read.
+pub(crate) fn first_difference(reader: &Reader<'_>, first: &Header, second: &Header) -> Option<ByteOffset> {
+    let common = Span::new(second.array.start(), first.array.len().min(second.array.len()))?;
+    let mut mine = vec![0; CHUNK_BYTES];
+    let mut found = None;
+    let compared = each_chunk(reader, common, CHUNK_BYTES, |at, theirs| {
+        let mine = &mut mine[..theirs.len()];
+        let place = at.checked_since(common.start()).and_then(|o| first.array.start().checked_add(o));
+        if place.is_none_or(|place| reader.read(place, mine).is_err()) {
+            return false;
+        }
+        let differs = mine.iter().zip(theirs).position(|(a, b)| a != b);
+        found = differs.and_then(|i| at.checked_add(ByteCount::new(u64::try_from(i).ok()?)));
+        found.is_none()
+    });
+    compared.ok()?;
+    let longer = first.array.len() != second.array.len();
+    found.or(longer.then_some(common.end()))
+}

@@ -1,0 +1,19 @@
+//! What is written on a medium: partition tables, and the signatures of what lies in them.
+//!
+//! The law of this crate: it only reads, it trusts no field, it says at which byte each structure stands, and
+//! damage is a value ([`Problem`]) beside whatever could still be read, not an error that hides the rest.
+
+mod check;
+mod fields;
+mod gpt;
+mod kernel;
+mod mbr;
+mod reader;
+mod signature;
+mod stack;
+pub mod types;
+
+pub use kernel::kernel_stack;
+pub use stack::{
+    Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind, read_stack,
+};

@@ -1,0 +1,262 @@
+//! MBR ("dos") tables: the four primary entries, and the chain of extended boot records (EBR) in a container.
+//!
+//! The law of this module: Linux's reading (block/partitions/msdos.c) is the reading, numbers included, except
+//! that an entry of type 0 is taken for empty; every EBR is read at most once and at most [`MAX_PARTITIONS`] of
+//! them are read. Table addresses have 32 bits on disk and are [`Lba`]s from [`Entry::parse`] on, so that start
+//! plus count may pass 2^32.
+
+use std::collections::BTreeSet;
+
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
+
+use crate::fields::{array, byte, has, le32};
+use crate::reader::Reader;
+use crate::types::{PROTECTIVE, is_extended};
+use crate::{Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, signature};
+
+/// How much of a block the structure fills, whatever the block size.
+pub(crate) const SECTOR_BYTES: usize = 512;
+/// The signature that ends the sector.
+const SIGNATURE: &[u8] = &[0x55, 0xAA];
+/// Where the signature stands.
+pub(crate) const SIGNATURE_AT: usize = 510;
+/// Where the four bytes of the disk's identity stand.
+const DISK_ID_AT: usize = 440;
+/// Where the four entries stand, and how long each is.
+const ENTRIES_AT: usize = 446;
+const ENTRY_BYTES: usize = 16;
+/// The number of the first logical partition: 1 to 4 belong to the MBR, used or not.
+const FIRST_LOGICAL: u32 = 5;
+/// The "active" flag; any other status byte but 0 says that this is no table.
+const ACTIVE: u8 = 0x80;
+
+/// One entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    status: u8,
+    pub(crate) id: u8,
+    pub(crate) start: Lba,
+    count: LbaCount,
+}
+
+impl Entry {
+    fn parse(bytes: &[u8]) -> Self {
+        Self {
+            status: byte(bytes, 0),
+            id: byte(bytes, 4),
+            start: Lba::new(u64::from(le32(bytes, 8))),
+            count: LbaCount::new(u64::from(le32(bytes, 12))),
+        }
+    }
+
+    fn is_used(&self) -> bool {
+        self.id != 0 && self.count != LbaCount::new(0)
+    }
+
+    fn is_container(&self) -> bool {
+        self.is_used() && is_extended(self.id)
+    }
+
+    /// The partition that this entry of a table at `base` lists; `None` if it is past what can be counted,
+    /// which 32-bit fields and blocks of at most 64 KiB never are.
+    fn partition(&self, number: u32, base: Lba, role: Role, block: BlockSize) -> Option<Partition> {
+        let start = base.checked_add(LbaCount::new(self.start.get()))?;
+        Some(Partition {
+            number,
+            start,
+            count: self.count,
+            span: Span::of_blocks(start, self.count, block)?,
+            role,
+            kind: PartitionType::Mbr(self.id),
+            attributes: Attributes { bootable: self.status == ACTIVE, ..Attributes::default() },
+            content: None,
+        })
+    }
+}
+
+/// A sector with the signature of an MBR, or of an EBR.
+#[derive(Clone, Debug)]
+pub(crate) struct Mbr {
+    pub(crate) entries: [Entry; 4],
+    pub(crate) disk_id: [u8; 4],
+}
+
+impl Mbr {
+    /// The table in a sector, if the sector is whole and signed.
+    pub(crate) fn parse(sector: &[u8]) -> Option<Self> {
+        has(sector, SIGNATURE_AT, SIGNATURE).then(|| Self {
+            entries: std::array::from_fn(|i| {
+                Entry::parse(sector.get(ENTRIES_AT + i * ENTRY_BYTES..).unwrap_or(&[]))
+            }),
+            disk_id: array(sector, DISK_ID_AT),
+        })
+    }
+
+    /// Where entry number `slot` (from 0) stands.
+    pub(crate) fn entry_at(slot: usize) -> ByteOffset {
+        ByteOffset::new(u64::try_from(ENTRIES_AT + slot * ENTRY_BYTES).unwrap_or(0))
+    }
+
+    /// Whether every status byte is one: code or text in their place means that this is a boot sector.
+    pub(crate) fn has_valid_status(&self) -> bool {
+        self.entries.iter().all(|entry| matches!(entry.status, 0 | ACTIVE))
+    }
+
+    /// The slot of the entry that protects a GPT. Linux wants it to start at LBA 1 (`pmbr_part_valid`,
+    /// block/partitions/efi.c).
+    pub(crate) fn protective(&self) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.id == PROTECTIVE && entry.start == Lba::new(1))
+    }
+
+    /// The slot of an entry of the protective type, wherever it starts.
+    pub(crate) fn protective_anywhere(&self) -> Option<usize> {
+        self.protective().or_else(|| self.entries.iter().position(|entry| entry.id == PROTECTIVE))
+    }
+
+    /// The entries that list partitions of their own, with their slots.
+    fn ordinary(&self) -> impl Iterator<Item = (usize, &Entry)> {
+        self.entries.iter().enumerate().filter(|(_, entry)| entry.is_used() && entry.id != PROTECTIVE)
+    }
+
+    /// Whether it lists any partition of its own.
+    pub(crate) fn has_ordinary(&self) -> bool {
+        self.ordinary().next().is_some()
+    }
+
+    /// Whether each of its partitions could be one of a disk of `len` bytes: after the MBR, and on the disk.
+    /// What stands for entries in the boot code of a file system hardly ever could.
+    pub(crate) fn is_sensible(&self, block: BlockSize, len: ByteCount) -> bool {
+        let end = ByteOffset::new(len.get());
+        self.has_valid_status()
+            && self.ordinary().all(|(_, entry)| {
+                let span = Span::of_blocks(entry.start, entry.count, block);
+                entry.start > Lba::new(0) && span.is_some_and(|span| span.end() <= end)
+            })
+    }
+
+    /// The partitions, the primary ones and those of every container, and what is wrong with the chains.
+    pub(crate) fn partitions(&self, reader: &Reader<'_>, block: BlockSize) -> (Vec<Partition>, Vec<Problem>) {
+        let mut walk = Walk {
+            reader,
+            block,
+            next: FIRST_LOGICAL,
+            seen: BTreeSet::from([Lba::new(0)]),
+            logical: Vec::new(),
+            problems: Vec::new(),
+        };
+        let mut partitions = Vec::new();
+        for ((_, entry), number) in self.entries.iter().enumerate().zip(1..) {
+            if !entry.is_used() || entry.id == PROTECTIVE {
+                continue;
+            }
+            let role = if entry.is_container() { Role::Extended } else { Role::Primary };
+            partitions.extend(entry.partition(number, Lba::new(0), role, block));
+            if entry.is_container() {
+                walk.container(entry);
+            }
+        }
+        partitions.append(&mut walk.logical);
+        (partitions, walk.problems)
+    }
+
+    /// The first byte at which something shows that the table counts in blocks of `block` bytes: a known
+    /// signature at the start of a primary partition, or an EBR at the start of a container.
+    pub(crate) fn evidence(&self, reader: &Reader<'_>, block: BlockSize) -> Option<ByteOffset> {
+        self.ordinary().find_map(|(_, entry)| {
+            let span = Span::of_blocks(entry.start, entry.count, block)?;
+            let shown = if entry.is_container() {
+                read_table(reader, span.start()).is_some_and(|ebr| ebr.has_valid_status())
+            } else {
+                signature::identify(reader, span).is_some()
+            };
+            shown.then_some(span.start())
+        })
+    }
+}
+
+/// The table in the block at `at`, if it can be read and is signed.
+fn read_table(reader: &Reader<'_>, at: ByteOffset) -> Option<Mbr> {
+    let mut sector = [0; SECTOR_BYTES];
+    reader.read(at, &mut sector).ok()?;
+    Mbr::parse(&sector)
+}
+
+/// The way through the chains of EBRs.
+struct Walk<'a> {
+    reader: &'a Reader<'a>,
+    block: BlockSize,
+    /// The number of the next logical partition.
+    next: u32,
+    /// The MBR, and the EBRs that were read: in all chains, so that two containers cannot share one.
+    seen: BTreeSet<Lba>,
+    logical: Vec<Partition>,
+    problems: Vec<Problem>,
+}
+
+impl Walk<'_> {
+    /// Follows the chain of one container. An EBR is a table whose own partitions are relative to itself and
+    /// whose first container entry is the link to the next EBR, relative to the container.
+    fn container(&mut self, container: &Entry) {
+        let mut at = container.start;
+        // What points to the EBR at `at`: for the first one, the MBR.
+        let mut from = ByteOffset::ZERO;
+        loop {
+            let Some(offset) = self.place(at) else {
+                let to = at.to_bytes(self.block).unwrap_or(ByteOffset::new(u64::MAX));
+                return self.problems.push(Problem::EbrOutOfRange { at: from, to });
+            };
+            if self.seen.contains(&at) {
+                return self.problems.push(Problem::EbrLoop { at: from });
+            }
+            if self.seen.len() > MAX_PARTITIONS || self.logical.len() >= MAX_PARTITIONS {
+                return self.problems.push(Problem::TooManyPartitions { at: offset });
+            }
+            self.seen.insert(at);
+            let Some(ebr) = read_table(self.reader, offset) else {
+                return self.problems.push(Problem::EbrBadSignature { at: offset });
+            };
+            self.list(&ebr, at, offset, container);
+            let Some(link) = ebr.entries.iter().find(|entry| entry.is_container()) else { return };
+            let Some(next) = container.start.checked_add(LbaCount::new(link.start.get())) else { return };
+            // Linux follows a link out of the container as long as there is a disk, and so do we.
+            if link.start.get() >= container.count.get()
+                && let Some(to) = self.place(next)
+            {
+                self.problems.push(Problem::EbrOutOfRange { at: offset, to });
+            }
+            (at, from) = (next, offset);
+        }
+    }
+
+    /// The byte of an EBR, if all of it is on the medium.
+    fn place(&self, at: Lba) -> Option<ByteOffset> {
+        let offset = at.to_bytes(self.block)?;
+        let end = offset.checked_add(ByteCount::new(u64::try_from(SECTOR_BYTES).ok()?))?;
+        (end <= self.reader.end()).then_some(offset)
+    }
+
+    /// Lists the partitions of one EBR. The third and fourth entries are often garbage: Linux takes them only
+    /// when they lie in the container.
+    fn list(&mut self, ebr: &Mbr, at: Lba, offset: ByteOffset, container: &Entry) {
+        let area = Span::of_blocks(container.start, container.count, self.block);
+        for (slot, entry) in ebr.entries.iter().enumerate() {
+            if !entry.is_used() || entry.is_container() {
+                continue;
+            }
+            let role = Role::Logical { ebr: at };
+            let Some(partition) = entry.partition(self.next, at, role, self.block) else { continue };
+            let inside = area.is_some_and(|area| area.contains(partition.span));
+            if slot >= 2 && !inside {
+                continue;
+            }
+            if self.logical.len() >= MAX_PARTITIONS {
+                return;
+            }
+            if !inside {
+                self.problems.push(Problem::EbrOutOfRange { at: offset, to: partition.span.start() });
+            }
+            self.logical.push(partition);
+            self.next += 1;
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Reading a medium: its first bytes once, everything else where it stands.
+//!
+//! The law of this module: only the very first block can make the whole reading fail. A structure past the end
+//! is absent, and one that the operating system cannot read is unreadable; both are values, not errors.
+
+use std::error::Error;
+use std::fmt;
+
+use straddle_device::{Medium, ReadError};
+use straddle_units::{BlockSize, ByteCount, ByteOffset};
+
+/// How much is read at once from the start: the MBR and a GPT header in 512-byte and in 4096-byte blocks.
+const HEAD_BYTES: u64 = 8192;
+
+/// Why bytes are not to be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// They lie past the end of the medium.
+    PastEnd,
+    /// The operating system said this.
+    Unreadable(String),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PastEnd => write!(f, "past the end of the disk"),
+            Self::Unreadable(why) => write!(f, "{why}"),
+        }
+    }
+}
+
+impl From<ReadError> for Fault {
+    fn from(error: ReadError) -> Self {
+        match &error {
+            ReadError::PastEnd { .. } => Self::PastEnd,
+            ReadError::Io { .. } => match error.source() {
+                Some(source) => Self::Unreadable(format!("{error}: {source}")),
+                None => Self::Unreadable(error.to_string()),
+            },
+        }
+    }
+}
+
+/// A medium and its first bytes.
+pub(crate) struct Reader<'a> {
+    medium: &'a dyn Medium,
+    head: Vec<u8>,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads the head of `medium`. When it cannot be read whole, its first block of `first` bytes will do;
+    /// when that fails too, so does this.
+    pub(crate) fn open(medium: &'a dyn Medium, first: BlockSize) -> Result<Self, ReadError> {
+        let read = |want: u64| {
+            let want = usize::try_from(want.min(medium.len().get())).unwrap_or(usize::MAX);
+            let mut head = vec![0; want];
+            medium.read_at(ByteOffset::ZERO, &mut head).map(|()| head)
+        };
+        let head = read(HEAD_BYTES).or_else(|_| read(first.get().min(HEAD_BYTES)))?;
+        Ok(Self { medium, head })
+    }
+
+    /// The length of the medium.
+    pub(crate) fn len(&self) -> ByteCount {
+        self.medium.len()
+    }
+
+    /// The first byte past the medium.
+    pub(crate) fn end(&self) -> ByteOffset {
+        ByteOffset::new(self.medium.len().get())
+    }
+
+    /// The first bytes of the medium: 8 KiB, or fewer where there are no more.
+    pub(crate) fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// Fills `buf` from byte `at`, from the head where that holds it all.
+    pub(crate) fn read(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), Fault> {
+        let cached = usize::try_from(at.get()).ok().and_then(|a| self.head.get(a..)?.get(..buf.len()));
+        match cached {
+            Some(bytes) => buf.copy_from_slice(bytes),
+            None => self.medium.read_at(at, buf)?,
+        }
+        Ok(())
+    }
+
+    /// The `want` bytes from byte `at`, or as many of them as stand before byte `end`. Empty when none do or
+    /// when they cannot be read.
+    pub(crate) fn read_up_to(&self, at: ByteOffset, want: usize, end: ByteOffset) -> Vec<u8> {
+        let room = end.min(self.end()).checked_since(at).map_or(0, ByteCount::get);
+        let mut bytes = vec![0; want.min(usize::try_from(room).unwrap_or(usize::MAX))];
+        match self.read(at, &mut bytes) {
+            Ok(()) => bytes,
+            Err(_) => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What the first bytes of a partition, or of a whole medium, are known to be.
+//!
+//! The law of this module: an answer is the name that blkid gives as TYPE, found by a magic number and, where
+//! that is short, by the fields around it. At most two reads, 8 KiB from the start and 33 KiB from 32 KiB on;
+//! the second only when the first shows nothing. So what is marked at the end only (md 0.90 and 1.0) or past
+//! 65 KiB (ZFS) is not seen. Offsets and checks are those of util-linux, libblkid/src/superblocks/*.c.
+
+use straddle_units::{ByteOffset, Span};
+
+use crate::fields::{be16, be32, byte, has, le16, le32, le64};
+use crate::reader::Reader;
+
+/// The first read: from byte 0, far enough for the md 1.2 superblock and for the swap magic of 8 KiB pages.
+const NEAR: std::ops::Range<usize> = 0..8192;
+/// The second read: from the JFS and ISO 9660 descriptors to the btrfs and ReiserFS superblocks at 64 KiB.
+const FAR: std::ops::Range<usize> = 32 * 1024..64 * 1024 + 1024;
+
+/// Where ext2/3/4, NILFS2, F2FS and EROFS keep their superblock.
+const SUPERBLOCK_1K: usize = 1024;
+/// Where ReiserFS and btrfs keep their superblock.
+const SUPERBLOCK_64K: usize = 64 * 1024;
+
+/// Some bytes of what is probed, and where they begin in it.
+struct Window<'a> {
+    base: usize,
+    bytes: &'a [u8],
+}
+
+impl Window<'_> {
+    /// The bytes from offset `at` of what is probed; none when the window does not reach there.
+    fn from(&self, at: usize) -> &[u8] {
+        at.checked_sub(self.base).and_then(|relative| self.bytes.get(relative..)).unwrap_or(&[])
+    }
+}
+
+/// One row: `magic` at offset `at` means `name`, if the surroundings confirm it.
+struct Magic {
+    at: usize,
+    magic: &'static [u8],
+    name: &'static str,
+    confirm: fn(&Window<'_>) -> bool,
+}
+
+const fn row(at: usize, magic: &'static [u8], name: &'static str) -> Magic {
+    Magic { at, magic, name, confirm: |_| true }
+}
+
+const fn checked(
+    at: usize,
+    magic: &'static [u8],
+    name: &'static str,
+    confirm: fn(&Window<'_>) -> bool,
+) -> Magic {
+    Magic { at, magic, name, confirm }
+}
+
+/// What makes the rest a member of something larger. As in libblkid these come first: a member may well show a
+/// file system's superblock too, its own older one or that of the array it mirrors.
+const MEMBERS: [Magic; 9] = [
+    checked(0, b"\xFC\x4E\x2B\xA9", "linux_raid_member", |w| is_md1(w, 0)),
+    checked(4096, b"\xFC\x4E\x2B\xA9", "linux_raid_member", |w| is_md1(w, 4096)),
+    // The label is in one of the first four 512-byte sectors, whatever the block size.
+    row(24, b"LVM2 001", "LVM2_member"),
+    row(512 + 24, b"LVM2 001", "LVM2_member"),
+    row(1024 + 24, b"LVM2 001", "LVM2_member"),
+    row(1536 + 24, b"LVM2 001", "LVM2_member"),
+    checked(0, b"LUKS\xBA\xBE", "crypto_LUKS", |w| matches!(be16(w.bytes, 6), 1 | 2)),
+    row(0, b"\xEB\x52\x90-FVE-FS-", "BitLocker"),
+    row(0, b"\xEB\x58\x90-FVE-FS-", "BitLocker"),
+];
+
+/// Boot sectors that end with the MBR's own signature.
+const BOOT_SECTORS: [Magic; 3] = [
+    checked(3, b"NTFS    ", "ntfs", is_ntfs),
+    checked(3, b"EXFAT   ", "exfat", is_exfat),
+    checked(510, b"\x55\xAA", "vfat", is_fat),
+];
+
+/// Everything else.
+const OTHERS: [Magic; 21] = [
+    checked(4086, b"SWAPSPACE2", "swap", is_swap),
+    row(4086, b"SWAP-SPACE", "swap"),
+    checked(8182, b"SWAPSPACE2", "swap", is_swap),
+    checked(0, b"XFSB", "xfs", is_xfs),
+    checked(SUPERBLOCK_1K + 0x38, b"\x53\xEF", "jbd", |w| Ext::read(w).is_some_and(|e| e.is_journal())),
+    checked(SUPERBLOCK_1K + 0x38, b"\x53\xEF", "ext2", |w| Ext::read(w).is_some_and(|e| e.is_ext2())),
+    checked(SUPERBLOCK_1K + 0x38, b"\x53\xEF", "ext3", |w| Ext::read(w).is_some_and(|e| e.is_ext3())),
+    checked(SUPERBLOCK_1K + 0x38, b"\x53\xEF", "ext4", |w| Ext::read(w).is_some()),
+    checked(0, b"hsqs", "squashfs", |w| le16(w.bytes, 28) >= 4),
+    row(SUPERBLOCK_1K, b"\x10\x20\xF5\xF2", "f2fs"),
+    checked(SUPERBLOCK_1K, b"\xE2\xE1\xF5\xE0", "erofs", |w| {
+        (9..=16).contains(&byte(w.from(SUPERBLOCK_1K), 12))
+    }),
+    checked(SUPERBLOCK_1K + 6, b"\x34\x34", "nilfs2", is_nilfs2),
+    row(SUPERBLOCK_64K + 0x40, b"_BHRfS_M", "btrfs"),
+    row(SUPERBLOCK_64K + 0x34, b"ReIsEr2Fs", "reiserfs"),
+    row(SUPERBLOCK_64K + 0x34, b"ReIsEr3Fs", "reiserfs"),
+    row(SUPERBLOCK_64K + 0x34, b"ReIsErFs", "reiserfs"),
+    row(SUPERBLOCK_64K, b"ReIsEr4", "reiser4"),
+    checked(32 * 1024, b"JFS1", "jfs", is_jfs),
+    row(32 * 1024 + 1, b"CD001", "iso9660"),
+    // The end of a 64 KiB page (arm64, ppc64): its header at byte 1024 is out of this window.
+    row(65526, b"SWAPSPACE2", "swap"),
+    row(65526, b"SWAP-SPACE", "swap"),
+];
+
+/// What the bytes of `span` are known to be, by the first of them.
+pub(crate) fn identify(reader: &Reader<'_>, span: Span) -> Option<&'static str> {
+    let window = |range: std::ops::Range<usize>, find: &dyn Fn(&Window<'_>) -> Option<&'static str>| {
+        let at = span.start().get().checked_add(u64::try_from(range.start).ok()?)?;
+        let bytes = reader.read_up_to(ByteOffset::new(at), range.len(), span.end());
+        find(&Window { base: range.start, bytes: &bytes })
+    };
+    window(NEAR, &in_any_table).or_else(|| window(FAR, &in_any_table))
+}
+
+/// Which file system's boot sector `sector` is, if it is one of those that carry the MBR's signature.
+pub(crate) fn boot_sector(sector: &[u8]) -> Option<&'static str> {
+    let window = Window { base: 0, bytes: sector };
+    let bitlocker = MEMBERS.iter().filter(|row| row.name == "BitLocker");
+    first_match(&window, bitlocker.chain(&BOOT_SECTORS))
+}
+
+fn in_any_table(window: &Window<'_>) -> Option<&'static str> {
+    first_match(window, MEMBERS.iter().chain(&BOOT_SECTORS).chain(&OTHERS))
+}
+
+fn first_match<'r>(window: &Window<'_>, rows: impl Iterator<Item = &'r Magic>) -> Option<&'static str> {
+    let mut rows = rows.filter(|row| window.from(row.at).starts_with(row.magic));
+    rows.find(|row| (row.confirm)(window)).map(|row| row.name)
+}
+
+/// md 1.1 and 1.2: version 1, and the superblock says that it stands where it does (in 512-byte sectors).
+fn is_md1(window: &Window<'_>, at: usize) -> bool {
+    let superblock = window.from(at);
+    let sector = u64::try_from(at / 512);
+    le32(superblock, 4) == 1 && sector.is_ok_and(|sector| le64(superblock, 144) == sector)
+}
+
+/// The fields that every DOS boot sector shares: a power-of-two sector size (byte 11) and cluster size (13).
+fn has_dos_geometry(sector: &[u8]) -> bool {
+    let size = le16(sector, 11);
+    size.is_power_of_two() && (256..=4096).contains(&size) && byte(sector, 13).is_power_of_two()
+}
+
+/// FAT: the fields that `fat_valid_superblock` looks at, behind a jump or a name as every mkfs writes them.
+fn is_fat(window: &Window<'_>) -> bool {
+    let sector = window.bytes;
+    let jump = matches!(byte(sector, 0), 0xEB | 0xE9);
+    let named = has(sector, 0x36, b"FAT") || has(sector, 0x52, b"FAT");
+    let other = has(sector, 0x36, b"JFS     ") || has(sector, 0x36, b"HPFS    ");
+    let (reserved, fats, media) = (le16(sector, 14), byte(sector, 16), byte(sector, 21));
+    (jump || named)
+        && !other
+        && has_dos_geometry(sector)
+        && reserved != 0
+        && fats != 0
+        && (media == 0xF0 || media >= 0xF8)
+}
+
+/// NTFS: a DOS geometry, and zeros where FAT counts its reserved sectors and its tables.
+fn is_ntfs(window: &Window<'_>) -> bool {
+    let sector = window.bytes;
+    has_dos_geometry(sector) && le16(sector, 14) == 0 && byte(sector, 16) == 0
+}
+
+/// exFAT: 53 zeros where FAT keeps its geometry, and sectors of 512 to 4096 bytes (byte 108 has the shift).
+fn is_exfat(window: &Window<'_>) -> bool {
+    let sector = window.bytes;
+    sector.get(11..64).is_some_and(|zeros| zeros.iter().all(|byte| *byte == 0))
+        && sector.get(108).is_some_and(|shift| (9..=12).contains(shift))
+}
+
+/// Swap: version 1 in either byte order, and a last page (bytes 1024 and 1028; `union swap_header`,
+/// include/linux/swap.h).
+fn is_swap(window: &Window<'_>) -> bool {
+    (le32(window.bytes, 1024) == 1 || be32(window.bytes, 1024) == 1) && le32(window.bytes, 1028) != 0
+}
+
+/// XFS: a block size of 512 bytes to 64 KiB (big endian, byte 4).
+fn is_xfs(window: &Window<'_>) -> bool {
+    let block = be32(window.bytes, 4);
+    block.is_power_of_two() && (512..=65536).contains(&block)
+}
+
+/// JFS: its block size agrees with its own logarithm.
+fn is_jfs(window: &Window<'_>) -> bool {
+    let superblock = window.from(32 * 1024);
+    Some(le32(superblock, 16)) == 1u32.checked_shl(u32::from(le16(superblock, 20)))
+}
+
+/// NILFS2: a two-byte magic is nothing, so its CRC decides (`nilfs_valid_sb`).
+fn is_nilfs2(window: &Window<'_>) -> bool {
+    const SUM: usize = 16;
+    let superblock = window.from(SUPERBLOCK_1K);
+    let Some(summed) = superblock.get(..usize::from(le16(superblock, 8))) else { return false };
+    if !(SUM + 4..=1024).contains(&summed.len()) {
+        return false;
+    }
+    // The kernel's crc32_le starts from the seed itself and does not invert at the end.
+    let mut crc = crc32fast::Hasher::new_with_initial(!le32(superblock, 12));
+    crc.update(&summed[..SUM]);
+    crc.update(&[0; 4]);
+    crc.update(&summed[SUM + 4..]);
+    !crc.finalize() == le32(superblock, SUM)
+}
+
+/// The features of an ext superblock, which tell its generations apart (libblkid/src/superblocks/ext.c).
+struct Ext {
+    compat: u32,
+    incompat: u32,
+    ro_compat: u32,
+}
+
+impl Ext {
+    const HAS_JOURNAL: u32 = 0x4;
+    const JOURNAL_DEVICE: u32 = 0x8;
+    /// Incompatible features that ext2 knows: FILETYPE, META_BG; ext3 knows RECOVER besides.
+    const EXT2_INCOMPAT: u32 = 0x2 | 0x10;
+    const EXT3_INCOMPAT: u32 = Self::EXT2_INCOMPAT | 0x4;
+    /// Read-only compatible features that ext2 and ext3 know: SPARSE_SUPER, LARGE_FILE, BTREE_DIR.
+    const EXT3_RO_COMPAT: u32 = 0x7;
+    /// Blocks of 64 KiB, the largest there are.
+    const MAX_LOG_BLOCK: u32 = 6;
+
+    /// The features, if the rest of the superblock makes sense.
+    fn read(window: &Window<'_>) -> Option<Self> {
+        let superblock = window.from(SUPERBLOCK_1K);
+        // A journal device has no inodes, and 2^32 blocks have a zero here.
+        let counts = le32(superblock, 0) | le32(superblock, 4);
+        (counts != 0 && le32(superblock, 0x18) <= Self::MAX_LOG_BLOCK).then(|| Self {
+            compat: le32(superblock, 0x5C),
+            incompat: le32(superblock, 0x60),
+            ro_compat: le32(superblock, 0x64),
+        })
+    }
+
+    fn is_journal(&self) -> bool {
+        self.incompat & Self::JOURNAL_DEVICE != 0
+    }
+
+    fn is_ext2(&self) -> bool {
+        self.compat & Self::HAS_JOURNAL == 0 && self.knows_only(Self::EXT2_INCOMPAT)
+    }
+
+    fn is_ext3(&self) -> bool {
+        self.compat & Self::HAS_JOURNAL != 0 && self.knows_only(Self::EXT3_INCOMPAT)
+    }
+
+    fn knows_only(&self, incompat: u32) -> bool {
+        self.incompat & !incompat == 0 && self.ro_compat & !Self::EXT3_RO_COMPAT == 0
+    }
+}

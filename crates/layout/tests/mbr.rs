@@ -1,0 +1,257 @@
+//! MBR tables, chains of EBRs, and what only looks like an MBR.
+
+mod common;
+
+use common::{Synthetic, byte, listed, mbr, mbr_entry, names, put, put_fat, put_xfs, read, read_as, sign};
+use straddle_layout::{MAX_PARTITIONS, PartitionType, Problem, Role, TableKind, read_stack};
+use straddle_units::{BlockSize, ByteOffset, Lba, MIB, Span};
+
+const B512: Option<BlockSize> = Some(BlockSize::B512);
+const B4096: Option<BlockSize> = Some(BlockSize::B4096);
+
+fn image(mebibytes: usize, entries: &[(u8, u32, u32)]) -> Vec<u8> {
+    let mut image = vec![0; mebibytes << 20];
+    put(&mut image, 0, &mbr(entries));
+    image
+}
+
+/// Writes an EBR at LBA `at` of `block` bytes: its own partition, and its link.
+fn ebr(image: &mut [u8], block: usize, at: usize, own: (u8, u32, u32), link: (u32, u32)) {
+    mbr_entry(image, at * block, 0, own.0, own.1, own.2);
+    if link.1 != 0 {
+        mbr_entry(image, at * block, 1, 5, link.0, link.1);
+    }
+    sign(image, at * block);
+}
+
+#[test]
+fn primary_entries_keep_their_slots() {
+    let mut image = image(16, &[(0x83, 2048, 2048), (0, 4096, 10), (0x82, 0, 0), (0x0C, 8192, 1024)]);
+    image[446] = 0x80;
+    put_xfs(&mut image, 1 << 20);
+    let stack = read(&image);
+    assert_eq!((&stack.kind, stack.block, stack.problems.len()), (&TableKind::Mbr, BlockSize::B512, 0));
+    assert_eq!(listed(&stack), [(1, 2048, 2048), (4, 8192, 1024)]);
+    assert_eq!(stack.disk_id, [1, 2, 3, 4]);
+    assert_eq!(stack.partitions[0].content, Some("xfs"));
+    assert!(stack.partitions[0].attributes.bootable && !stack.partitions[1].attributes.bootable);
+    assert_eq!(stack.partitions[1].kind, PartitionType::Mbr(0x0C));
+}
+
+#[test]
+fn logical_partitions_are_numbered_from_five_in_every_container() {
+    let mut image = image(32, &[(5, 2048, 8192), (0x83, 12288, 2048), (0x0F, 20480, 8192)]);
+    ebr(&mut image, 512, 2048, (0x83, 63, 1000), (4096, 2048));
+    ebr(&mut image, 512, 2048 + 4096, (0x82, 2048, 100), (2048, 1024));
+    ebr(&mut image, 512, 2048 + 2048, (0x83, 1, 100), (0, 0));
+    ebr(&mut image, 512, 20480, (0x83, 8, 8), (0, 0));
+    let stack = read(&image);
+    assert_eq!(stack.problems, []);
+    assert_eq!(
+        listed(&stack),
+        [
+            (1, 2048, 8192),
+            (2, 12288, 2048),
+            (3, 20480, 8192),
+            (5, 2111, 1000),
+            (6, 8192, 100),
+            (7, 4097, 100),
+            (8, 20488, 8),
+        ]
+    );
+    assert_eq!(stack.partitions[0].role, Role::Extended);
+    assert_eq!(stack.partitions[4].role, Role::Logical { ebr: Lba::new(6144) });
+}
+
+#[test]
+fn a_start_and_count_may_pass_32_bits() {
+    let sector = mbr(&[(0x83, u32::MAX, u32::MAX)]);
+    for (block, len) in [(512, 1u64 << 43), (65536, 1 << 50)] {
+        let medium = common::counted(sector.clone(), len);
+        let stack = read_stack(&medium, BlockSize::new(block).ok(), None).expect("readable");
+        let expected =
+            Span::new(ByteOffset::new(u64::from(u32::MAX) * block), stack.partitions[0].span.len());
+        assert_eq!(Some(stack.partitions[0].span), expected);
+        assert_eq!(stack.partitions[0].span.end().get(), 2 * u64::from(u32::MAX) * block);
+        assert_eq!(stack.problems, []);
+    }
+}
+
+#[test]
+fn a_chain_that_bites_its_tail_is_read_once() {
+    for link in [0, 1024, 2048] {
+        let mut image = image(8, &[(5, 2048, 8192)]);
+        ebr(&mut image, 512, 2048, (0x83, 1, 1), (1024, 100));
+        ebr(&mut image, 512, 2048 + 1024, (0x83, 1, 1), (2048, 100));
+        ebr(&mut image, 512, 2048 + 2048, (0x83, 1, 1), (link, 100));
+        let stack = read(&image);
+        assert_eq!(stack.problems, [Problem::EbrLoop { at: byte(4096 * 512) }], "{link}");
+        assert_eq!(stack.partitions.len(), 4);
+    }
+    // The MBR is no EBR.
+    assert_eq!(names(&read(&image(8, &[(5, 0, 8192)])).problems), ["EbrLoop"]);
+}
+
+#[test]
+fn links_and_partitions_outside_the_container_are_followed_on_the_disk_only() {
+    let mut disk = image(16, &[(5, 2048, 4096)]);
+    ebr(&mut disk, 512, 2048, (0x83, 1, 1), (8192, 100));
+    ebr(&mut disk, 512, 2048 + 8192, (0x83, 16, 16), (u32::MAX, 100));
+    let stack = read(&disk);
+    assert_eq!(listed(&stack), [(1, 2048, 4096), (5, 2049, 1), (6, 10256, 16)]);
+    let (first, second) = (byte(2048 * 512), byte(10240 * 512));
+    let far = ByteOffset::new((u64::from(u32::MAX) + 2048) * 512);
+    assert_eq!(
+        stack.problems,
+        [
+            Problem::EbrOutOfRange { at: first, to: second },
+            Problem::EbrOutOfRange { at: second, to: byte(10256 * 512) },
+            Problem::EbrOutOfRange { at: second, to: far },
+        ]
+    );
+    let cut = read(&disk[..1 << 20]);
+    let lost = Problem::OutOfRange { number: 1, at: first };
+    assert_eq!(cut.problems, [Problem::EbrOutOfRange { at: ByteOffset::ZERO, to: first }, lost]);
+}
+
+#[test]
+fn an_unsigned_ebr_ends_the_chain() {
+    let mut image = image(8, &[(5, 2048, 8192), (0x83, 12288, 100)]);
+    ebr(&mut image, 512, 2048, (0x83, 1, 1), (1024, 100));
+    let stack = read(&image);
+    assert_eq!(stack.problems, [Problem::EbrBadSignature { at: byte(3072 * 512) }]);
+    assert_eq!(stack.partitions.len(), 3);
+}
+
+#[test]
+fn garbage_in_the_third_entry_of_an_ebr_is_not_a_partition() {
+    let mut image = image(8, &[(5, 2048, 8192)]);
+    ebr(&mut image, 512, 2048, (0x83, 1, 1), (0, 0));
+    mbr_entry(&mut image, 2048 * 512, 2, 0x41, 0x4242_4242, 0x4343_4343);
+    mbr_entry(&mut image, 2048 * 512, 3, 0x83, 100, 10);
+    let stack = read(&image);
+    assert_eq!(listed(&stack), [(1, 2048, 8192), (5, 2049, 1), (6, 2148, 10)]);
+    assert_eq!(stack.problems, []);
+}
+
+#[test]
+fn a_chain_of_a_million_costs_a_thousand_reads() {
+    // Every block but the first is an EBR that links to the block after the next.
+    let medium = Synthetic::new(1 << 40, |at, buf: &mut [u8]| {
+        buf.fill(0);
+        for (sector, number) in buf.chunks_mut(512).zip(at / 512..) {
+            if sector.len() == 512 {
+                match number {
+                    0 => sector.copy_from_slice(&mbr(&[(5, 2, u32::MAX)])),
+                    _ => {
+                        mbr_entry(sector, 0, 0, 0x83, 1, 1);
+                        mbr_entry(sector, 0, 1, 5, u32::try_from(number).unwrap_or(u32::MAX), 2);
+                        sign(sector, 0);
+                    }
+                }
+            }
+        }
+    });
+    let stack = read_stack(&medium, None, None).expect("readable");
+    assert_eq!(stack.partitions.len(), 1 + MAX_PARTITIONS);
+    let first_unread = byte((2 + 2 * MAX_PARTITIONS) * 512);
+    assert!(
+        stack.problems.contains(&Problem::TooManyPartitions { at: first_unread }),
+        "{:?}",
+        stack.problems
+    );
+    assert!(medium.reads() < MAX_PARTITIONS + 64, "{} reads", medium.reads());
+}
+
+#[test]
+fn the_block_size_shows_in_what_the_partitions_hold() {
+    // Nothing known at either place: 512, assumed.
+    let mut disk = image(32, &[(0x83, 256, 1024), (0x82, 2048, 1024)]);
+    let stack = read(&disk);
+    assert_eq!((stack.block, stack.block_found), (BlockSize::B512, false));
+    // Something at 2048 * 4096.
+    put_xfs(&mut disk, 8 << 20);
+    let stack = read(&disk);
+    assert_eq!((stack.block, stack.block_found, stack.problems.len()), (BlockSize::B4096, true, 0));
+    assert_eq!(stack.partitions[1].content, Some("xfs"));
+    assert_eq!(stack.partitions[0].span.start(), ByteOffset::new(MIB));
+    let stack = read_as(&disk, B512, None);
+    let expected =
+        Problem::OtherBlockSize { table: BlockSize::B4096, device: BlockSize::B512, at: byte(8 << 20) };
+    assert_eq!(
+        (stack.block, stack.block_found, &stack.problems[..]),
+        (BlockSize::B4096, true, &[expected][..])
+    );
+    assert_eq!(read_as(&disk, B4096, None).problems, []);
+    assert_eq!(read_as(&disk, None, B512).block, BlockSize::B512);
+    // The same at 256 * 512 too: the smaller is right.
+    put_xfs(&mut disk, 256 * 512);
+    let stack = read(&disk);
+    assert_eq!((stack.block, stack.block_found), (BlockSize::B512, true));
+    let stack = read_as(&disk, B4096, None);
+    assert_eq!((stack.block, stack.problems.len()), (BlockSize::B4096, 0));
+}
+
+#[test]
+fn an_ebr_shows_the_block_size_too() {
+    let mut disk = image(64, &[(5, 256, 8192)]);
+    ebr(&mut disk, 4096, 256, (0x83, 256, 256), (512, 512));
+    ebr(&mut disk, 4096, 768, (0x83, 256, 256), (0, 0));
+    let stack = read(&disk);
+    assert_eq!((stack.block, stack.block_found, stack.problems.len()), (BlockSize::B4096, true, 0));
+    assert_eq!(listed(&stack), [(1, 256, 8192), (5, 512, 256), (6, 1024, 256)]);
+}
+
+#[test]
+fn boot_sectors_are_no_tables() {
+    let mut fat = vec![0; 4 << 20];
+    put_fat(&mut fat, 0);
+    assert_eq!(read(&fat).kind, TableKind::Content("vfat"));
+    // With boot code in the place of entries, with and without plausible status bytes.
+    put(&mut fat, 446, &[0x20; 64]);
+    assert_eq!(read(&fat).kind, TableKind::Content("vfat"));
+    put(&mut fat, 446, &[0x80, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+    put(&mut fat, 462, &[0; 48]);
+    assert_eq!(read(&fat).kind, TableKind::Content("vfat"));
+    // A real table in it: Windows reads such sticks, and so does Linux.
+    put(&mut fat, 446, &[0; 16]);
+    mbr_entry(&mut fat, 0, 0, 0x0C, 2048, 2048);
+    assert_eq!((read(&fat).kind, read(&fat).partitions.len()), (TableKind::Mbr, 1));
+
+    let mut ntfs = vec![0; 1 << 20];
+    put(&mut ntfs, 0, b"\xEB\x52\x90NTFS    \x00\x02\x08");
+    sign(&mut ntfs, 0);
+    assert_eq!(read(&ntfs).kind, TableKind::Content("ntfs"));
+    let mut exfat = vec![0; 1 << 20];
+    put(&mut exfat, 0, b"\xEB\x76\x90EXFAT   ");
+    exfat[108] = 9;
+    sign(&mut exfat, 0);
+    assert_eq!(read(&exfat).kind, TableKind::Content("exfat"));
+    let mut bitlocker = vec![0; 1 << 20];
+    put(&mut bitlocker, 0, b"\xEB\x58\x90-FVE-FS-\x00\x02\x08");
+    sign(&mut bitlocker, 0);
+    assert_eq!(read(&bitlocker).kind, TableKind::Content("BitLocker"));
+}
+
+#[test]
+fn an_empty_table_is_a_table_and_a_wrong_status_is_none() {
+    let empty = image(1, &[]);
+    assert_eq!((read(&empty).kind, read(&empty).problems.len()), (TableKind::Mbr, 0));
+    let mut wrong = image(1, &[(0x83, 100, 100)]);
+    wrong[462] = 0x7F;
+    assert_eq!(read(&wrong).kind, TableKind::None);
+}
+
+#[test]
+fn overlapping_primaries_are_reported_and_containers_are_not() {
+    let mut disk = image(16, &[(0x83, 2048, 4096), (5, 4096, 8192), (0x83, 20480, 20480)]);
+    ebr(&mut disk, 512, 4096, (0x83, 2048, 100), (0, 0));
+    let problems = read(&disk).problems;
+    assert_eq!(
+        problems,
+        [
+            Problem::OutOfRange { number: 3, at: byte(16 << 20) },
+            Problem::Overlap { first: 1, second: 2, at: byte(4096 * 512) },
+        ]
+    );
+}

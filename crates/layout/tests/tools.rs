@@ -1,0 +1,272 @@
+//! Tables and signatures as the real tools write them, judged by `sfdisk -J` and `blkid -p`.
+//!
+//! A tool that is not there skips its test, loudly; under CI, where it has to be there, that is a failure.
+
+mod common;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::names;
+use serde_json::Value;
+use straddle_device::FileMedium;
+use straddle_layout::{Attributes, PartitionType, Role, Stack, TableKind, read_stack, types};
+use straddle_units::{BlockSize, ByteCount, MIB};
+
+/// A sparse image that goes when the test ends.
+struct Image(PathBuf);
+
+impl Image {
+    fn new(name: &str, len: u64) -> Self {
+        let path = std::env::temp_dir().join(format!("straddle-layout-{}-{name}.img", std::process::id()));
+        File::create(&path).and_then(|file| file.set_len(len)).expect("a temporary file can be made");
+        Self(path)
+    }
+
+    fn stack(&self, device: Option<BlockSize>) -> Stack {
+        let file = File::open(&self.0).expect("the image is there");
+        let len = ByteCount::new(file.metadata().expect("the image is there").len());
+        read_stack(&FileMedium::new(file, len), device, None).expect("the image can be read")
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Runs a tool with `input`; its output, or `None` when there is no such tool.
+fn run(tool: &str, args: &[&str], image: &Path, input: &str) -> Option<String> {
+    let child = Command::new(tool)
+        .args(args)
+        .arg(image)
+        .env("LC_ALL", "C.UTF-8")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut child) = child else {
+        assert!(std::env::var_os("CI").is_none(), "{tool} is not installed, and this is CI");
+        eprintln!("SKIPPED: {tool} is not installed");
+        return None;
+    };
+    let written = child.stdin.take().expect("piped").write_all(input.as_bytes());
+    let output = child.wait_with_output().expect("the tool ends");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{tool} {args:?}: {}{}", text(&output.stderr), text(&output.stdout));
+    drop(written);
+    Some(text(&output.stdout))
+}
+
+/// Compares what we read with what `sfdisk -J` says; `None` when there is no sfdisk.
+fn compare_with_sfdisk(image: &Image) -> Option<Stack> {
+    let json = run("sfdisk", &["-J"], &image.0, "")?;
+    let json: Value = serde_json::from_str(&json).expect("sfdisk writes JSON");
+    let table = &json["partitiontable"];
+    let stack = image.stack(None);
+    assert_eq!(stack.problems, []);
+    let is_gpt = table["label"] == "gpt";
+    assert_eq!(is_gpt, matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr));
+    let id = match stack.disk_id.first_chunk::<16>() {
+        Some(guid) => types::guid_text(*guid),
+        None => format!("0x{:08x}", u32::from_le_bytes(stack.disk_id[..].try_into().expect("4 bytes"))),
+    };
+    assert_eq!(table["id"], id.as_str());
+    let nodes = table["partitions"].as_array().expect("there are partitions");
+    assert_eq!(nodes.len(), stack.partitions.len());
+    for (node, partition) in nodes.iter().zip(&stack.partitions) {
+        assert!(
+            node["node"].as_str().expect("text").ends_with(&format!("img{}", partition.number)),
+            "{node}"
+        );
+        assert_eq!(node["start"], partition.start.get());
+        assert_eq!(node["size"], partition.count.get());
+        assert_eq!(node["type"], type_text(partition.kind).as_str());
+        let Attributes { guid, name, bootable, .. } = &partition.attributes;
+        assert_eq!(node["uuid"].as_str(), guid.map(types::guid_text).as_deref());
+        assert_eq!(node["name"].as_str().unwrap_or(""), name);
+        assert_eq!(node["bootable"].as_bool().unwrap_or(false), *bootable);
+    }
+    if is_gpt {
+        let usable = stack.usable.expect("a GPT has one");
+        assert_eq!(table["firstlba"], usable.start().get() / 512);
+        assert_eq!(table["lastlba"], usable.end().get() / 512 - 1);
+    }
+    Some(stack)
+}
+
+fn type_text(kind: PartitionType) -> String {
+    match kind {
+        PartitionType::Guid(guid) => types::guid_text(guid),
+        PartitionType::Mbr(id) => types::mbr_text(id),
+        PartitionType::Unknown => String::new(),
+    }
+}
+
+/// Has fdisk write an sfdisk script to a 4096-byte image (sfdisk itself can since 2.39 only) and compares what
+/// we read with the script that fdisk then saves.
+fn compare_with_fdisk_4096(image: &Image, script: &str) -> Option<Stack> {
+    let beside = |ending: &str| image.0.with_extension(ending);
+    let (load, save) = (beside("load"), beside("save"));
+    std::fs::write(&load, script).expect("a temporary file can be made");
+    let made = run("fdisk", &["-b", "4096"], &image.0, &format!("I\n{}\nw\n", load.display()));
+    made.as_ref()
+        .and_then(|_| run("fdisk", &["-b", "4096"], &image.0, &format!("O\n{}\nq\n", save.display())));
+    let saved = std::fs::read_to_string(&save);
+    let _ = (std::fs::remove_file(&load), std::fs::remove_file(&save));
+    made?;
+    let saved = saved.expect("fdisk saves a script");
+    let field = |line: &str, key: &str| {
+        let (_, rest) = line.split_once(key)?;
+        Some(rest.split(',').next().unwrap_or("").trim().to_owned())
+    };
+    let lines: Vec<&str> = saved.lines().filter(|line| line.contains("start=")).collect();
+    let stack = image.stack(None);
+    assert_eq!((stack.block, stack.block_found), (BlockSize::B4096, true), "{saved}");
+    assert_eq!(stack.problems, []);
+    assert_eq!(lines.len(), stack.partitions.len(), "{saved}");
+    for (line, partition) in lines.iter().zip(&stack.partitions) {
+        assert!(line.contains(&format!("img{} :", partition.number)), "{line}");
+        assert_eq!(field(line, "start="), Some(partition.start.to_string()));
+        assert_eq!(field(line, "size="), Some(partition.count.to_string()));
+        assert_eq!(field(line, "type="), Some(type_text(partition.kind)));
+        assert_eq!(field(line, "uuid="), partition.attributes.guid.map(types::guid_text));
+    }
+    Some(stack)
+}
+
+#[test]
+fn sfdisk_gpt_in_both_block_sizes() {
+    let image = Image::new("gpt512", 256 * MIB);
+    let script = "label: gpt\nsize=16MiB,type=U,name=\"EFI\"\nsize=32MiB,type=S\nstart=100MiB,type=L\n";
+    if run("sfdisk", &["-q"], &image.0, script).is_some()
+        && let Some(stack) = compare_with_sfdisk(&image)
+    {
+        assert_eq!((stack.block, stack.block_found), (BlockSize::B512, true));
+        let known: Vec<_> = stack.partitions.iter().map(|p| types::name(&p.kind)).collect();
+        assert_eq!(known, [Some("EFI System"), Some("Linux swap"), Some("Linux filesystem")]);
+    }
+    let image = Image::new("gpt4096", 256 * MIB);
+    let script = "label: gpt\nstart=256,size=4096,type=U\nstart=8192,size=4097,type=L\n";
+    if compare_with_fdisk_4096(&image, script).is_some() {
+        assert_eq!(names(&image.stack(Some(BlockSize::B512)).problems), ["OtherBlockSize"]);
+        assert_eq!(image.stack(Some(BlockSize::B4096)).problems, []);
+    }
+}
+
+#[test]
+fn sfdisk_mbr_with_logical_partitions() {
+    let image = Image::new("mbr", 256 * MIB);
+    let script = "label: dos\n,16MiB,c,*\n,64MiB,E\n,,L\n,8MiB,L\n,8MiB,S\n,16MiB,V\n";
+    if run("sfdisk", &["-q"], &image.0, script).is_none() {
+        return;
+    }
+    let Some(stack) = compare_with_sfdisk(&image) else { return };
+    assert!(stack.partitions.iter().any(|p| matches!(p.role, Role::Logical { .. })));
+    assert_eq!((stack.block, stack.block_found), (BlockSize::B512, true));
+}
+
+#[test]
+fn fdisk_mbr_with_logical_partitions_in_4096() {
+    let image = Image::new("mbr4096", 256 * MIB);
+    // Only the EBR shows the block size.
+    let script = "label: dos\nstart=256,size=4096,type=83\nstart=8192,size=16384,type=5\n\
+                  start=8448,size=2048,type=83\nstart=16384,size=2048,type=82\n";
+    if compare_with_fdisk_4096(&image, script).is_some() {
+        assert_eq!(names(&image.stack(Some(BlockSize::B512)).problems), ["OtherBlockSize"]);
+    }
+}
+
+#[test]
+fn an_empty_container_is_no_problem() {
+    let image = Image::new("empty-extended", 64 * MIB);
+    if run("sfdisk", &["-q"], &image.0, "label: dos\n,16MiB,L\n,,E\n").is_some() {
+        compare_with_sfdisk(&image);
+    }
+    let image = Image::new("empty-extended-parted", 64 * MIB);
+    let path = image.0.to_str().expect("a plain path");
+    if run_parted(&["-s", path, "mklabel", "msdos", "mkpart", "extended", "8MiB", "100%"]) {
+        assert_eq!(image.stack(None).problems, []);
+        assert_eq!(image.stack(None).partitions.len(), 1);
+    }
+}
+
+/// Runs parted, whose commands come after the image: a last one takes the image's usual place. Whether there
+/// is a parted.
+fn run_parted(args: &[&str]) -> bool {
+    run("parted", args, Path::new("print"), "").is_some()
+}
+
+#[test]
+fn sgdisk_hybrid_and_resized_tables() {
+    for (name, args) in [
+        ("hybrid", &["-n", "1:2048:+16M", "-n", "2:0:+8M", "-t", "2:8200", "-h", "1:2"][..]),
+        ("entries256", &["-S", "256", "-n", "1:2048:+16M", "-n", "200:0:+8M", "-c", "200:größe 200"]),
+        ("attributes", &["-n", "1:2049:+16M", "-A", "1:set:2", "-A", "1:set:63"]),
+        ("one", &["-n", "1:0:0"]),
+    ] {
+        let image = Image::new(name, 64 * MIB);
+        // "-a 1" before everything else, so that odd starts stay as they are.
+        let args: Vec<&str> = ["-a", "1"].iter().chain(args).copied().collect();
+        if run("sgdisk", &args, &image.0, "").is_none() {
+            return;
+        }
+        let Some(stack) = compare_with_sfdisk(&image) else { return };
+        let expected = if name == "hybrid" { TableKind::HybridMbr } else { TableKind::Gpt };
+        assert_eq!(stack.kind, expected, "{name}");
+        if name == "attributes" {
+            assert_eq!(stack.partitions[0].attributes.gpt, 1 << 63 | 1 << 2);
+        }
+    }
+}
+
+#[test]
+fn parted_tables() {
+    for (label, kinds) in [("gpt", ["one", "two"]), ("msdos", ["primary", "logical"])] {
+        let image = Image::new(&format!("parted-{label}"), 64 * MIB);
+        let path = image.0.clone();
+        let mut args = vec!["-s", path.to_str().expect("a plain path"), "mklabel", label];
+        args.extend(["mkpart", kinds[0], "ext4", "1MiB", "9MiB"]);
+        if label == "msdos" {
+            args.extend(["mkpart", "extended", "10MiB", "60MiB"]);
+        }
+        args.extend(["mkpart", kinds[1], "linux-swap", "11MiB", "20MiB"]);
+        if !run_parted(&args) || compare_with_sfdisk(&image).is_none() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn signatures_as_mkfs_writes_them_and_blkid_reads_them() {
+    let makers: [(&str, &[&str], &str); 12] = [
+        ("mkfs.ext4", &["-q", "-F"], ""),
+        ("mkfs.ext4", &["-q", "-F", "-b", "1024"], ""),
+        ("mke2fs", &["-q", "-F", "-t", "ext2"], ""),
+        ("mke2fs", &["-q", "-F", "-t", "ext3"], ""),
+        ("mke2fs", &["-q", "-F", "-O", "journal_dev"], ""),
+        ("mkswap", &["-f"], ""),
+        ("mkswap", &["-f", "-p", "8192"], ""),
+        ("mkswap", &["-f", "-p", "65536"], ""),
+        ("cryptsetup", &["-q", "luksFormat", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"], "key"),
+        ("mkfs.vfat", &[], ""),
+        ("mkfs.xfs", &["-q"], ""),
+        ("mkfs.btrfs", &["-q"], ""),
+    ];
+    for (tool, args, input) in makers {
+        let image = Image::new(&format!("sig-{tool}-{}", args.len() + args.concat().len()), 512 * MIB);
+        if run(tool, args, &image.0, input).is_none() {
+            continue;
+        }
+        let Some(kind) = run("blkid", &["-p", "-o", "value", "-s", "TYPE"], &image.0, "") else { return };
+        let stack = image.stack(None);
+        match &stack.kind {
+            TableKind::Content(name) => assert_eq!(*name, kind.trim(), "{tool} {args:?}"),
+            other => panic!("{tool} {args:?}: {other:?}, but blkid says {kind}"),
+        }
+        assert_eq!(stack.problems, []);
+    }
+}

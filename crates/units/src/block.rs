@@ -1,0 +1,148 @@
+//! Logical block addresses, which exist only together with a block size.
+
+use std::fmt;
+
+use crate::{ByteCount, ByteOffset, Span};
+
+/// The unit in which the kernel counts (sysfs `start` and `size`, `blkdev` ioctls), whatever the device's
+/// logical block size is. Documentation/ABI/stable/sysfs-block.
+pub const KERNEL_SECTOR: BlockSize = BlockSize(512);
+
+/// A logical block size: a power of two from 512 bytes to 64 KiB, as the kernel's `blk_validate_block_size`
+/// allows on large-page kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockSize(u32);
+
+/// A number of bytes that is no logical block size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockSizeError(pub u64);
+
+impl fmt::Display for BlockSizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is no logical block size: it must be a power of two from 512 to 65536", self.0)
+    }
+}
+
+impl std::error::Error for BlockSizeError {}
+
+impl BlockSize {
+    /// 512-byte blocks: 512n and 512e drives.
+    pub const B512: Self = Self(512);
+    /// 4096-byte blocks: 4Kn drives.
+    pub const B4096: Self = Self(4096);
+
+    /// A validated block size.
+    pub fn new(bytes: u64) -> Result<Self, BlockSizeError> {
+        match u32::try_from(bytes) {
+            Ok(size) if size.is_power_of_two() && (512..=65536).contains(&size) => Ok(Self(size)),
+            _ => Err(BlockSizeError(bytes)),
+        }
+    }
+
+    /// The size in bytes.
+    pub fn get(self) -> u64 {
+        u64::from(self.0)
+    }
+
+    /// The size as a count of bytes.
+    pub fn bytes(self) -> ByteCount {
+        ByteCount::new(self.get())
+    }
+
+    /// How many whole blocks fit into `len`; a tail that is no whole block is left out.
+    pub fn blocks_floor(self, len: ByteCount) -> LbaCount {
+        LbaCount(len.get() / self.get())
+    }
+}
+
+/// A logical block address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lba(u64);
+
+/// A number of logical blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LbaCount(u64);
+
+impl Lba {
+    /// The block number `lba`.
+    pub const fn new(lba: u64) -> Self {
+        Self(lba)
+    }
+
+    /// The address as a number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The first byte of the block, or `None` past 2^64.
+    pub fn to_bytes(self, block: BlockSize) -> Option<ByteOffset> {
+        self.0.checked_mul(block.get()).map(ByteOffset::new)
+    }
+
+    /// The block that starts exactly at `offset`, or `None` when none does.
+    pub fn from_bytes_exact(offset: ByteOffset, block: BlockSize) -> Option<Self> {
+        offset.get().is_multiple_of(block.get()).then(|| Self(offset.get() / block.get()))
+    }
+
+    /// The block in which `offset` lies.
+    pub fn containing(offset: ByteOffset, block: BlockSize) -> Self {
+        Self(offset.get() / block.get())
+    }
+
+    /// The address `count` blocks further on, or `None` past 2^64.
+    pub fn checked_add(self, count: LbaCount) -> Option<Self> {
+        self.0.checked_add(count.0).map(Self)
+    }
+
+    /// The number of blocks from `earlier` to here, or `None` if `earlier` is in fact later.
+    pub fn checked_since(self, earlier: Self) -> Option<LbaCount> {
+        self.0.checked_sub(earlier.0).map(LbaCount)
+    }
+}
+
+impl LbaCount {
+    /// A count of `blocks` blocks.
+    pub const fn new(blocks: u64) -> Self {
+        Self(blocks)
+    }
+
+    /// The count as a number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The count in bytes, or `None` past 2^64.
+    pub fn to_bytes(self, block: BlockSize) -> Option<ByteCount> {
+        self.0.checked_mul(block.get()).map(ByteCount::new)
+    }
+
+    /// The address of the last of `self` blocks that start at LBA 0, or `None` when there is none.
+    pub fn last_lba(self) -> Option<Lba> {
+        self.0.checked_sub(1).map(Lba)
+    }
+}
+
+impl Span {
+    /// The bytes of `count` blocks from `start`, or `None` when they would end past 2^64.
+    pub fn of_blocks(start: Lba, count: LbaCount, block: BlockSize) -> Option<Self> {
+        Self::new(start.to_bytes(block)?, count.to_bytes(block)?)
+    }
+}
+
+impl fmt::Display for BlockSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Lba {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for LbaCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

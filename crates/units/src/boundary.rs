@@ -1,0 +1,151 @@
+//! The one alignment predicate: a size and the phase at which its multiples lie.
+
+use std::num::NonZeroU64;
+
+use crate::{ByteCount, ByteOffset, Span};
+
+/// A family of equally spaced boundaries: the bytes `phase + k * size`.
+///
+/// `size` need not be a power of two: three data disks of 64 KiB make stripes of 192 KiB. `phase` is what the
+/// kernel calls the alignment offset of a device: the byte of the first boundary (a 512e drive whose LBA 7 is
+/// the first to begin a physical sector has size 4096 and phase 3584).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Boundary {
+    size: NonZeroU64,
+    phase: u64,
+}
+
+/// How a span lies over the units that a [`Boundary`] cuts a medium into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coverage {
+    /// Units of which the span has at least one byte.
+    pub touched: u64,
+    /// Units of which the span has some bytes but not all: each costs a read-modify-write when written.
+    pub partial: u64,
+}
+
+impl Boundary {
+    /// Boundaries every `size` bytes, the first at byte `phase` (taken modulo `size`); `None` for an empty size.
+    pub fn new(size: ByteCount, phase: ByteCount) -> Option<Self> {
+        let size = NonZeroU64::new(size.get())?;
+        Some(Self { size, phase: phase.get() % size })
+    }
+
+    /// Boundaries at the multiples of `size`.
+    pub fn multiples_of(size: ByteCount) -> Option<Self> {
+        Self::new(size, ByteCount::ZERO)
+    }
+
+    /// The distance between two boundaries.
+    pub fn size(self) -> ByteCount {
+        ByteCount::new(self.size.get())
+    }
+
+    /// The byte of the first boundary.
+    pub fn phase(self) -> ByteCount {
+        ByteCount::new(self.phase)
+    }
+
+    /// How far `offset` lies past the boundary before it: 0 when it is on one.
+    pub fn past(self, offset: ByteOffset) -> ByteCount {
+        let size = self.size.get();
+        let remainder = offset.get() % size;
+        // (offset - phase) mod size without leaving u64.
+        ByteCount::new(if remainder >= self.phase {
+            remainder - self.phase
+        } else {
+            size - (self.phase - remainder)
+        })
+    }
+
+    /// How far the next boundary is from `offset`: 0 when it is on one. This is the kernel's
+    /// `alignment_offset` of something that starts at `offset` (`queue_limit_alignment_offset`,
+    /// block/blk-settings.c).
+    pub fn to_next(self, offset: ByteOffset) -> ByteCount {
+        match self.past(offset).get() {
+            0 => ByteCount::ZERO,
+            past => ByteCount::new(self.size.get() - past),
+        }
+    }
+
+    /// Whether `offset` is on a boundary.
+    pub fn is_aligned(self, offset: ByteOffset) -> bool {
+        self.past(offset) == ByteCount::ZERO
+    }
+
+    /// The last boundary at or before `offset`; `None` when that would lie before the medium.
+    pub fn floor(self, offset: ByteOffset) -> Option<ByteOffset> {
+        offset.checked_back(self.past(offset))
+    }
+
+    /// The first boundary at or after `offset`; `None` past 2^64.
+    pub fn ceil(self, offset: ByteOffset) -> Option<ByteOffset> {
+        offset.checked_add(self.to_next(offset))
+    }
+
+    /// After how many steps of `step` bytes an offset has the same remainder again.
+    pub fn period(self, step: ByteCount) -> u64 {
+        let (mut a, mut b) = (self.size.get(), step.get());
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        self.size.get() / a
+    }
+
+    /// Whether every boundary of this family is also one of `finer`.
+    pub fn implies(self, finer: Self) -> bool {
+        self.size.get().is_multiple_of(finer.size.get())
+            && self.phase % finer.size.get() == finer.phase
+    }
+
+    /// Counts the units a span touches, and those it covers only in part. A unit that the medium's start
+    /// cuts short (before the first boundary when there is a phase) is a unit like the others: the drive
+    /// holds the rest of it where no address reaches.
+    pub fn coverage(self, span: Span) -> Coverage {
+        if span.is_empty() {
+            return Coverage { touched: 0, partial: 0 };
+        }
+        let size = u128::from(self.size.get());
+        let lead = u128::from(self.past(span.start()).get());
+        let reach = lead + u128::from(span.len().get());
+        let touched = reach.div_ceil(size);
+        let partial_head = u128::from(lead != 0);
+        let partial_tail = u128::from(reach % size != 0);
+        // Head and tail in the same unit are one partial unit.
+        let partial = if touched == 1 { partial_head | partial_tail } else { partial_head + partial_tail };
+        let count = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
+        Coverage { touched: count(touched), partial: count(partial) }
+    }
+
+    /// The first offset at or after `from` that is on a boundary of every family in `all`; `None` when there is
+    /// none within 2^64, or none within [`SEARCH_STEPS`] steps of the coarsest family.
+    pub fn ceil_all(all: &[Self], from: ByteOffset) -> Option<ByteOffset> {
+        let Some(coarsest) = all.iter().max_by_key(|b| b.size) else { return Some(from) };
+        let mut at = coarsest.ceil(from)?;
+        for _ in 0..SEARCH_STEPS {
+            if all.iter().all(|b| b.is_aligned(at)) {
+                return Some(at);
+            }
+            at = at.checked_add(coarsest.size())?;
+        }
+        None
+    }
+
+    /// The last offset at or before `from` that is on a boundary of every family in `all`, with the limits of
+    /// [`Boundary::ceil_all`].
+    pub fn floor_all(all: &[Self], from: ByteOffset) -> Option<ByteOffset> {
+        let Some(coarsest) = all.iter().max_by_key(|b| b.size) else { return Some(from) };
+        let mut at = coarsest.floor(from)?;
+        for _ in 0..SEARCH_STEPS {
+            if all.iter().all(|b| b.is_aligned(at)) {
+                return Some(at);
+            }
+            at = at.checked_back(coarsest.size())?;
+        }
+        None
+    }
+}
+
+/// How many boundaries of the coarsest family are tried for one that suits all. Real families meet within a few
+/// hundred (1 MiB and a 3 x 64 KiB stripe at every third); families whose phases contradict never do.
+const SEARCH_STEPS: u32 = 4096;

@@ -1,0 +1,22 @@
+//! Positions, counts and boundaries on a disk, and their arithmetic.
+//!
+//! The law of this crate: a position is not a count, an LBA means nothing without its block size, and every
+//! rounding or remainder against a boundary is computed here and nowhere else. Arithmetic is checked; what
+//! cannot be represented is `None`, never a wrapped number. No I/O and no dependencies.
+
+mod block;
+mod boundary;
+mod bytes;
+mod size;
+
+pub use block::{BlockSize, BlockSizeError, KERNEL_SECTOR, Lba, LbaCount};
+pub use boundary::{Boundary, Coverage};
+pub use bytes::{ByteCount, ByteOffset, Span};
+pub use size::{ParseSizeError, parse_size};
+
+/// One kibibyte, in bytes.
+pub const KIB: u64 = 1024;
+/// One mebibyte, in bytes.
+pub const MIB: u64 = 1024 * KIB;
+/// One gibibyte, in bytes.
+pub const GIB: u64 = 1024 * MIB;

@@ -1,0 +1,88 @@
+//! Sizes as people write and read them.
+
+use std::fmt;
+
+use crate::ByteCount;
+
+/// Binary units, largest first: suffix letter and how many bytes it stands for.
+const UNITS: [(char, u64); 6] = [
+    ('E', 1 << 60),
+    ('P', 1 << 50),
+    ('T', 1 << 40),
+    ('G', 1 << 30),
+    ('M', 1 << 20),
+    ('K', 1 << 10),
+];
+
+/// Why a text is no size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ParseSizeError {
+    /// It does not begin with a decimal number, or the number has a fraction or a sign.
+    NotANumber(String),
+    /// The unit is none that we know.
+    UnknownUnit(String),
+    /// A decimal unit (kB, MB, …), which alignment sizes never are.
+    DecimalUnit(String),
+    /// More than 2^64 bytes.
+    TooLarge(String),
+}
+
+impl fmt::Display for ParseSizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotANumber(text) => write!(f, "'{text}' is no size: write a whole number of bytes, or 4KiB, 1MiB"),
+            Self::UnknownUnit(text) => write!(f, "'{text}' has an unknown unit: use B, KiB, MiB, GiB or TiB"),
+            Self::DecimalUnit(text) => {
+                write!(f, "'{text}' is a decimal unit (a multiple of 1000): write KiB, MiB or GiB")
+            }
+            Self::TooLarge(text) => write!(f, "'{text}' is more than 2^64 bytes"),
+        }
+    }
+}
+
+impl std::error::Error for ParseSizeError {}
+
+/// Reads `4096`, `4096B`, `4K`, `4KiB`, `1 MiB`: a whole number and a binary unit.
+pub fn parse_size(text: &str) -> Result<ByteCount, ParseSizeError> {
+    let trimmed = text.trim();
+    let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = trimmed.split_at(digits);
+    let owned = || trimmed.to_owned();
+    if number.is_empty() {
+        return Err(ParseSizeError::NotANumber(owned()));
+    }
+    let number: u64 = number.parse().map_err(|_| ParseSizeError::TooLarge(owned()))?;
+    let unit = unit.trim_start();
+    let mut letters = unit.chars();
+    let scale = match (letters.next(), letters.as_str()) {
+        (None, _) | (Some('B' | 'b'), "") => 1,
+        (Some('.' | ',' | '-' | '+'), _) => return Err(ParseSizeError::NotANumber(owned())),
+        (Some(letter), rest) => {
+            let known = UNITS.iter().find(|(l, _)| *l == letter.to_ascii_uppercase());
+            match (known, rest) {
+                (Some((_, scale)), "" | "i" | "iB" | "ib") => *scale,
+                (Some(_), "B" | "b") => return Err(ParseSizeError::DecimalUnit(owned())),
+                _ => return Err(ParseSizeError::UnknownUnit(owned())),
+            }
+        }
+    };
+    number.checked_mul(scale).map(ByteCount::new).ok_or_else(|| ParseSizeError::TooLarge(owned()))
+}
+
+impl fmt::Display for ByteCount {
+    /// The largest binary unit in which the count is at least 1: exact (`4 KiB`, `1 MiB`, `512 B`) where it is
+    /// whole, else rounded to one decimal (`465.8 GiB`). Use [`ByteCount::get`] where every byte counts.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.get();
+        let Some((letter, scale)) = UNITS.iter().find(|(_, scale)| bytes >= *scale) else {
+            return f.pad(&format!("{bytes} B"));
+        };
+        let (whole, rest) = (bytes / scale, bytes % scale);
+        if rest == 0 {
+            return f.pad(&format!("{whole} {letter}iB"));
+        }
+        // Tenths, rounded half up, in u128 so that a large remainder does not overflow.
+        let tenths = (u128::from(bytes) * 10 + u128::from(*scale) / 2) / u128::from(*scale);
+        f.pad(&format!("{}.{} {letter}iB", tenths / 10, tenths % 10))
+    }
+}

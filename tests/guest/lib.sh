@@ -1,0 +1,61 @@
+# shellcheck shell=bash
+# Helpers for scripts that run in the guest: . "$GUEST/lib.sh"
+
+# There is no udev here. With this set dmsetup, LVM and cryptsetup make the
+# nodes in /dev/mapper themselves and do not wait for it.
+export DM_DISABLE_UDEV=1
+
+# sdbg PARAM=VALUE... : (re)insert scsi_debug. $D is its first disk (sda), the
+# array DISKS all of them; for several with a content of their own give
+# add_host=N per_host_store=1. delay=0 because its simulated latency costs seconds.
+sdbg() {
+	sdbg_rm
+	modprobe -a scsi_mod sd_mod && modprobe scsi_debug delay=0 "$@" || return
+	local want=1 p i
+	for p; do
+		case $p in add_host=* | num_tgts=*) want=${p#*=} ;; esac
+	done
+	for ((i = 0; i < 500; i++)); do
+		# shellcheck disable=SC2012  # names such as sda
+		mapfile -t DISKS < <(ls -d /sys/bus/pseudo/drivers/scsi_debug/adapter*/host*/target*/*/block/* 2>/dev/null | sed 's,.*/,,')
+		# shellcheck disable=SC2034  # for the scripts
+		D=${DISKS[0]-}
+		[ "${#DISKS[@]}" -ge "$want" ] && [ -b "/dev/${DISKS[-1]}" ] && return
+		sleep 0.01
+	done
+	echo "sdbg: no disk after 5 s ($*)" >&2
+	return 1
+}
+
+sdbg_rm() {
+	[ ! -d /sys/module/scsi_debug ] || modprobe -r scsi_debug
+}
+
+# attr DEV NAME : an attribute of a disk or a partition, e.g. attr sda queue/minimum_io_size
+attr() { cat "/sys/class/block/$1/$2"; }
+
+# topo DEV : one line of what the kernel says about it
+topo() {
+	local q=/sys/class/block/$1/queue
+	[ -d "$q" ] || q=/sys/class/block/$1/../queue
+	echo "$1 log=$(<"$q/logical_block_size") phy=$(<"$q/physical_block_size")" \
+		"min_io=$(<"$q/minimum_io_size") opt_io=$(<"$q/optimal_io_size")" \
+		"size=$(attr "$1" size) align=$(attr "$1" alignment_offset)"
+}
+
+# gpt DEV SIZE START... : a GPT of partitions of SIZE sectors at START, with the
+# table as small as it gets so that they may begin right behind it.
+gpt() {
+	local dev=$1 size=$2 first=34 start
+	shift 2
+	[ "$(attr "$dev" queue/logical_block_size)" = 512 ] || first=6
+	{
+		printf 'label: gpt\nfirst-lba: %s\n' "$first"
+		for start; do printf 'start=%s, size=%s\n' "$start" "$size"; done
+	} | sfdisk -q --no-tell-kernel --wipe always "/dev/$dev" || return
+	blockdev --rereadpt "/dev/$dev"
+}
+
+# dmk NAME : the dm-N of a mapping
+dmk() { basename "$(readlink -f "/sys/dev/block/$(dmsetup info -c --noheadings -o major,minor --separator : "$1")")"; }
+dmtopo() { topo "$(dmk "$1")"; }
