@@ -124,10 +124,7 @@ pub(crate) static OFF_ERASE_BLOCK: Rule = Rule {
     cost: "On cards: slower writes and wear where the file system's first structures share an erase block \
            with the table. On SSDs: nothing measurable.",
     cure: "Start on a multiple of the erase block; 4 MiB covers most.",
-    sources: &[
-        "Linux Documentation/ABI, mmc preferred_erase_size",
-        "flashbench, Arnd Bergmann",
-    ],
+    sources: &["Linux Documentation/ABI, mmc preferred_erase_size", "flashbench, Arnd Bergmann"],
 };
 
 pub(crate) static OFF_GRAIN: Rule = Rule {
@@ -141,10 +138,7 @@ pub(crate) static OFF_GRAIN: Rule = Rule {
           2048 for a 512e disk.",
     cost: "Nothing, unless the disk is later copied to a device with larger units.",
     cure: "None needed. For a new table: start at 1 MiB.",
-    sources: &[
-        "parted libparted/arch/linux.c, PED_DEFAULT_ALIGNMENT",
-        "util-linux libfdisk/src/alignment.c",
-    ],
+    sources: &["parted libparted/arch/linux.c, PED_DEFAULT_ALIGNMENT", "util-linux libfdisk/src/alignment.c"],
 };
 
 pub(crate) static ATOMIC_LOST: Rule = Rule {
@@ -174,10 +168,7 @@ pub(crate) static DOS_START: Rule = Rule {
     cost: "What S001 says, on a drive with 4096-byte sectors; nothing on 512n, or on a drive whose firmware \
            offset makes sector 63 the aligned one.",
     cure: "See S001. Once partitioned so, fdisk does not correct later partitions by itself.",
-    sources: &[
-        "util-linux 2.18 release notes",
-        "advice for Advanced Format drives, Western Digital",
-    ],
+    sources: &["util-linux 2.18 release notes", "advice for Advanced Format drives, Western Digital"],
 };
 
 pub(crate) static KERNEL_MISALIGNED: Rule = Rule {
@@ -190,10 +181,7 @@ pub(crate) static KERNEL_MISALIGNED: Rule = Rule {
           libblkid turns -1 into 0, so parted, fdisk, mkfs.xfs and cryptsetup see nothing.",
     cost: "What S001 says, on at least one member.",
     cure: "Align each member (check them), then build the stack anew on them.",
-    sources: &[
-        "Linux block/blk-settings.c, blk_stack_limits",
-        "util-linux libblkid/src/topology/topology.c",
-    ],
+    sources: &["Linux block/blk-settings.c, blk_stack_limits", "util-linux libblkid/src/topology/topology.c"],
 };
 
 pub(crate) static BOGUS_IO_OPT: Rule = Rule {
@@ -224,9 +212,7 @@ pub(crate) static KNOWN_LIAR: Rule = Rule {
     cost: "Tools that trust the drive may start partitions anywhere: parted's minimal alignment accepts \
            every sector.",
     cure: "Give starts in MiB. In doubt treat every disk as having 4096-byte sectors: it never hurts.",
-    sources: &[
-        "crates/device/src/quirks.toml, a source for each model",
-    ],
+    sources: &["crates/device/src/quirks.toml, a source for each model"],
 };
 
 pub(crate) static FIRMWARE_OFFSET: Rule = Rule {
@@ -255,10 +241,7 @@ pub(crate) static SOURCES_DISAGREE: Rule = Rule {
           larger one is used: aligning to it is right for both.",
     cost: "Nothing by itself; tools that only read the kernel's figure may misalign.",
     cure: "Give starts in MiB.",
-    sources: &[
-        "ATA8-ACS, IDENTIFY DEVICE word 106",
-        "SBC-4, READ CAPACITY (16)",
-    ],
+    sources: &["ATA8-ACS, IDENTIFY DEVICE word 106", "SBC-4, READ CAPACITY (16)"],
 };
 
 pub(crate) static OTHER_SECTOR_SIZE: Rule = Rule {
@@ -286,10 +269,7 @@ pub(crate) static GPT_PRIMARY_DAMAGED: Rule = Rule {
     why: "Boot loaders, imaging tools or a table made for another sector size wrote over the first sectors.",
     cost: "The kernel boots from the backup only with the parameter gpt; firmware may not find the ESP.",
     cure: "Write the primary anew from the backup.",
-    sources: &[
-        "UEFI specification 2.10, section 5.3.2",
-        "Linux block/partitions/efi.c",
-    ],
+    sources: &["UEFI specification 2.10, section 5.3.2", "Linux block/partitions/efi.c"],
 };
 
 pub(crate) static GPT_BACKUP_DAMAGED: Rule = Rule {
@@ -300,9 +280,7 @@ pub(crate) static GPT_BACKUP_DAMAGED: Rule = Rule {
     why: "The end of the disk was overwritten (old RAID metadata, a shorter copy), or never written.",
     cost: "Nothing until the primary is damaged as well.",
     cure: "Write the backup anew from the primary.",
-    sources: &[
-        "UEFI specification 2.10, section 5.3.2",
-    ],
+    sources: &["UEFI specification 2.10, section 5.3.2"],
 };
 
 pub(crate) static GPT_UNUSABLE: Rule = Rule {
@@ -313,9 +291,7 @@ pub(crate) static GPT_UNUSABLE: Rule = Rule {
     why: "Both were overwritten, or the image is cut off.",
     cost: "No tool sees any partition.",
     cure: "Restore the table from a backup, or search for the partitions' contents.",
-    sources: &[
-        "UEFI specification 2.10, section 5.3.2",
-    ],
+    sources: &["UEFI specification 2.10, section 5.3.2"],
 };
 
 pub(crate) static GPT_BACKUP_MISPLACED: Rule = Rule {
@@ -326,9 +302,7 @@ pub(crate) static GPT_BACKUP_MISPLACED: Rule = Rule {
     why: "The disk or image has grown: a cloud volume was enlarged, an image written to a larger disk.",
     cost: "The space behind it cannot be used, and the backup is not found if the primary is lost.",
     cure: "Move it to the end.",
-    sources: &[
-        "UEFI specification 2.10, section 5.3.1",
-    ],
+    sources: &["UEFI specification 2.10, section 5.3.1"],
 };
 
 pub(crate) static GPT_PAST_END: Rule = Rule {
@@ -339,9 +313,7 @@ pub(crate) static GPT_PAST_END: Rule = Rule {
     why: "The image was cut off, or copied to a smaller disk.",
     cost: "What lies past the end is lost; the backup GPT with it.",
     cure: "Copy it again, whole.",
-    sources: &[
-        "UEFI specification 2.10, section 5.3.2",
-    ],
+    sources: &["UEFI specification 2.10, section 5.3.2"],
 };
 
 pub(crate) static GPT_COPIES_DIFFER: Rule = Rule {
@@ -352,9 +324,7 @@ pub(crate) static GPT_COPIES_DIFFER: Rule = Rule {
     why: "A tool was interrupted between writing one and the other, or knows only one.",
     cost: "Nothing until one of them is used in place of the other; then partitions appear or vanish.",
     cure: "Decide which is right (the primary is used), and write the other from it.",
-    sources: &[
-        "UEFI specification 2.10, section 5.3.2",
-    ],
+    sources: &["UEFI specification 2.10, section 5.3.2"],
 };
 
 pub(crate) static PROTECTIVE_MBR: Rule = Rule {
@@ -366,10 +336,7 @@ pub(crate) static PROTECTIVE_MBR: Rule = Rule {
     cost: "The kernel reads a GPT only behind a protective MBR; without the GPT the disk seems full of one \
            unknown partition.",
     cure: "Restore the one that is missing.",
-    sources: &[
-        "UEFI specification 2.10, section 5.2.3",
-        "Linux block/partitions/efi.c, is_pmbr_valid",
-    ],
+    sources: &["UEFI specification 2.10, section 5.2.3", "Linux block/partitions/efi.c, is_pmbr_valid"],
 };
 
 pub(crate) static EBR_DAMAGED: Rule = Rule {
@@ -380,9 +347,7 @@ pub(crate) static EBR_DAMAGED: Rule = Rule {
     why: "Logical partitions form a linked list over the disk; one overwritten sector cuts it.",
     cost: "The partitions behind the break are not seen, or another set by each tool.",
     cure: "Restore the record (testdisk finds the partitions), or move to GPT.",
-    sources: &[
-        "Linux block/partitions/msdos.c, parse_extended",
-    ],
+    sources: &["Linux block/partitions/msdos.c, parse_extended"],
 };
 
 pub(crate) static OVERLAP: Rule = Rule {
@@ -393,9 +358,7 @@ pub(crate) static OVERLAP: Rule = Rule {
     why: "A table edited by hand, or tools that count in different units.",
     cost: "Writing to one destroys the other.",
     cure: "Find out which is in use, and correct the other.",
-    sources: &[
-        "UEFI specification 2.10, section 5.3.3",
-    ],
+    sources: &["UEFI specification 2.10, section 5.3.3"],
 };
 
 pub(crate) static OUT_OF_RANGE: Rule = Rule {
@@ -406,9 +369,7 @@ pub(crate) static OUT_OF_RANGE: Rule = Rule {
     why: "The image was cut off, or copied to a smaller disk.",
     cost: "The kernel cuts the partition or drops it; the file system in it refuses to mount or fails later.",
     cure: "Copy it again, whole; or shrink file system and partition.",
-    sources: &[
-        "Linux block/partitions/core.c, blk_add_partition",
-    ],
+    sources: &["Linux block/partitions/core.c, blk_add_partition"],
 };
 
 pub(crate) static BAD_ENTRY: Rule = Rule {
@@ -419,9 +380,7 @@ pub(crate) static BAD_ENTRY: Rule = Rule {
     why: "Damage that the checksum does not show, or a faulty tool.",
     cost: "The partition is not listed.",
     cure: "Delete or correct the entry.",
-    sources: &[
-        "UEFI specification 2.10, section 5.3.3",
-    ],
+    sources: &["UEFI specification 2.10, section 5.3.3"],
 };
 
 pub(crate) static TOO_MANY: Rule = Rule {
@@ -432,9 +391,7 @@ pub(crate) static TOO_MANY: Rule = Rule {
     why: "No real disk has so many; Linux itself stops at 256.",
     cost: "Those not listed are not audited.",
     cure: "Look at the table by hand.",
-    sources: &[
-        "Linux include/linux/genhd.h, DISK_MAX_PARTS",
-    ],
+    sources: &["Linux include/linux/genhd.h, DISK_MAX_PARTS"],
 };
 
 pub(crate) static MBR_REACH: Rule = Rule {
@@ -445,9 +402,7 @@ pub(crate) static MBR_REACH: Rule = Rule {
     why: "MBR entries count sectors in 32 bits: 2 TiB with 512-byte sectors, 16 TiB with 4096-byte ones.",
     cost: "The space behind cannot be used.",
     cure: "Use a GPT.",
-    sources: &[
-        "Linux block/partitions/msdos.c",
-    ],
+    sources: &["Linux block/partitions/msdos.c"],
 };
 
 pub(crate) static PAST_2_32: Rule = Rule {
@@ -459,9 +414,7 @@ pub(crate) static PAST_2_32: Rule = Rule {
           32 bits.",
     cost: "Linux reads it; others see a shorter partition, or wrap to the disk's start when writing.",
     cure: "Use a GPT.",
-    sources: &[
-        "Linux block/partitions/msdos.c",
-    ],
+    sources: &["Linux block/partitions/msdos.c"],
 };
 
 /// Every rule, in order of code.
@@ -497,7 +450,6 @@ pub static RULES: &[&Rule] = &[
     &MBR_REACH,
     &PAST_2_32,
 ];
-
 
 /// The rule of this code, in either case.
 pub fn rule(code: &str) -> Option<&'static Rule> {

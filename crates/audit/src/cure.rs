@@ -2,6 +2,8 @@
 //!
 //! This is the cure of one partition with all others left where they are; laying out a whole disk is a plan.
 
+use std::cmp::Ordering;
+
 use straddle_layout::{Partition, PartitionType, Role, TableKind, types};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
@@ -26,45 +28,80 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<C
     let block = context.stack.block;
     let start = Lba::from_bytes_exact(place.start, block)?;
     let count = block.blocks_floor(place.len);
+    if count == LbaCount::new(0) {
+        return None;
+    }
     if context.stack.kind == TableKind::Kernel {
         return Some(Cure::advice(format!("start it at LBA {start} with {count} sectors")));
     }
+    let target = Entry { context, partition, start, count };
+    let mut commands = vec![target.sfdisk("")];
+    commands.extend(target.parted());
+    commands.extend(target.sgdisk());
+    // sfdisk moves data only into a place that is as large.
+    let takes_data = place.start != partition.span.start() && place.len >= partition.span.len();
+    Some(Cure {
+        summary: summary(partition, place, start, count),
+        caution: caution(context, partition, place, &commands),
+        moving: takes_data.then(|| target.sfdisk("--move-data ")),
+        commands,
+    })
+}
+
+fn summary(partition: &Partition, place: Place, start: Lba, count: LbaCount) -> String {
     let old = partition.span;
     let moves = place.start != old.start();
-    let summary = match (moves, place.len.get().cmp(&old.len().get())) {
-        (true, std::cmp::Ordering::Less) => format!(
+    match (moves, place.len.cmp(&old.len())) {
+        (true, Ordering::Less) => format!(
             "move it to LBA {start} and shrink it by {} to {count} sectors",
             exact(old.len() - place.len)
         ),
         (true, _) => format!("move it to LBA {start} ({count} sectors)"),
-        (false, std::cmp::Ordering::Less) => {
+        (false, Ordering::Less) => {
             format!("shrink it by {} to {count} sectors", exact(old.len() - place.len))
         }
         (false, _) => format!("grow it by {} to {count} sectors", exact(place.len - old.len())),
-    };
-    let mut commands = vec![
-        sfdisk(context, partition.number, start, count),
-        parted(context, partition, start, count),
-    ];
-    commands.extend(sgdisk(context, partition, start, count));
-    let shrinks = place.len < old.len();
-    let caution = match (moves, shrinks) {
-        (true, false) => Some(format!(
-            "these change the table only: for an empty partition, or with its data restored from a backup afterwards. \
-             To take the data along, offline and with a backup (it cannot resume if interrupted): {}",
-            sfdisk_move(context, partition.number, start)
-        )),
-        (_, true) => Some(
-            "back up its data and shrink its file system first: these change the table only".to_owned(),
-        ),
-        (false, false) => None,
-    };
-    Some(Cure { summary, commands, caution })
+    }
+}
+
+/// What to mind: that a table is not its data, and what the tools do not keep.
+fn caution(
+    context: &Context<'_>,
+    partition: &Partition,
+    place: Place,
+    commands: &[Command],
+) -> Option<String> {
+    let mut parts = Vec::new();
+    if place.len < partition.span.len() {
+        parts.push("back up its data and shrink its file system first: these change the table only");
+    } else if place.start != partition.span.start() {
+        parts.push(
+            "these change the table only: for an empty partition, or with its data restored from a backup \
+             afterwards",
+        );
+    }
+    if commands.iter().any(|command| command.tool == "parted") {
+        parts.push(match partition.kind {
+            PartitionType::Mbr(_) => {
+                "parted makes the partition anew, without its type and boot flag, and may give the disk a new \
+                 identifier"
+            }
+            _ => "parted makes the partition anew, with another UUID and the type Linux filesystem",
+        });
+    }
+    if context.stack.kind == TableKind::HybridMbr {
+        parts.push("these change the GPT: make the hybrid MBR anew afterwards (sgdisk -h)");
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// `1024 bytes`, `1 MiB (1048576 bytes)`.
 fn exact(count: ByteCount) -> String {
-    if count.get() < 1024 { format!("{} bytes", count.get()) } else { format!("{count} ({} bytes)", count.get()) }
+    if count.get() < 1024 {
+        format!("{} bytes", count.get())
+    } else {
+        format!("{count} ({} bytes)", count.get())
+    }
 }
 
 /// Looks for a place on every boundary that costs something when missed: first on the 1 MiB grain with the size
@@ -119,37 +156,32 @@ fn free_space_around(context: &Context<'_>, partition: &Partition) -> Option<Spa
     let block = stack.block;
     let own = partition.span;
     let first_block = ByteOffset::new(block.get());
+    let end = ByteOffset::new(context.size.get());
     let (mut low, mut high) = match (partition.role, stack.usable) {
-        (Role::Logical { ebr }, _) => {
-            let extended = stack
-                .partitions
-                .iter()
-                .find(|p| p.role == Role::Extended && p.span.contains(own))
-                .map(|p| p.span)?;
-            (ebr.to_bytes(block)?.checked_add(block.bytes())?, extended.end())
+        (Role::Logical { .. }, _) => {
+            let holds = |p: &&Partition| p.role == Role::Extended && p.span.contains(own);
+            let extended = stack.partitions.iter().find(holds)?.span;
+            (extended.start(), extended.end())
         }
         (_, Some(usable)) => (usable.start(), usable.end()),
-        (_, None) => {
-            let reach = LbaCount::new(MBR_LBAS).to_bytes(block)?;
-            (first_block, ByteOffset::new(context.size.min(reach).get()))
-        }
+        (_, None) => (first_block, ByteOffset::new(LbaCount::new(MBR_LBAS).to_bytes(block)?.get())),
     };
-    for other in &stack.partitions {
-        // A logical partition is bounded by its siblings and their EBRs, a primary one by the extended container.
-        let sibling = matches!(other.role, Role::Logical { .. });
-        if other.number == partition.number || sibling != matches!(partition.role, Role::Logical { .. }) {
-            continue;
-        }
-        if other.span.start() < own.start() {
-            low = low.max(other.span.end());
-        } else {
-            let begins = match other.role {
-                Role::Logical { ebr } => ebr.to_bytes(block)?.min(other.span.start()),
-                _ => other.span.start(),
-            };
-            if begins > own.start() {
-                high = high.min(begins);
-            }
+    // What the table says may end past the disk.
+    high = high.min(end);
+    // A logical partition is bounded by its siblings and by every EBR, its own too: on a sane disk that is before
+    // it. A primary one is bounded by the container.
+    let is_logical = |p: &Partition| matches!(p.role, Role::Logical { .. });
+    let ebr_of = |p: &Partition| match p.role {
+        Role::Logical { ebr } => Span::of_blocks(ebr, LbaCount::new(1), block),
+        _ => None,
+    };
+    let alike = || stack.partitions.iter().filter(|p| is_logical(p) == is_logical(partition));
+    let others = alike().filter(|p| p.number != partition.number).map(|p| p.span);
+    for obstacle in others.chain(alike().filter_map(ebr_of)) {
+        if obstacle.start() < own.start() {
+            low = low.max(obstacle.end());
+        } else if obstacle.start() > own.start() {
+            high = high.min(obstacle.start());
         }
     }
     Span::new(low, high.checked_since(low)?)
@@ -165,75 +197,107 @@ pub(crate) fn quote(word: &str) -> String {
     }
 }
 
-/// The option that makes sfdisk count in the table's blocks on an image, where no device tells it.
-fn sfdisk_sector_size(context: &Context<'_>) -> String {
-    match context.stack.block.get() {
-        512 => String::new(),
-        _ if !context.is_image => String::new(),
-        size => format!("--sector-size {size} "),
+/// The target as an operand: a name that begins with a dash is no option.
+pub(crate) fn operand(target: &str) -> String {
+    if target.starts_with('-') { quote(&format!("./{target}")) } else { quote(target) }
+}
+
+/// A partition's entry as it should become.
+struct Entry<'a> {
+    context: &'a Context<'a>,
+    partition: &'a Partition,
+    start: Lba,
+    count: LbaCount,
+}
+
+impl Entry<'_> {
+    fn operand(&self) -> String {
+        operand(self.context.target)
     }
-}
 
-fn sfdisk(context: &Context<'_>, number: u32, start: Lba, count: LbaCount) -> Command {
-    let size = sfdisk_sector_size(context);
-    Command {
-        tool: "sfdisk",
-        line: format!(
-            "echo 'start={start}, size={count}' | sfdisk {size}-N {number} {}",
-            quote(context.target)
-        ),
+    fn last(&self) -> u64 {
+        self.start.get() + self.count.get() - 1
     }
-}
 
-/// Moves the data with the start; the size stays.
-fn sfdisk_move(context: &Context<'_>, number: u32, start: Lba) -> String {
-    let size = sfdisk_sector_size(context);
-    format!("echo '{start},' | sfdisk {size}--move-data -N {number} {}", quote(context.target))
-}
+    /// The sector size that has to be told, because an image has no device that tells it.
+    fn told_sector_size(&self) -> Option<u64> {
+        Some(self.context.stack.block.get()).filter(|size| self.context.is_image && *size != 512)
+    }
 
-fn parted(context: &Context<'_>, partition: &Partition, start: Lba, count: LbaCount) -> Command {
-    let number = partition.number;
-    let label = match (partition.kind, partition.role) {
-        (PartitionType::Guid(_), _) if partition.attributes.name.is_empty() => "''".to_owned(),
-        // parted splits its own arguments once more, so a name with blanks needs quotes that reach it.
-        (PartitionType::Guid(_), _) => quote(&format!("'{}'", partition.attributes.name.replace('\'', ""))),
-        (_, Role::Logical { .. }) => "logical".to_owned(),
-        _ => "primary".to_owned(),
-    };
-    let environment = match context.stack.block.get() {
-        size if size != 512 && context.is_image => format!("PARTED_SECTOR_SIZE={size} "),
-        _ => String::new(),
-    };
-    let last = start.get() + count.get() - 1;
-    Command {
-        tool: "parted",
-        line: format!(
+    /// Whether the partition's name may stand in a command: a terminal obeys control characters, quoted or not.
+    fn name_can_be_shown(&self) -> bool {
+        !self.partition.attributes.name.contains(char::is_control)
+    }
+
+    /// sfdisk changes the entry's place and keeps everything else.
+    fn sfdisk(&self, options: &str) -> Command {
+        let Self { partition: Partition { number, .. }, start, count, .. } = self;
+        let size = self.told_sector_size().map(|size| format!("--sector-size {size} ")).unwrap_or_default();
+        let line = format!(
+            "echo 'start={start}, size={count}' | sfdisk {size}{options}-N {number} {}",
+            self.operand()
+        );
+        Command { tool: "sfdisk", line }
+    }
+
+    /// parted can only remove the partition and make another.
+    fn parted(&self) -> Option<Command> {
+        let keeps = self.parted_keeps_number() && self.context.stack.kind != TableKind::HybridMbr;
+        if !keeps || !self.name_can_be_shown() {
+            return None;
+        }
+        let Self { partition, start, .. } = self;
+        let label = match (partition.kind, partition.role) {
+            // parted splits its own arguments once more, so a name needs quotes that reach it.
+            (PartitionType::Guid(_), _) => quote(&quote_for_parted(&partition.attributes.name)),
+            (_, Role::Logical { .. }) => "logical".to_owned(),
+            _ => "primary".to_owned(),
+        };
+        let environment =
+            self.told_sector_size().map(|size| format!("PARTED_SECTOR_SIZE={size} ")).unwrap_or_default();
+        let (number, last) = (partition.number, self.last());
+        let line = format!(
             "{environment}parted -s -a none {} rm {number} mkpart {label} {start}s {last}s",
-            quote(context.target)
-        ),
+            self.operand()
+        );
+        Some(Command { tool: "parted", line })
+    }
+
+    /// Whether a partition that parted makes in place of this one has its number: a new one gets the lowest free
+    /// number, and when a logical one goes those behind it move up.
+    fn parted_keeps_number(&self) -> bool {
+        let others = self.context.stack.partitions.iter().map(|p| p.number);
+        let number = self.partition.number;
+        match self.partition.role {
+            Role::Logical { .. } => others.max() == Some(number),
+            _ => others.filter(|other| *other < number).count() == number.saturating_sub(1) as usize,
+        }
+    }
+
+    /// sgdisk works on GPT only, and cannot be told an image's sector size.
+    fn sgdisk(&self) -> Option<Command> {
+        let PartitionType::Guid(kind) = self.partition.kind else { return None };
+        if self.told_sector_size().is_some() || !self.name_can_be_shown() {
+            return None;
+        }
+        let (number, start, last) = (self.partition.number, self.start, self.last());
+        let attributes = &self.partition.attributes;
+        let mut line = format!(
+            "sgdisk -a 1 -d {number} -n {number}:{start}:{last} -t {number}:{}",
+            types::guid_text(kind)
+        );
+        if let Some(guid) = attributes.guid {
+            line += &format!(" -u {number}:{}", types::guid_text(guid));
+        }
+        line += &format!(" -c {}", quote(&format!("{number}:{}", attributes.name)));
+        if attributes.gpt != 0 {
+            line += &format!(" -A {number}:=:{:016x}", attributes.gpt);
+        }
+        Some(Command { tool: "sgdisk", line: format!("{line} {}", self.operand()) })
     }
 }
 
-/// sgdisk works on GPT only, and cannot be told an image's sector size.
-fn sgdisk(context: &Context<'_>, partition: &Partition, start: Lba, count: LbaCount) -> Option<Command> {
-    let PartitionType::Guid(kind) = partition.kind else { return None };
-    if context.is_image && context.stack.block.get() != 512 {
-        return None;
-    }
-    let number = partition.number;
-    let last = start.get() + count.get() - 1;
-    let mut line = format!(
-        "sgdisk -a 1 -d {number} -n {number}:{start}:{last} -t {number}:{}",
-        types::guid_text(kind)
-    );
-    if let Some(guid) = partition.attributes.guid {
-        line += &format!(" -u {number}:{}", types::guid_text(guid));
-    }
-    if !partition.attributes.name.is_empty() {
-        line += &format!(" -c {}", quote(&format!("{number}:{}", partition.attributes.name)));
-    }
-    if partition.attributes.gpt != 0 {
-        line += &format!(" -A {number}:=:{:016x}", partition.attributes.gpt);
-    }
-    Some(Command { tool: "sgdisk", line: format!("{line} {}", quote(context.target)) })
+/// A word in the quotes that parted itself understands: in them a backslash keeps what follows.
+fn quote_for_parted(word: &str) -> String {
+    format!("'{}'", word.replace('\\', r"\\").replace('\'', r"\'"))
 }

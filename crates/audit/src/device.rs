@@ -53,10 +53,15 @@ pub(crate) fn bogus_io_opt(topology: &Topology) -> Option<String> {
     } else if multiple_of(ALL_ONES) {
         Some("it is 65535 blocks of 512 bytes, a 16-bit count filled with ones".to_owned())
     } else if multiple_of(MPT3SAS) {
-        Some("it is a multiple of 0xFFF000 bytes, an HBA's transfer limit and no property of the disk".to_owned())
+        Some(
+            "it is a multiple of 0xFFF000 bytes, an HBA's transfer limit and no property of the disk"
+                .to_owned(),
+        )
     } else if !opt.is_multiple_of(physical) {
         Some(format!("it is no multiple of the {}-byte physical sector", physical.get()))
-    } else if let Some(min) = topology.io_min.as_ref().map(Figure::value).filter(|min| !opt.is_multiple_of(*min)) {
+    } else if let Some(min) =
+        topology.io_min.as_ref().map(Figure::value).filter(|min| !opt.is_multiple_of(*min))
+    {
         Some(format!("it is no multiple of the minimum I/O size, {} bytes", min.get()))
     } else if !multiple_of(4096) {
         Some("it is no multiple of 4096 bytes".to_owned())
@@ -68,7 +73,9 @@ pub(crate) fn bogus_io_opt(topology: &Topology) -> Option<String> {
 }
 
 fn check_io_opt(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    let (Some(why), Some(figure)) = (bogus_io_opt(context.topology), &context.topology.io_opt) else { return };
+    let (Some(why), Some(figure)) = (bogus_io_opt(context.topology), &context.topology.io_opt) else {
+        return;
+    };
     let opt = figure.value();
     let message = format!(
         "the optimal I/O size, {} bytes ({}), cannot be true: {why}. {}",
@@ -76,7 +83,9 @@ fn check_io_opt(context: &Context<'_>, findings: &mut Vec<Finding>) {
         figure.source(),
         what_tools_make_of(context, opt)
     );
-    let cure = Cure::advice("when partitioning give starts in MiB (parted: unit MiB, or -a minimal), not the default");
+    let cure = Cure::advice(
+        "when partitioning give starts in MiB (parted: unit MiB, or -a minimal), not the default",
+    );
     findings.push(Finding::on_disk(&rules::BOGUS_IO_OPT, None, message).cured_by(cure));
 }
 
@@ -89,7 +98,9 @@ fn what_tools_make_of(context: &Context<'_>, opt: ByteCount) -> String {
     }
     let physical = context.topology.physical_boundary();
     let judged = |at: ByteOffset| match physical.map(|p| p.past(at)) {
-        Some(past) if past != ByteCount::ZERO => format!("{} bytes past a physical sector boundary", past.get()),
+        Some(past) if past != ByteCount::ZERO => {
+            format!("{} bytes past a physical sector boundary", past.get())
+        }
         _ => "on a physical sector boundary".to_owned(),
     };
     let first = ByteOffset::new(opt.get());
@@ -111,13 +122,12 @@ fn what_tools_make_of(context: &Context<'_>, opt: ByteCount) -> String {
 fn check_quirk(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let physical = &context.topology.physical;
     let listed = [physical.source()].into_iter().chain(physical.others().iter().map(|claim| &claim.source));
-    let Some(Source::Quirk(pattern)) = listed.into_iter().find(|source| matches!(source, Source::Quirk(_))) else {
+    let Some(Source::Quirk(pattern)) = listed.into_iter().find(|source| matches!(source, Source::Quirk(_)))
+    else {
         return;
     };
-    let claims: Vec<String> = physical
-        .disagreeing()
-        .map(|claim| format!("{} says {}", claim.source, claim.value.get()))
-        .collect();
+    let claims: Vec<String> =
+        physical.disagreeing().map(|claim| format!("{} says {}", claim.source, claim.value.get())).collect();
     let message = format!(
         "{} (listed as {pattern}) has {}-byte physical sectors but does not say so: {}",
         context.model.unwrap_or("this drive"),
@@ -153,7 +163,8 @@ fn check_firmware_offset(context: &Context<'_>, findings: &mut Vec<Finding>) {
         "remove the jumper (pins 7 and 8 on WD drives) before partitioning anew; until then use starts that this audit calls aligned",
     );
     findings.push(
-        Finding::on_disk(&rules::FIRMWARE_OFFSET, Some(ByteOffset::new(offset.get())), message).cured_by(cure),
+        Finding::on_disk(&rules::FIRMWARE_OFFSET, Some(ByteOffset::new(offset.get())), message)
+            .cured_by(cure),
     );
 }
 

@@ -84,12 +84,14 @@ pub struct Cure {
     pub commands: Vec<Command>,
     /// What to mind before running any of them.
     pub caution: Option<String>,
+    /// A command that moves the data along with the partition, where one exists.
+    pub moving: Option<Command>,
 }
 
 impl Cure {
     /// A cure that no single command is.
     pub(crate) fn advice(summary: impl Into<String>) -> Self {
-        Self { summary: summary.into(), commands: Vec::new(), caution: None }
+        Self { summary: summary.into(), commands: Vec::new(), caution: None, moving: None }
     }
 }
 

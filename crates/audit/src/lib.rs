@@ -22,8 +22,8 @@ pub use catalogue::{RULES, rule};
 pub use efficiency::{Format, format_efficiency};
 pub use finding::{Command, Cure, Finding, Miss, Rule, Severity, Subject};
 pub use picture::picture;
-pub use placement::{GRAIN, named_boundaries};
-pub use rmw::{Io, RmwCount, count_rmw};
+pub use placement::{ATOMIC_UNIT, GRAIN, named_boundaries};
+pub use rmw::{Io, LISTED, RmwCount, count_rmw};
 
 /// What is audited.
 #[derive(Clone, Copy)]
@@ -62,6 +62,7 @@ pub fn run(context: &Context<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     device::check(context, &mut findings);
     table::check(context, &mut findings);
+    placement::check_whole_disk(context, &mut findings);
     for partition in &context.stack.partitions {
         placement::check(context, partition, &mut findings);
     }
@@ -69,16 +70,19 @@ pub fn run(context: &Context<'_>) -> Vec<Finding> {
     findings
 }
 
+/// Whether a finding on the device leaves no partition on it aligned.
+fn is_hopeless(finding: &Finding) -> bool {
+    finding.rule == &catalogue::KERNEL_MISALIGNED
+}
+
 /// What `findings` make of `partition`.
 pub fn verdict(partition: &Partition, findings: &[Finding]) -> Verdict {
     if partition.role == Role::Extended {
         return Verdict::Container;
     }
-    let worst = findings
-        .iter()
-        .filter(|f| f.subject == Subject::Partition(partition.number))
-        .map(|f| f.rule.severity)
-        .max();
+    // Where no start can be aligned for all members, none is.
+    let concerns = |f: &&Finding| f.subject == Subject::Partition(partition.number) || is_hopeless(f);
+    let worst = findings.iter().filter(concerns).map(|f| f.rule.severity).max();
     match worst {
         None => Verdict::Aligned,
         Some(Severity::Advice) => Verdict::AlignedWithAdvice,

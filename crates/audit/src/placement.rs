@@ -1,16 +1,22 @@
 //! Rules about where a partition starts and ends.
 
 use straddle_device::topology::Topology;
-use straddle_layout::{Partition, Role};
-use straddle_units::{Boundary, ByteCount, KERNEL_SECTOR, Lba, MIB};
+use straddle_layout::{Partition, Role, TableKind};
+use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba, MIB};
 
 use crate::catalogue as rules;
 use crate::cure;
-use crate::finding::{Finding, Miss, Rule};
+use crate::finding::{Cure, Finding, Miss, Rule};
 use crate::{Context, Severity, Subject};
 
 /// The grain that every current partitioning tool uses: 1 MiB.
 pub const GRAIN: ByteCount = ByteCount::new(MIB);
+
+/// What the boundary of atomic writes is called in a [`Miss`].
+pub const ATOMIC_UNIT: &str = "atomic write unit";
+
+/// The physical sector of nearly every disk since 2010, whatever it says.
+const USUAL_PHYSICAL: ByteCount = ByteCount::new(4096);
 
 /// The start that DOS gave the first partition: one track of 63 sectors.
 const DOS_START: Lba = Lba::new(63);
@@ -36,7 +42,8 @@ pub fn named_boundaries(topology: &Topology) -> Vec<Named> {
             named.push(Named { name, boundary, rule });
         }
     };
-    let value = |figure: &Option<straddle_device::topology::Figure<ByteCount>>| figure.as_ref().map(|f| f.value());
+    let value =
+        |figure: &Option<straddle_device::topology::Figure<ByteCount>>| figure.as_ref().map(|f| f.value());
     let physical = topology.physical.value();
     // A preferred size that cannot be true aligns nothing.
     let io_opt = value(&topology.io_opt).filter(|_| crate::device::bogus_io_opt(topology).is_none());
@@ -69,6 +76,34 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
         found.iter_mut().filter(curable).for_each(|f| f.cure = Some(cure.clone()));
     }
     findings.append(&mut found);
+}
+
+/// A file system on the whole disk starts at byte 0, which a drive with shifted addresses does not align.
+pub(crate) fn check_whole_disk(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    let (TableKind::Content(name), Some(boundary)) =
+        (&context.stack.kind, context.topology.physical_boundary())
+    else {
+        return;
+    };
+    let past = boundary.past(ByteOffset::ZERO);
+    if past == ByteCount::ZERO {
+        return;
+    }
+    let message = format!(
+        "{name} fills the disk from byte 0, {} bytes past a {}-byte physical sector boundary: each {}-byte block lies \
+         across two physical sectors",
+        past.get(),
+        boundary.size().get(),
+        boundary.size().get()
+    );
+    findings.push(Finding {
+        rule: &rules::START_STRADDLES,
+        subject: Subject::Disk,
+        at: Some(ByteOffset::ZERO),
+        miss: Some(Miss { name: "physical sector", boundary, past }),
+        message,
+        cure: Some(Cure::advice("put it into a partition that starts on a physical sector boundary")),
+    });
 }
 
 fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Finding>) {
@@ -108,7 +143,13 @@ fn start_message(context: &Context<'_>, partition: &Partition, named: &Named, pa
         )
     } else if named.rule == &rules::OFF_GRAIN {
         let physical = context.topology.physical.value().get();
-        format!("{place}: aligned to the {physical}-byte physical sector, not on the 1 MiB grain")
+        let hidden = match Boundary::multiples_of(USUAL_PHYSICAL) {
+            Some(usual) if !usual.is_aligned(start) => {
+                "; on 4096-byte sectors, should it hide them, it would straddle"
+            }
+            _ => "",
+        };
+        format!("{place}: aligned to the {physical}-byte physical sector, not on the 1 MiB grain{hidden}")
     } else {
         format!("{place}, {past} bytes past a multiple of the {} ({} bytes)", named.name, size.get())
     }
@@ -151,7 +192,7 @@ fn check_atomic(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fi
         rule: &rules::ATOMIC_LOST,
         subject: Subject::Partition(partition.number),
         at: Some(start),
-        miss: Some(Miss { name: "atomic write unit", boundary, past }),
+        miss: Some(Miss { name: ATOMIC_UNIT, boundary, past }),
         message: format!(
             "starts at byte {start}, {} bytes past a multiple of {} bytes: the kernel turns the device's atomic \
              writes off for it, and says nothing",
@@ -173,7 +214,8 @@ fn check_dos_start(context: &Context<'_>, partition: &Partition, found: &mut Vec
     let message = if aligned {
         "starts at sector 63, the old DOS track, and is aligned on this drive".to_owned()
     } else {
-        "starts at sector 63: a DOS habit (one track of 63 sectors) of partitioning tools before about 2010".to_owned()
+        "starts at sector 63: a DOS habit (one track of 63 sectors) of partitioning tools before about 2010"
+            .to_owned()
     };
     found.push(Finding::on_partition(&rules::DOS_START, partition.number, partition.span.start(), message));
 }

@@ -5,7 +5,8 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_audit::{Cure, Finding, Severity, Subject, Verdict};
+use straddle_audit::{Command, Cure, Finding, Severity, Subject, Verdict};
+use straddle_device::identify::RotationRate;
 use straddle_device::topology::{AlignmentOffset, AtomicWrites, Figure, Topology};
 use straddle_layout::{Partition, PartitionType, Role, Stack, TableKind, types};
 use straddle_units::ByteCount;
@@ -104,6 +105,9 @@ struct DeviceReport {
     /// Whether it spins.
     #[serde(skip_serializing_if = "Option::is_none")]
     rotational: Option<bool>,
+    /// Rotation rate, in revolutions per minute, where the drive says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rpm: Option<u16>,
     /// 512n, 512e, 4Kn or other.
     format: String,
     /// Logical sector size.
@@ -169,6 +173,9 @@ struct PartitionReport {
     /// The type's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     type_name: Option<&'static str>,
+    /// The partition's own GUID (GPT).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uuid: Option<String>,
     /// The partition's own name (GPT).
     #[serde(skip_serializing_if = "String::is_empty")]
     name: String,
@@ -244,6 +251,9 @@ struct CureReport {
     /// What to mind before.
     #[serde(skip_serializing_if = "Option::is_none")]
     caution: Option<String>,
+    /// The same with the partition's data: offline, with a backup; it cannot resume if interrupted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    moving: Option<CommandReport>,
 }
 
 /// A command.
@@ -310,6 +320,10 @@ fn device_report(audited: &Audited) -> DeviceReport {
         vendor: target.identity.vendor.clone(),
         model: target.identity.model.clone(),
         rotational: target.identity.rotational,
+        rpm: match target.identity.rotation {
+            Some(RotationRate::Rpm(rpm)) => Some(rpm),
+            _ => None,
+        },
         format: topology.format().to_string(),
         logical: figure(&topology.logical, |block| block.get()),
         physical: figure(&topology.physical, ByteCount::get),
@@ -363,6 +377,7 @@ fn partition_report(partition: &Partition, findings: &[Finding]) -> PartitionRep
             PartitionType::Unknown => None,
         },
         type_name: types::name(&partition.kind),
+        uuid: partition.attributes.guid.map(types::guid_text),
         name: partition.attributes.name.clone(),
         content: partition.content,
         verdict: match straddle_audit::verdict(partition, findings) {
@@ -399,13 +414,14 @@ fn finding_report(finding: &Finding) -> FindingReport {
 fn cure_report(cure: &Cure) -> CureReport {
     CureReport {
         summary: cure.summary.clone(),
-        commands: cure
-            .commands
-            .iter()
-            .map(|command| CommandReport { tool: command.tool, line: command.line.clone() })
-            .collect(),
+        commands: cure.commands.iter().map(command_report).collect(),
         caution: cure.caution.clone(),
+        moving: cure.moving.as_ref().map(command_report),
     }
+}
+
+fn command_report(command: &Command) -> CommandReport {
+    CommandReport { tool: command.tool, line: command.line.clone() }
 }
 
 /// The status that findings make.

@@ -1,6 +1,7 @@
 //! The form of a whole `check --json` document, and its JSON Schema.
 
 use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::Serialize;
 
 use crate::report::{SCHEMA, Status, TargetReport};
@@ -59,5 +60,6 @@ pub(crate) fn closing(summary: Summary) -> Result<String, serde_json::Error> {
 
 /// The JSON Schema of [`Report`].
 pub(crate) fn json_schema() -> schemars::Schema {
-    schemars::schema_for!(Report)
+    // As written: a field that is left out when empty is not required.
+    SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<Report>()
 }

@@ -4,10 +4,12 @@ use std::fmt::Write;
 
 use anstyle::Style;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
-use straddle_audit::{Cure, Finding, Severity, Subject, Verdict, picture, verdict};
-use straddle_device::topology::{AlignmentOffset, Figure, Topology};
+use straddle_audit::{ATOMIC_UNIT, Cure, Finding, Severity, Subject, Verdict, picture, verdict};
+use straddle_device::identify::RotationRate;
+use straddle_device::topology::{AlignmentOffset, Figure, SectorFormat, Source, Topology};
 use straddle_layout::{Partition, PartitionType, Stack, TableKind, types};
 use straddle_units::{ByteCount, Span};
+use textwrap::WordSplitter;
 
 use crate::commands::check::Audited;
 use crate::output::{Styles, paint, plural};
@@ -32,7 +34,8 @@ pub(crate) fn trimmed(table: &Table) -> String {
 /// `text` in lines of at most `width`, each behind `indent`.
 pub(crate) fn wrap(text: &str, width: usize, indent: &str) -> String {
     let options = textwrap::Options::new(width).initial_indent(indent).subsequent_indent(indent);
-    textwrap::fill(text, options.break_words(false))
+    // Sizes such as 4096-byte, and command lines, stay whole.
+    textwrap::fill(text, options.break_words(false).word_splitter(WordSplitter::NoHyphenation))
 }
 
 /// The style of a severity.
@@ -73,9 +76,10 @@ fn subject(subject: Subject) -> String {
 pub(crate) fn target(audited: &Audited, verbose: bool, styles: Styles) -> String {
     let mut text = heading(audited, styles);
     let topology = &audited.target.topology;
-    let _ = writeln!(text, "{}", sectors(topology));
     if verbose {
         text += &every_figure(topology);
+    } else {
+        let _ = writeln!(text, "{}", sectors(topology));
     }
     let _ = writeln!(text, "{}", table_line(audited));
     for remark in &audited.target.remarks {
@@ -99,18 +103,27 @@ fn heading(audited: &Audited, styles: Styles) -> String {
     if !model.is_empty() {
         parts.push(model.join(" "));
     }
-    let bytes = target.size.get();
-    parts.push(format!("{} ({bytes} bytes)", target.size));
-    parts.push(match target.topology.format().to_string().as_str() {
-        "other" => "neither 512n, 512e nor 4Kn".to_owned(),
-        format => format.to_owned(),
-    });
+    parts.push(format!("{} ({} bytes)", target.size, target.size.get()));
+    if let Some(RotationRate::Rpm(rpm)) = target.identity.rotation {
+        parts.push(format!("{rpm} rpm"));
+    }
+    let format = match target.topology.format() {
+        SectorFormat::Other => "neither 512n, 512e nor 4Kn".to_owned(),
+        format => format.to_string(),
+    };
+    parts.push(if audited.is_image() { format!("image, judged as if on {format}") } else { format });
+    if let (Some(number), Some(node)) = (target.partition, &target.node) {
+        parts.push(format!("partition {number} of {}", node.display()));
+    }
     format!("{}: {}\n", paint(styles.heading, &audited.name), parts.join(", "))
 }
 
 /// A figure with its source, and whoever disagrees.
 fn sourced<T: Copy + PartialEq>(figure: &Figure<T>, value: impl Fn(T) -> String) -> String {
     let mut text = format!("{} [{}", value(figure.value()), figure.source());
+    if *figure.source() == Source::Assumed {
+        text += "; --assume says otherwise";
+    }
     let others: Vec<String> =
         figure.disagreeing().map(|claim| format!("{} says {}", claim.source, value(claim.value))).collect();
     if !others.is_empty() {
@@ -207,13 +220,16 @@ fn table_line(audited: &Audited) -> String {
         TableKind::Mbr => format!("  MBR in {block}-byte sectors, {count}"),
         TableKind::Content(name) => format!("  no partition table: {name} on the whole disk"),
         TableKind::None => "  no partition table and no known content".to_owned(),
-        TableKind::Kernel if stack.partitions.is_empty() => "  no partitions, as the kernel lists it".to_owned(),
-        TableKind::Kernel => format!("  {count}, as the kernel lists them"),
+        TableKind::Kernel if stack.partitions.is_empty() => {
+            "  no partitions, as the kernel lists it: what uses the whole disk starts at byte 0".to_owned()
+        }
+        TableKind::Kernel => format!("  {count} by the kernel's list"),
     }
 }
 
 fn partitions(audited: &Audited, styles: Styles) -> String {
-    let mut table = plain_table(&["  #", "START", "START BYTE", "SECTORS", "SIZE", "TYPE", "CONTENT", "VERDICT"]);
+    let mut table =
+        plain_table(&["  #", "START LBA", "START BYTE", "SECTORS", "SIZE", "TYPE", "CONTENT", "VERDICT"]);
     for partition in &audited.stack.partitions {
         let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         let kind = types::name(&partition.kind).map(str::to_owned).unwrap_or_else(|| match partition.kind {
@@ -277,6 +293,7 @@ fn verdict_text(partition: &Partition, findings: &[Finding]) -> String {
         (Verdict::Misaligned | Verdict::Off, Some(finding), None) => {
             format!("{} ({})", finding.rule.title, finding.rule.code)
         }
+        (Verdict::Misaligned, None, _) => "misaligned, as the device is (S020)".to_owned(),
         _ => "aligned".to_owned(),
     }
 }
@@ -290,7 +307,8 @@ fn finding_text<'a>(
     let rule = finding.rule;
     let style = severity_style(rule.severity, styles);
     let mark = paint(style, &format!("{} {}", rule.severity, rule.code));
-    let mut text = format!("\n{mark} {}: {}\n", subject(finding.subject), finding.message);
+    let told_of = wrap(&format!("{}: {}", subject(finding.subject), finding.message), 110, "  ");
+    let mut text = format!("\n{mark} {}\n", told_of.trim_start());
     if let Some(drawn) = drawing(audited, finding) {
         let _ = writeln!(text, "  {drawn}");
     }
@@ -309,7 +327,8 @@ fn finding_text<'a>(
 /// The physical sectors (or units) at a partition's start, and its first file-system block over them.
 fn drawing(audited: &Audited, finding: &Finding) -> Option<String> {
     let (Subject::Partition(number), Some(miss)) = (finding.subject, &finding.miss) else { return None };
-    if finding.rule.severity == Severity::Advice {
+    // Advice costs nothing, and what is lost with atomic writes is no read-modify-write.
+    if finding.rule.severity == Severity::Advice || miss.name == ATOMIC_UNIT {
         return None;
     }
     let partition = audited.stack.partitions.iter().find(|p| p.number == number)?;
@@ -336,6 +355,11 @@ fn cure_text(cure: &Cure, styles: Styles) -> String {
     }
     if let Some(caution) = &cure.caution {
         let _ = writeln!(text, "{}", wrap(caution, 110, "    "));
+    }
+    if let Some(moving) = &cure.moving {
+        let _ =
+            writeln!(text, "    with its data (offline, with a backup; it cannot resume if interrupted):");
+        let _ = writeln!(text, "    {:8} {}", moving.tool, paint(styles.heading, &moving.line));
     }
     text
 }

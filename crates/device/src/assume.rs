@@ -55,7 +55,8 @@ pub enum AssumeError {
 }
 
 /// The keys of `--assume`, for messages and help.
-const KEYS: &str = "logical, physical, offset, io-min, io-opt, iu, stripe, chunk, erase, atomic, atomic-boundary";
+const KEYS: &str =
+    "logical, physical, offset, io-min, io-opt, iu, stripe, chunk, erase, atomic, atomic-boundary";
 
 /// No sector, indirection unit or stripe comes near this (4 GiB); larger values are typing errors.
 const LARGEST: u64 = 1 << 32;
@@ -108,7 +109,8 @@ impl Assume {
 
     /// The same, once it is known to be possible.
     fn validated(self) -> Result<Self, AssumeError> {
-        let reject = |key, value: ByteCount, why| Err(AssumeError::Impossible { key, value: value.get(), why });
+        let reject =
+            |key, value: ByteCount, why| Err(AssumeError::Impossible { key, value: value.get(), why });
         let sizes = [
             ("physical", self.physical),
             ("io-min", self.io_min),

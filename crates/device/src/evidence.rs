@@ -5,7 +5,9 @@ use std::io;
 
 use straddle_units::{BlockSize, ByteCount};
 
-use crate::identify::{AtaIdentify, BlockLimits, NvmeIdentifyNamespace, ReadCapacity16};
+use crate::identify::{
+    AtaIdentify, BlockCharacteristics, BlockLimits, NvmeIdentifyNamespace, ReadCapacity16, RotationRate,
+};
 use crate::ioctl;
 use crate::quirks;
 use crate::sysfs::{Attributes, DeviceKind};
@@ -20,10 +22,15 @@ pub struct Identity {
     pub model: Option<String>,
     /// Whether it is a spinning disk.
     pub rotational: Option<bool>,
+    /// How fast it spins, by VPD page B1h or ATA IDENTIFY word 217.
+    pub rotation: Option<RotationRate>,
 }
 
 /// Reads a device's identity from sysfs.
-pub fn identity(kind: DeviceKind, device: &dyn Attributes) -> Identity {
+pub fn identity(kind: DeviceKind, device: &dyn Attributes, answers: &Answers) -> Identity {
+    let kept = || BlockCharacteristics::parse(&device.bytes("device/vpd_pgb1")?).ok();
+    let characteristics = answers.characteristics.or_else(kept);
+    let by_ata = || from_kept_pages(device, answers).0.map(|ata| ata.rotation);
     let model = match kind {
         DeviceKind::Md => device.text("md/level").map(|level| format!("md {level}")),
         DeviceKind::DeviceMapper => device.text("dm/name"),
@@ -35,6 +42,7 @@ pub fn identity(kind: DeviceKind, device: &dyn Attributes) -> Identity {
         vendor: device.text("device/vendor").filter(|vendor| !vendor.starts_with("0x")),
         model,
         rotational: device.number("queue/rotational").map(|r| r != 0),
+        rotation: characteristics.map(|c| c.rotation).or_else(by_ata),
     }
 }
 
@@ -45,6 +53,7 @@ pub struct Answers {
     ata: Option<AtaIdentify>,
     capacity: Option<ReadCapacity16>,
     limits: Option<BlockLimits>,
+    characteristics: Option<BlockCharacteristics>,
     nvme: Option<NvmeIdentifyNamespace>,
 }
 
@@ -66,6 +75,8 @@ pub fn ask(kind: DeviceKind, device: &dyn Attributes, file: &File, remarks: &mut
             Err(error) => refused("READ CAPACITY (16)", &error, error.kind()),
         }
         answers.limits = ioctl::scsi_inquiry_vpd(file, 0xB0).ok().and_then(|b| BlockLimits::parse(&b).ok());
+        let characteristics = ioctl::scsi_inquiry_vpd(file, 0xB1).ok();
+        answers.characteristics = characteristics.and_then(|b| BlockCharacteristics::parse(&b).ok());
         if device.text("device/vendor").as_deref() == Some("ATA") {
             match ioctl::ata_identify(file) {
                 Ok(bytes) => answers.ata = AtaIdentify::parse(&bytes).ok(),
@@ -89,10 +100,7 @@ fn from_kept_pages(device: &dyn Attributes, answers: &Answers) -> (Option<AtaIde
         let identify: &[u8; 512] = page.get(VPD_89_IDENTIFY..)?.first_chunk()?;
         AtaIdentify::parse(identify).ok()
     });
-    let limits = answers
-        .limits
-        .clone()
-        .or_else(|| BlockLimits::parse(&device.bytes("device/vpd_pgb0")?).ok());
+    let limits = answers.limits.or_else(|| BlockLimits::parse(&device.bytes("device/vpd_pgb0")?).ok());
     (ata, limits)
 }
 
@@ -132,13 +140,24 @@ fn kernel_figures(topology: &mut Topology, device: &dyn Attributes, answers: &An
 
     let block = |bytes: ByteCount| BlockSize::new(bytes.get()).ok();
     let mut logical = None;
-    claim(&mut logical, size("queue/logical_block_size").and_then(block), Source::Sysfs("queue/logical_block_size"), SAME);
-    claim(&mut logical, asked(by_ioctl.map(|i| &i.logical)).and_then(block), Source::Ioctl("BLKSSZGET"), SAME);
+    claim(
+        &mut logical,
+        size("queue/logical_block_size").and_then(block),
+        Source::Sysfs("queue/logical_block_size"),
+        SAME,
+    );
+    claim(
+        &mut logical,
+        asked(by_ioctl.map(|i| &i.logical)).and_then(block),
+        Source::Ioctl("BLKSSZGET"),
+        SAME,
+    );
     if let Some(logical) = logical {
         topology.logical = logical;
     }
 
-    let sector = |bytes: &ByteCount| bytes.get().is_power_of_two() && *bytes >= topology.logical.value().bytes();
+    let sector =
+        |bytes: &ByteCount| bytes.get().is_power_of_two() && *bytes >= topology.logical.value().bytes();
     let mut physical = None;
     claim(
         &mut physical,
@@ -146,9 +165,17 @@ fn kernel_figures(topology: &mut Topology, device: &dyn Attributes, answers: &An
         Source::Sysfs("queue/physical_block_size"),
         SAME,
     );
-    claim(&mut physical, asked(by_ioctl.map(|i| &i.physical)).filter(sector), Source::Ioctl("BLKPBSZGET"), SAME);
+    claim(
+        &mut physical,
+        asked(by_ioctl.map(|i| &i.physical)).filter(sector),
+        Source::Ioctl("BLKPBSZGET"),
+        SAME,
+    );
     if let Some(physical) = physical {
         topology.physical = physical;
+    } else if topology.physical.value() < topology.logical.value().bytes() {
+        const LEAST: &str = "a physical sector holds at least one logical one";
+        topology.physical.overrule(topology.logical.value().bytes(), Source::Derived(LEAST), LEAST);
     }
 
     let mut offset = None;
@@ -194,10 +221,18 @@ fn identified_sectors(topology: &mut Topology, ata: Option<&AtaIdentify>, answer
         let offset = AlignmentOffset::Bytes(offset);
         if physical > topology.physical.value() {
             topology.physical.overrule(physical, sector, LARGER);
-            topology.alignment_offset.overrule(offset, shift, "it belongs to the physical sector that is used");
+            topology.alignment_offset.overrule(
+                offset,
+                shift,
+                "it belongs to the physical sector that is used",
+            );
         } else {
             topology.physical.also(physical, sector, LARGER);
-            topology.alignment_offset.also(offset, shift, "the kernel's is used, which other tools see as well");
+            topology.alignment_offset.also(
+                offset,
+                shift,
+                "the kernel's is used, which other tools see as well",
+            );
         }
     };
     if let Some(capacity) = &answers.capacity {
@@ -221,7 +256,12 @@ fn identified_sectors(topology: &mut Topology, ata: Option<&AtaIdentify>, answer
 /// What an NVMe namespace says of its preferred writes: its granularity is the indirection unit.
 fn nvme_figures(topology: &mut Topology, nvme: &NvmeIdentifyNamespace) {
     const GRANULARITY: &str = "the granularity is the unit; the alignment may be coarser";
-    claim(&mut topology.indirection_unit, nvme.preferred_write_granularity, Source::Nvme("NPWG"), GRANULARITY);
+    claim(
+        &mut topology.indirection_unit,
+        nvme.preferred_write_granularity,
+        Source::Nvme("NPWG"),
+        GRANULARITY,
+    );
     let aligned = nvme.preferred_write_alignment;
     claim(&mut topology.indirection_unit, aligned, Source::Nvme("NPWA"), GRANULARITY);
     let why = "what the kernel made of it is what the tools read";
@@ -230,9 +270,11 @@ fn nvme_figures(topology: &mut Topology, nvme: &NvmeIdentifyNamespace) {
 
 /// What the list of misreporting drives says, where it fits what the drive claims.
 fn quirk(topology: &mut Topology, identity: &Identity) {
-    let Some(quirk) = identity.model.as_deref().and_then(|model| {
-        quirks::lookup_inquiry(identity.vendor.as_deref().unwrap_or_default(), model)
-    }) else {
+    let Some(quirk) = identity
+        .model
+        .as_deref()
+        .and_then(|model| quirks::lookup_inquiry(identity.vendor.as_deref().unwrap_or_default(), model))
+    else {
         return;
     };
     let source = Source::Quirk(&quirk.model);
@@ -258,17 +300,38 @@ fn array_figures(topology: &mut Topology, kind: DeviceKind, device: &dyn Attribu
         DeviceKind::Md => {
             let chunk = device.number("md/chunk_size").filter(|c| *c > 0).map(ByteCount::new);
             claim(&mut topology.chunk, chunk, Source::Sysfs("md/chunk_size"), "");
-            let stripe = chunk.zip(io_opt).filter(|(chunk, opt)| opt.is_multiple_of(*chunk)).map(|(_, opt)| opt);
-            let how = Source::Derived("sysfs queue/optimal_io_size, which on md is the full stripe");
+            // Not from the optimal I/O size: that is a multiple of what the members say as well.
+            let stripe = chunk.zip(data_members(device)).and_then(|(chunk, data)| chunk.checked_mul(data));
+            let how = Source::Derived("md/chunk_size times the data members of md/level and md/raid_disks");
             claim(&mut topology.stripe, stripe, how, "");
         }
         // Of a SCSI device both figures together describe an array: its chunk and its stripe.
         _ => {
             let array = io_min.zip(io_opt).filter(|(min, opt)| opt > min && opt.is_multiple_of(*min));
-            let how = Source::Derived("sysfs queue/optimal_io_size beside a larger minimum: an array's stripe");
+            let how =
+                Source::Derived("sysfs queue/optimal_io_size beside a larger minimum: an array's stripe");
             claim(&mut topology.stripe, array.map(|(_, opt)| opt), how, "");
         }
     }
+}
+
+/// How many members of an array hold data in each stripe; `None` where data is not striped.
+/// Levels as in drivers/md: RAID 4 and 5 give one member's worth to parity, RAID 6 two, RAID 10 each copy.
+fn data_members(device: &dyn Attributes) -> Option<u64> {
+    let disks = device.number("md/raid_disks")?;
+    let data = match device.text("md/level")?.as_str() {
+        "raid0" => disks,
+        "raid4" | "raid5" => disks.checked_sub(1)?,
+        "raid6" => disks.checked_sub(2)?,
+        "raid10" => {
+            // The low byte of the layout counts near copies, the next one far copies (drivers/md/raid10.c).
+            let layout = device.number("md/layout")?;
+            let copies = (layout & 0xff) * ((layout >> 8) & 0xff);
+            disks.checked_div(copies).filter(|data| data * copies == disks)?
+        }
+        _ => return None,
+    };
+    Some(data).filter(|data| *data > 1)
 }
 
 #[cfg(test)]
@@ -291,7 +354,7 @@ mod tests {
 
     fn read(kind: DeviceKind, attributes: &[(&'static str, &'static str)]) -> Topology {
         let map = Map(attributes.iter().copied().collect());
-        let identity = identity(kind, &map);
+        let identity = identity(kind, &map, &Answers::default());
         topology(kind, &map, &identity, &Answers::default())
     }
 
@@ -322,6 +385,26 @@ mod tests {
             ],
         );
         assert_eq!(topology.indirection_unit.unwrap().value(), ByteCount::new(16384));
+    }
+
+    #[test]
+    fn an_arrays_stripe_is_its_chunk_times_its_data_members() {
+        let stripe = |level, disks, layout| {
+            let attributes = [
+                ("md/chunk_size", "65536"),
+                ("md/level", level),
+                ("md/raid_disks", disks),
+                ("md/layout", layout),
+            ];
+            read(DeviceKind::Md, &attributes).stripe.map(|s| s.value().get() / 65536)
+        };
+        assert_eq!(stripe("raid0", "3", "0"), Some(3));
+        assert_eq!(stripe("raid5", "4", "2"), Some(3));
+        assert_eq!(stripe("raid6", "6", "2"), Some(4));
+        assert_eq!(stripe("raid10", "4", "258"), Some(2));
+        assert_eq!(stripe("raid10", "3", "258"), None);
+        assert_eq!(stripe("raid1", "2", "0"), None);
+        assert_eq!(stripe("raid6", "1", "0"), None);
     }
 
     #[test]

@@ -147,7 +147,8 @@ impl DeviceKind {
 /// that hold no partitions.
 pub fn is_not_a_disk(name: &str) -> bool {
     ["loop", "ram", "zram", "sr", "fd"].iter().any(|prefix| {
-        name.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+        name.strip_prefix(prefix)
+            .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
     })
 }
 

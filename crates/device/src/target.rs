@@ -93,7 +93,11 @@ pub fn open(path: &Path, options: &Options) -> Result<Target, OpenError> {
     };
     options.assume.apply(&mut target.topology);
     if let Some(logical) = options.logical {
-        target.topology.logical.overrule(logical, Source::Declared, "--logical overrules what the device says");
+        target.topology.logical.overrule(
+            logical,
+            Source::Declared,
+            "--logical overrules what the device says",
+        );
     }
     Ok(target)
 }
@@ -236,7 +240,7 @@ fn from_sysfs(
     let name = disk.path().file_name().and_then(|n| n.to_str()).unwrap_or_default();
     let kind = DeviceKind::of(name);
     let asked = file.as_ref().map(|file| evidence::ask(kind, disk, file, &mut remarks)).unwrap_or_default();
-    let identity = evidence::identity(kind, disk);
+    let identity = evidence::identity(kind, disk, &asked);
     let topology = evidence::topology(kind, disk, &identity, &asked);
     let kernel_partitions = Some(sysfs::partitions(disk));
     let medium = file.map(|file| Box::new(FileMedium::new(file, size)) as Box<dyn Medium>);

@@ -12,7 +12,7 @@ use straddle_units::{BlockSize, ByteOffset, Lba, LbaCount, Span};
 use crate::fields::{array, le16, le64};
 use crate::reader::Reader;
 use crate::{Attributes, Partition, PartitionType, Problem, Role};
-use copy::{Broken, Copy, Header, RawEntry};
+use copy::{Broken, GptCopy, Header, RawEntry};
 
 /// Where the primary header stands.
 const PRIMARY_LBA: Lba = Lba::new(1);
@@ -22,7 +22,7 @@ pub(crate) struct Table {
     /// The block size it counts in.
     pub(crate) block: BlockSize,
     /// Which copy of it was used.
-    copy: Copy,
+    copy: GptCopy,
     /// What is wrong with its copies.
     pub(crate) problems: Vec<Problem>,
 }
@@ -66,12 +66,12 @@ pub(crate) fn find(reader: &Reader<'_>, groups: &[Vec<BlockSize>], depth: Depth)
 fn find_in_group(reader: &Reader<'_>, group: &[BlockSize], depth: Depth) -> Found {
     let (mut primaries, mut broken) = (Vec::new(), Vec::new());
     for block in group.iter().copied() {
-        match Copy::read(reader, block, PRIMARY_LBA) {
+        match GptCopy::read(reader, block, PRIMARY_LBA) {
             Ok(copy) => primaries.push(copy),
             Err(primary) => broken.push((block, primary)),
         }
     }
-    let fit = |copy: &Copy, last: Lba| distance_to_end(reader, copy.header.block, last);
+    let fit = |copy: &GptCopy, last: Lba| distance_to_end(reader, copy.header.block, last);
     if let Some(primary) = primaries.into_iter().min_by_key(|copy| fit(copy, copy.header.alternate)) {
         return Found::Table(Box::new(with_primary(reader, primary, depth)));
     }
@@ -113,17 +113,17 @@ fn byte_of(lba: Lba, block: BlockSize) -> ByteOffset {
 }
 
 /// Looks for the backup where the broken primary says it is, if it says anything, else in the last block.
-fn find_backup(reader: &Reader<'_>, block: BlockSize, primary: &Broken) -> Result<Copy, Broken> {
+fn find_backup(reader: &Reader<'_>, block: BlockSize, primary: &Broken) -> Result<GptCopy, Broken> {
     let last = last_block(reader, block);
     let said = primary.other.filter(|other| *other > PRIMARY_LBA && Some(*other) < last);
-    if let Some(Ok(copy)) = said.map(|lba| Copy::read(reader, block, lba)) {
+    if let Some(Ok(copy)) = said.map(|lba| GptCopy::read(reader, block, lba)) {
         return Ok(copy);
     }
-    Copy::read(reader, block, last.unwrap_or(Lba::new(u64::MAX)))
+    GptCopy::read(reader, block, last.unwrap_or(Lba::new(u64::MAX)))
 }
 
 /// The table of a good primary, with what its backup is like.
-fn with_primary(reader: &Reader<'_>, primary: Copy, depth: Depth) -> Table {
+fn with_primary(reader: &Reader<'_>, primary: GptCopy, depth: Depth) -> Table {
     let header = &primary.header;
     let block = header.block;
     let mut problems = Vec::new();
@@ -146,9 +146,9 @@ fn check_backup(reader: &Reader<'_>, primary: &Header, last: Lba) -> Option<Prob
         let why = format!("the primary header says that the backup is at LBA {}", primary.alternate);
         return Some(Problem::GptBackupDamaged { at: byte_of(last, block), why });
     }
-    match Copy::read(reader, block, primary.alternate) {
+    match GptCopy::read(reader, block, primary.alternate) {
         Err(Broken { at, flaw, .. }) => {
-            let elsewhere = primary.alternate != last && Copy::read(reader, block, last).is_ok();
+            let elsewhere = primary.alternate != last && GptCopy::read(reader, block, last).is_ok();
             let note = if elsewhere { ", though there is a good one in the last block" } else { "" };
             Some(Problem::GptBackupDamaged { at, why: format!("{flaw}{note}") })
         }
@@ -164,7 +164,7 @@ fn check_backup(reader: &Reader<'_>, primary: &Header, last: Lba) -> Option<Prob
 }
 
 /// The table of a good backup whose primary is broken.
-fn with_backup(reader: &Reader<'_>, primary: &Broken, backup: Copy) -> Table {
+fn with_backup(reader: &Reader<'_>, primary: &Broken, backup: GptCopy) -> Table {
     let (block, at, lba) = (backup.header.block, backup.header.at, backup.header.my_lba);
     let mut problems = vec![Problem::GptPrimaryDamaged { at: primary.at, why: primary.flaw.to_string() }];
     if let Some(last) = last_block(reader, block).filter(|last| lba < *last) {

@@ -7,9 +7,14 @@ use crate::stack::{Attributes, Partition, PartitionType, Role, Stack, TableKind}
 
 /// The stack that the kernel lists; `block` is the device's logical block size.
 pub fn kernel_stack(partitions: &[KernelPartition], block: BlockSize) -> Stack {
-    // An MBR extended partition shows in sysfs as one of 1 KiB (two sectors), whatever its real size.
+    // The kernel lists an MBR extended partition with two sectors of 512 bytes, or one block where that is more,
+    // whatever its real size (block/partitions/msdos.c).
+    let container = block.get().max(1024);
     let role = |partition: &KernelPartition| {
-        if partition.span.len().get() <= 1024 && partition.number <= 4 && partitions.iter().any(|p| p.number > 4) {
+        if partition.span.len().get() <= container
+            && partition.number <= 4
+            && partitions.iter().any(|p| p.number > 4)
+        {
             Role::Extended
         } else {
             Role::Primary

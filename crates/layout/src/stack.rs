@@ -94,9 +94,10 @@ pub struct Partition {
 }
 
 /// Damage or oddness in a table, each at its byte. None of them stops the reading of the rest.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// The primary GPT is damaged; the backup was used instead.
+    #[error("the primary GPT at byte {at} is damaged: {why}; the backup was used")]
     GptPrimaryDamaged {
         /// Where the damaged structure starts.
         at: ByteOffset,
@@ -104,6 +105,7 @@ pub enum Problem {
         why: String,
     },
     /// The backup GPT is damaged or missing; the primary is good.
+    #[error("the backup GPT at byte {at} is damaged or missing: {why}")]
     GptBackupDamaged {
         /// Where the damaged structure starts, or should.
         at: ByteOffset,
@@ -111,6 +113,7 @@ pub enum Problem {
         why: String,
     },
     /// A GPT is announced (header signature or protective MBR), but neither copy can be used.
+    #[error("neither copy of the GPT can be used (primary at byte {at}): {why}")]
     GptUnusable {
         /// Where the primary header stands, or should.
         at: ByteOffset,
@@ -118,6 +121,7 @@ pub enum Problem {
         why: String,
     },
     /// The backup GPT is good but not in the last block: the disk has grown since.
+    #[error("the backup GPT is at byte {at}, not at byte {expected}, the last block: the disk has grown")]
     GptBackupMisplaced {
         /// Where it is.
         at: ByteOffset,
@@ -125,26 +129,34 @@ pub enum Problem {
         expected: ByteOffset,
     },
     /// The primary GPT says that the backup, or the usable area, lies past the end: the disk has shrunk.
+    #[error("the GPT was made for a larger disk, whose last block would be at byte {at}")]
     GptPastEnd {
         /// Where the table thinks the disk's last block starts (the last byte of 2^64, if it is past that).
         at: ByteOffset,
     },
     /// Both copies are good but list different partitions; the primary was used.
+    #[error("primary and backup GPT are both intact but differ, first at byte {at}; the primary was used")]
     GptCopiesDiffer {
-        /// The first differing byte of the backup's entry array, or the backup's header where only that differs.
+        /// The first differing byte of the backup's entry array, or the backup's header where only that
+        /// differs.
         at: ByteOffset,
     },
     /// The MBR holds a protective entry, but there is no GPT at all.
+    #[error("the MBR announces a GPT, but there is none at byte {at} nor at the end")]
     ProtectiveWithoutGpt {
         /// Where the GPT header should be.
         at: ByteOffset,
     },
     /// A GPT is there and was read, but nothing in the MBR protects it: Linux and most tools do not see it.
+    #[error("a GPT without a protective MBR entry (byte {at}): the kernel and other tools do not see it")]
     NoProtectiveMbr {
         /// Where the protective entry, or the MBR's own signature, is missing or wrong.
         at: ByteOffset,
     },
     /// The table was written for another logical sector size than the device has.
+    #[error(
+        "the table (byte {at}) counts in {table}-byte sectors, but here the disk has {device}-byte ones: other tools see no partition table, or a wrong one"
+    )]
     OtherBlockSize {
         /// The block size that the table counts in.
         table: BlockSize,
@@ -154,12 +166,18 @@ pub enum Problem {
         at: ByteOffset,
     },
     /// An EBR points to one that was already read.
+    #[error(
+        "the extended boot record at byte {at} links back to an earlier one; logical partitions behind it are not seen"
+    )]
     EbrLoop {
         /// The EBR whose link closes the loop.
         at: ByteOffset,
     },
     /// An EBR links to, or lists, something outside the extended partition or the disk. On the disk it is
     /// followed all the same, as Linux does.
+    #[error(
+        "the extended boot record at byte {at} points to byte {to}, outside the extended partition or the disk"
+    )]
     EbrOutOfRange {
         /// The EBR that says so; byte 0 for the link from the MBR to the first one.
         at: ByteOffset,
@@ -167,16 +185,21 @@ pub enum Problem {
         to: ByteOffset,
     },
     /// A block in the chain of EBRs has no 0x55AA signature, or cannot be read.
+    #[error(
+        "the block at byte {at} should be an extended boot record, but cannot be read or has no 0x55AA signature; logical partitions behind it are not seen"
+    )]
     EbrBadSignature {
         /// The block.
         at: ByteOffset,
     },
     /// The chain of EBRs, or the entry array, is longer than [`MAX_PARTITIONS`]; the rest is not listed.
+    #[error("there are more than {MAX_PARTITIONS} partitions; those from byte {at} on are not listed")]
     TooManyPartitions {
         /// The first structure that was not read.
         at: ByteOffset,
     },
     /// Two partitions share blocks.
+    #[error("overlaps partition {second} from byte {at} on: writing to one destroys the other")]
     Overlap {
         /// The one that starts first.
         first: u32,
@@ -186,6 +209,7 @@ pub enum Problem {
         at: ByteOffset,
     },
     /// A partition lies, or ends, past the end of the disk.
+    #[error("reaches past the end of the disk, from byte {at} on")]
     OutOfRange {
         /// Its number.
         number: u32,
@@ -193,6 +217,7 @@ pub enum Problem {
         at: ByteOffset,
     },
     /// A GPT entry ends before it starts, or its bytes cannot be counted in 64 bits. It is not listed.
+    #[error("entry {number}, at byte {at}, cannot be used: {why}")]
     BadEntry {
         /// Its number.
         number: u32,

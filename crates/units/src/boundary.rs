@@ -94,8 +94,7 @@ impl Boundary {
 
     /// Whether every boundary of this family is also one of `finer`.
     pub fn implies(self, finer: Self) -> bool {
-        self.size.get().is_multiple_of(finer.size.get())
-            && self.phase % finer.size.get() == finer.phase
+        self.size.get().is_multiple_of(finer.size.get()) && self.phase % finer.size.get() == finer.phase
     }
 
     /// Counts the units a span touches, and those it covers only in part. A unit that the medium's start

@@ -5,14 +5,8 @@ use std::fmt;
 use crate::ByteCount;
 
 /// Binary units, largest first: suffix letter and how many bytes it stands for.
-const UNITS: [(char, u64); 6] = [
-    ('E', 1 << 60),
-    ('P', 1 << 50),
-    ('T', 1 << 40),
-    ('G', 1 << 30),
-    ('M', 1 << 20),
-    ('K', 1 << 10),
-];
+const UNITS: [(char, u64); 6] =
+    [('E', 1 << 60), ('P', 1 << 50), ('T', 1 << 40), ('G', 1 << 30), ('M', 1 << 20), ('K', 1 << 10)];
 
 /// Why a text is no size.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +24,9 @@ pub enum ParseSizeError {
 impl fmt::Display for ParseSizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotANumber(text) => write!(f, "'{text}' is no size: write a whole number of bytes, or 4KiB, 1MiB"),
+            Self::NotANumber(text) => {
+                write!(f, "'{text}' is no size: write a whole number of bytes, or 4KiB, 1MiB")
+            }
             Self::UnknownUnit(text) => write!(f, "'{text}' has an unknown unit: use B, KiB, MiB, GiB or TiB"),
             Self::DecimalUnit(text) => {
                 write!(f, "'{text}' is a decimal unit (a multiple of 1000): write KiB, MiB or GiB")

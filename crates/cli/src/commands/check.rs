@@ -186,7 +186,9 @@ fn to_json(report: &TargetReport) -> String {
 fn audit(path: &Path, options: &Options, arguments: &CheckArguments) -> Result<Audited> {
     let mut target = straddle_device::open(path, options)?;
     let stack = read(&mut target, options)?;
-    target.topology.adopt_table_block(stack.block);
+    if matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr) {
+        target.topology.adopt_table_block(stack.block);
+    }
     let name = path.display().to_string();
     let node = target.node.as_ref().map_or_else(|| name.clone(), |node| node.display().to_string());
     let context = Context {

@@ -101,11 +101,8 @@ struct RmwReport {
 }
 
 fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
-    let io = Io {
-        offset: ByteOffset::new(arguments.offset.get()),
-        size: arguments.io,
-        count: arguments.count,
-    };
+    let io =
+        Io { offset: ByteOffset::new(arguments.offset.get()), size: arguments.io, count: arguments.count };
     let counted = Boundary::new(arguments.physical, arguments.phase)
         .and_then(|boundary| Some((boundary, count_rmw(io, boundary)?)));
     let Some((boundary, count)) = counted else {
@@ -128,13 +125,7 @@ fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
     let mut out = output::stdout();
     for (index, (span, coverage)) in count.each.iter().enumerate() {
         let drawn = picture(boundary, *span).map(|line| format!("  {line}")).unwrap_or_default();
-        writeln!(
-            out,
-            "write {:>2}  byte {:>10}  {}{drawn}",
-            index + 1,
-            span.start(),
-            told(*coverage)
-        )?;
+        writeln!(out, "write {:>2}  byte {:>10}  {}{drawn}", index + 1, span.start(), told(*coverage))?;
     }
     if io.count > u64::try_from(count.each.len()).unwrap_or(u64::MAX) {
         writeln!(out, "…")?;
@@ -165,5 +156,9 @@ fn told(coverage: Coverage) -> String {
         Ok(n) => plural(n, noun),
         Err(_) => format!("{n} {noun}s"),
     };
-    format!("{} touched, {}", number(coverage.touched, "sector"), number(coverage.partial, "read-modify-write"))
+    format!(
+        "{} touched, {}",
+        number(coverage.touched, "sector"),
+        number(coverage.partial, "read-modify-write")
+    )
 }

@@ -1,6 +1,6 @@
 //! One copy of a GUID partition table: a header and the array of entries that it points to.
 //!
-//! The law of this module: a [`Copy`] exists only when every check has passed, and what was wrong otherwise is a
+//! The law of this module: a [`GptCopy`] exists only when every check has passed, and what was wrong otherwise is a
 //! [`Flaw`] at its byte. Whatever the header claims, no more than 64 KiB of the array is held at a time and no
 //! more than [`MAX_PARTITIONS`] entries are kept.
 //!
@@ -140,12 +140,12 @@ pub(crate) struct Listing {
 
 /// A good copy.
 #[derive(Clone, Debug)]
-pub(crate) struct Copy {
+pub(crate) struct GptCopy {
     pub(crate) header: Header,
     pub(crate) listing: Listing,
 }
 
-impl Copy {
+impl GptCopy {
     /// Reads the copy whose header stands at `lba`.
     pub(crate) fn read(reader: &Reader<'_>, block: BlockSize, lba: Lba) -> Result<Self, Broken> {
         let at = lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));

@@ -1,0 +1,46 @@
+# What a newcomer types. Everything else is cargo.
+CARGO ?= cargo
+SECONDS_EACH ?= 600
+
+.PHONY: all setup build demo test lint bench fuzz install docs
+
+all: build
+
+setup:
+	@scripts/setup
+
+build: setup
+	$(CARGO) build --release
+
+# Two sample images, one laid out wrong and one right, and this machine's own disks.
+demo: build
+	@scripts/demo
+
+test: setup
+	$(CARGO) test --workspace
+
+lint: setup
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	shellcheck scripts/* tests/guest/run tests/guest/init tests/guest/*.sh tests/sysroots/capture \
+	    tests/sysroots/capture-in-guest.sh tests/sysroots/construct fuzz/run .ci/run
+
+# Straddle beside its peers, in one run.
+bench: build
+	$(CARGO) run --release -p straddle-bench -- check
+
+# Each target for SECONDS_EACH seconds.
+fuzz: setup
+	fuzz/run $(SECONDS_EACH)
+
+PREFIX ?= /usr/local
+install: build
+	install -D $${CARGO_TARGET_DIR:-target}/release/straddle $(DESTDIR)$(PREFIX)/bin/straddle
+	$(DESTDIR)$(PREFIX)/bin/straddle man --dir $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	$(DESTDIR)$(PREFIX)/bin/straddle completions bash \
+	    > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/straddle
+
+# What is generated from the code and kept in the repository.
+docs: build
+	$${CARGO_TARGET_DIR:-target}/release/straddle schema > docs/check.schema.json

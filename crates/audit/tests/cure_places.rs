@@ -1,0 +1,91 @@
+//! Where a cure puts a partition, on tables that say what cannot be. Each of these was found by fuzzing.
+
+use straddle_audit::{Context, Finding};
+use straddle_device::topology::Topology;
+use straddle_layout::{Attributes, Partition, PartitionType, Role, Stack, TableKind};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
+
+const SIZE: ByteCount = ByteCount::new(16 << 20);
+
+fn partition(number: u32, start: u64, count: u64, role: Role, kind: PartitionType) -> Partition {
+    let (start, count) = (Lba::new(start), LbaCount::new(count));
+    Partition {
+        number,
+        start,
+        count,
+        span: Span::of_blocks(start, count, BlockSize::B512).unwrap(),
+        role,
+        kind,
+        attributes: Attributes::default(),
+        content: None,
+    }
+}
+
+fn findings(kind: TableKind, usable: Option<Span>, partitions: Vec<Partition>) -> Vec<Finding> {
+    let stack = Stack {
+        kind,
+        block: BlockSize::B512,
+        block_found: true,
+        disk_id: Vec::new(),
+        usable,
+        partitions,
+        problems: Vec::new(),
+    };
+    let topology = Topology::unknown();
+    straddle_audit::run(&Context {
+        target: "disk.img",
+        is_image: true,
+        size: SIZE,
+        topology: &topology,
+        model: None,
+        stack: &stack,
+    })
+}
+
+/// Start and end, in sectors, of the place that sfdisk's command gives partition `number`.
+fn place(findings: &[Finding], number: u32) -> Option<(u64, u64)> {
+    let commands = findings.iter().filter_map(|f| f.cure.as_ref()).flat_map(|cure| &cure.commands);
+    let line = commands.map(|c| &c.line).find(|line| line.contains(&format!("-N {number} ")))?;
+    let (start, count) = line.strip_prefix("echo 'start=")?.split('\'').next()?.split_once(", size=")?;
+    let start: u64 = start.parse().unwrap();
+    Some((start, start + count.parse::<u64>().unwrap()))
+}
+
+#[test]
+fn a_usable_area_past_the_end_of_the_disk_is_not_usable() {
+    let usable = Span::new(ByteOffset::new(34 * 512), ByteCount::new(1 << 40));
+    let last = SIZE.get() / 512;
+    let kind = PartitionType::Guid([1; 16]);
+    let found = findings(TableKind::Gpt, usable, vec![partition(1, 2049, last - 2049, Role::Primary, kind)]);
+    assert!(place(&found, 1).unwrap().1 <= last);
+}
+
+#[test]
+fn an_ebr_before_its_neighbour_does_not_make_its_partition_free() {
+    let logical = |ebr| Role::Logical { ebr: Lba::new(ebr) };
+    let kind = PartitionType::Mbr(0x83);
+    let found = findings(
+        TableKind::Mbr,
+        None,
+        vec![
+            partition(1, 2048, 20000, Role::Extended, PartitionType::Mbr(5)),
+            partition(5, 4097, 2047, logical(2048), kind),
+            // Its EBR is before partition 5, and it begins where that ends.
+            partition(6, 6144, 2048, logical(2100), kind),
+            // Its EBR is behind it.
+            partition(7, 12289, 2048, logical(14400), kind),
+        ],
+    );
+    assert!(place(&found, 5).unwrap().1 <= 6144);
+    assert!(place(&found, 7).unwrap().1 <= 14400);
+}
+
+#[test]
+fn a_name_that_a_terminal_would_obey_is_in_no_command() {
+    let mut named = partition(1, 2049, 2048, Role::Primary, PartitionType::Guid([1; 16]));
+    named.attributes.name = "a\u{1b}]0;b\n".to_owned();
+    let found = findings(TableKind::Gpt, None, vec![named]);
+    let commands: Vec<_> = found.iter().filter_map(|f| f.cure.as_ref()).flat_map(|c| &c.commands).collect();
+    assert!(commands.iter().any(|c| c.tool == "sfdisk"));
+    assert!(commands.iter().all(|c| !c.line.contains(char::is_control)));
+}

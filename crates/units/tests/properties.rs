@@ -1,0 +1,174 @@
+//! The algebra of units against brute force, byte by byte.
+
+use proptest::prelude::*;
+use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Coverage, Lba, LbaCount, Span, parse_size};
+
+fn boundary(size: u64, phase: u64) -> Boundary {
+    Boundary::new(ByteCount::new(size), ByteCount::new(phase)).unwrap()
+}
+
+/// Whether byte `at` is the first of a unit, by the definition alone.
+fn begins_unit(at: u64, size: u64, phase: u64) -> bool {
+    (u128::from(at) + u128::from(size) - u128::from(phase % size)).is_multiple_of(u128::from(size))
+}
+
+/// Counts units by walking over every byte of the span.
+fn walk(start: u64, len: u64, size: u64, phase: u64) -> Coverage {
+    let unit = |at: u64| (u128::from(at) + u128::from(size) - u128::from(phase % size)) / u128::from(size);
+    let mut bytes_in = std::collections::BTreeMap::new();
+    for at in start..start + len {
+        *bytes_in.entry(unit(at)).or_insert(0_u64) += 1;
+    }
+    Coverage {
+        touched: bytes_in.len() as u64,
+        partial: bytes_in.values().filter(|covered| **covered != size).count() as u64,
+    }
+}
+
+proptest! {
+    #[test]
+    fn coverage_is_what_walking_counts(start in 0_u64..20_000, len in 0_u64..5_000, size in 1_u64..3_000, phase in 0_u64..6_000) {
+        let span = Span::new(ByteOffset::new(start), ByteCount::new(len)).unwrap();
+        prop_assert_eq!(boundary(size, phase).coverage(span), walk(start, len, size, phase));
+    }
+
+    #[test]
+    fn past_and_to_next_meet_at_the_boundaries(at: u64, size in 1_u64..1 << 33, phase: u64) {
+        let b = boundary(size, phase);
+        let (past, to_next) = (b.past(ByteOffset::new(at)), b.to_next(ByteOffset::new(at)));
+        prop_assert!(past.get() < size && to_next.get() < size);
+        prop_assert_eq!(b.is_aligned(ByteOffset::new(at)), begins_unit(at, size, phase));
+        prop_assert_eq!(past == ByteCount::ZERO, to_next == ByteCount::ZERO);
+        if past != ByteCount::ZERO {
+            prop_assert_eq!(past.get() + to_next.get(), size);
+        }
+    }
+
+    #[test]
+    fn floor_and_ceil_are_the_nearest_boundaries(at: u64, size in 1_u64..1 << 33, phase: u64) {
+        let b = boundary(size, phase);
+        let here = ByteOffset::new(at);
+        match b.floor(here) {
+            Some(floor) => prop_assert!(b.is_aligned(floor) && floor <= here && at - floor.get() < size),
+            None => prop_assert!(at < b.phase().get()),
+        }
+        match b.ceil(here) {
+            Some(ceil) => prop_assert!(b.is_aligned(ceil) && ceil >= here && ceil.get() - at < size),
+            None => prop_assert!(u64::MAX - at < size),
+        }
+    }
+
+    #[test]
+    fn the_kernel_formula_agrees(start in 0_u64..1 << 50, exponent in 9_u32..20, offset: u64) {
+        // queue_limit_alignment_offset of block/blk-settings.c, in its own words.
+        let granularity = 1_u64 << exponent;
+        let alignment = (start * 512) & (granularity - 1);
+        let kernel = (granularity + offset % granularity - alignment) & (granularity - 1);
+        let ours = boundary(granularity, offset).to_next(ByteOffset::new(start * 512));
+        prop_assert_eq!(ours.get(), kernel);
+    }
+
+    #[test]
+    fn all_families_are_met_by_the_first_common_boundary(from in 0_u64..100_000, a in 1_u64..60, b in 1_u64..60, phase in 0_u64..60) {
+        let families = [boundary(a, 0), boundary(b, phase)];
+        let brute = (from..from + a * b).find(|at| families.iter().all(|f| f.is_aligned(ByteOffset::new(*at))));
+        prop_assert_eq!(Boundary::ceil_all(&families, ByteOffset::new(from)).map(ByteOffset::get), brute);
+        let below = (from.saturating_sub(a * b - 1)..=from).rev().find(|at| families.iter().all(|f| f.is_aligned(ByteOffset::new(*at))));
+        prop_assert_eq!(Boundary::floor_all(&families, ByteOffset::new(from)).map(ByteOffset::get), below);
+    }
+
+    #[test]
+    fn positions_and_counts_form_an_affine_space(a: u64, b in 0_u64..1 << 40, c in 0_u64..1 << 40) {
+        let (at, b, c) = (ByteOffset::new(a), ByteCount::new(b), ByteCount::new(c));
+        if let Some(sum) = at.checked_add(b).and_then(|at| at.checked_add(c)) {
+            prop_assert_eq!(at.checked_add(b.checked_add(c).unwrap()), Some(sum));
+            prop_assert_eq!(sum.checked_since(at).unwrap(), b.checked_add(c).unwrap());
+            prop_assert_eq!(sum.checked_back(c), at.checked_add(b));
+        }
+        prop_assert_eq!(at.checked_since(at), Some(ByteCount::ZERO));
+    }
+
+    #[test]
+    fn blocks_and_bytes_convert_back(lba: u64, count: u64, exponent in 9_u32..17) {
+        let block = BlockSize::new(1 << exponent).unwrap();
+        let lba = Lba::new(lba);
+        match lba.to_bytes(block) {
+            Some(at) => {
+                prop_assert_eq!(Lba::from_bytes_exact(at, block), Some(lba));
+                prop_assert_eq!(Lba::containing(at, block), lba);
+                prop_assert_eq!(at.checked_add(ByteCount::new(1)).and_then(|at| Lba::from_bytes_exact(at, block)), None);
+            }
+            None => prop_assert!(u128::from(lba.get()) << exponent > u128::from(u64::MAX)),
+        }
+        if let Some(bytes) = LbaCount::new(count).to_bytes(block) {
+            prop_assert_eq!(block.blocks_floor(bytes), LbaCount::new(count));
+        }
+    }
+
+    #[test]
+    fn spans_never_wrap(start: u64, len: u64) {
+        match Span::new(ByteOffset::new(start), ByteCount::new(len)) {
+            Some(span) => prop_assert_eq!(span.end().get(), start + len),
+            None => prop_assert!(start.checked_add(len).is_none()),
+        }
+    }
+
+    #[test]
+    fn overlap_is_symmetric_and_means_a_shared_byte(a in 0_u64..50, la in 0_u64..20, b in 0_u64..50, lb in 0_u64..20) {
+        let span = |s, l| Span::new(ByteOffset::new(s), ByteCount::new(l)).unwrap();
+        let shared = (a..a + la).any(|at| (b..b + lb).contains(&at));
+        prop_assert_eq!(span(a, la).overlaps(span(b, lb)), shared);
+        prop_assert_eq!(span(b, lb).overlaps(span(a, la)), shared);
+    }
+
+    #[test]
+    fn exact_sizes_are_read_as_they_are_printed(number in 1_u64..1024, exponent in prop::sample::select(vec![0_u32, 10, 20, 30, 40])) {
+        let size = ByteCount::new(number << exponent);
+        prop_assert_eq!(parse_size(&size.to_string()), Ok(size));
+    }
+
+    #[test]
+    fn no_text_makes_the_parser_panic(text in "\\PC{0,24}") {
+        let _ = parse_size(&text);
+    }
+}
+
+#[test]
+fn sizes_are_read_as_people_write_them() {
+    for (text, bytes) in
+        [("4096", 4096), ("4K", 4096), ("4KiB", 4096), ("4kib", 4096), ("1 MiB", 1 << 20), ("512B", 512)]
+    {
+        assert_eq!(parse_size(text).unwrap().get(), bytes, "{text}");
+    }
+    for text in ["", "KiB", "4KB", "1.5M", "-1", "4X", "99999999999999999999", "16777216T", "1MiBs"] {
+        assert!(parse_size(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn sizes_print_exact_or_rounded() {
+    for (bytes, text) in
+        [(512, "512 B"), (4096, "4 KiB"), (1 << 20, "1 MiB"), (1_000_204_886_016, "931.5 GiB"), (0, "0 B")]
+    {
+        assert_eq!(ByteCount::new(bytes).to_string(), text);
+    }
+}
+
+#[test]
+fn block_sizes_are_validated() {
+    for bytes in [0, 1, 511, 513, 1000, 131_072, u64::MAX] {
+        assert!(BlockSize::new(bytes).is_err(), "{bytes}");
+    }
+    for bytes in [512, 1024, 4096, 65536] {
+        assert_eq!(BlockSize::new(bytes).unwrap().get(), bytes);
+    }
+}
+
+#[test]
+fn sector_63_straddles_unless_the_drive_is_shifted() {
+    let start = ByteOffset::new(63 * 512);
+    assert_eq!(boundary(4096, 0).past(start).get(), 3584);
+    assert_eq!(boundary(4096, 0).to_next(start).get(), 512);
+    assert!(boundary(4096, 3584).is_aligned(start));
+    assert_eq!(boundary(4096, 3584).to_next(ByteOffset::new(2048 * 512)).get(), 3584);
+}

@@ -1,0 +1,195 @@
+//! The audit of what a target has read, and what must hold for it whatever was read.
+
+use straddle_audit::{Context, Cure, Finding, Severity, Subject};
+use straddle_device::Assume;
+use straddle_device::topology::{AlignmentOffset, Figure, Source, Topology};
+use straddle_layout::{MAX_PARTITIONS, Partition, PartitionType, Role, Stack, TableKind};
+use straddle_units::{ByteCount, Lba, LbaCount, Span};
+
+/// A name that a shell would take apart.
+const TARGET: &str = "/tmp/it's $HOME; a disk.img";
+
+/// Topologies of which a boundary, a phase or a contradiction is worth a try.
+const TOPOLOGIES: [&str; 11] = [
+    "",
+    "512n",
+    "4kn",
+    "512e,offset=3584",
+    "512e,iu=16KiB,erase=4MiB",
+    "512e,chunk=64KiB,stripe=192KiB,io-min=64KiB,io-opt=192KiB",
+    "512e,offset=512,atomic=16KiB,atomic-boundary=64KiB",
+    "512e,io-opt=33553920",
+    "physical=65536,offset=4096,stripe=4GiB",
+    "physical=4GiB,iu=4294966784",
+    "512n,iu=2560,chunk=3584,stripe=5632,erase=6656,atomic=1KiB",
+];
+
+/// Tables with up to so many partitions are audited on every topology, larger ones on two: a thousand partitions on
+/// eleven topologies say no more than these, and cost the time of many inputs.
+const FEW: usize = 8;
+
+/// What holds for every table, however broken.
+pub(crate) fn check_stack(stack: &Stack) {
+    assert!(stack.partitions.len() <= MAX_PARTITIONS + 4, "{} partitions", stack.partitions.len());
+    assert!(stack.problems.len() <= 8 * MAX_PARTITIONS, "{} problems", stack.problems.len());
+    let mut numbers: Vec<u32> = stack.partitions.iter().map(|p| p.number).collect();
+    assert!(numbers.is_sorted(), "not in order of number");
+    numbers.dedup();
+    assert_eq!(numbers.len(), stack.partitions.len(), "a number twice");
+    for partition in &stack.partitions {
+        assert_eq!(Some(partition.span), Span::of_blocks(partition.start, partition.count, stack.block));
+        assert!(!partition.span.is_empty());
+    }
+}
+
+/// What holds for every topology that is put together from what devices or people say.
+pub(crate) fn check_topology(topology: &Topology) {
+    let (logical, physical) = (topology.logical.value().bytes(), topology.physical.value());
+    assert!(physical >= logical, "a physical sector of {physical:?}, a logical one of {logical:?}");
+    assert!(physical.get().is_power_of_two(), "a physical sector of {physical:?}");
+    assert!(topology.physical_boundary().is_some());
+}
+
+/// Audits a stack on the topologies above, and on one whose alignment offset the kernel calls -1.
+pub(crate) fn on_many_topologies(stack: &Stack, size: ByteCount, is_image: bool, choice: u8) {
+    let choice = usize::from(choice) % TOPOLOGIES.len();
+    for (index, text) in TOPOLOGIES.into_iter().enumerate() {
+        if stack.partitions.len() > FEW && index != 0 && index != choice {
+            continue;
+        }
+        let mut topology = Topology::unknown();
+        let assume: Assume = text.parse().expect("these are right");
+        assume.apply(&mut topology);
+        if index == 0 && choice == 0 {
+            topology.alignment_offset = Figure::new(AlignmentOffset::Misaligned, Source::Assumed);
+        }
+        topology.adopt_table_block(stack.block);
+        on_topology(stack, &topology, size, is_image);
+    }
+}
+
+/// Audits a stack on a topology.
+pub(crate) fn on_topology(stack: &Stack, topology: &Topology, size: ByteCount, is_image: bool) {
+    let context = Context { target: TARGET, is_image, size, topology, model: Some("model"), stack };
+    let findings = straddle_audit::run(&context);
+    for partition in stack.partitions.iter().take(FEW) {
+        let _ = straddle_audit::verdict(partition, &findings);
+    }
+    let mut cured = 0;
+    for finding in &findings {
+        check_finding(finding);
+        let Some(cure) = &finding.cure else { continue };
+        check_commands(cure);
+        let Subject::Partition(number) = finding.subject else { continue };
+        if finding.miss.is_some() && cured < FEW {
+            cured += 1;
+            check_place(&context, number, cure);
+        }
+    }
+}
+
+fn check_finding(finding: &Finding) {
+    assert!(!finding.message.is_empty());
+    assert!(!finding.message.contains(char::is_control), "{:?}", finding.message);
+    let Some(miss) = finding.miss else { return };
+    assert!(miss.past > ByteCount::ZERO && miss.past < miss.boundary.size());
+    let at = finding.at.expect("a boundary is missed somewhere");
+    assert_eq!(miss.boundary.past(at), miss.past);
+    if let Some(span) = Span::new(at, miss.boundary.size()) {
+        let _ = straddle_audit::picture(miss.boundary, span);
+    }
+}
+
+/// Commands are one line each, safe to show on a terminal, and a shell sees the target as one word.
+fn check_commands(cure: &Cure) {
+    for command in &cure.commands {
+        let line = &command.line;
+        assert!(!line.contains(char::is_control), "{line:?}");
+        let words = shell_words(line).unwrap_or_else(|| panic!("a quote is left open: {line:?}"));
+        assert!(words.iter().any(|word| word == TARGET), "{line:?}");
+    }
+}
+
+/// The words as a POSIX shell would see them, without expansions: no `$`, backquote or semicolon may stand
+/// unquoted. `None` when a quote is left open.
+fn shell_words(line: &str) -> Option<Vec<String>> {
+    let mut words = vec![String::new()];
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        let word = words.last_mut()?;
+        match c {
+            ' ' => words.push(String::new()),
+            '\\' => word.push(chars.next()?),
+            '\'' => loop {
+                match chars.next()? {
+                    '\'' => break,
+                    c => word.push(c),
+                }
+            },
+            '$' | '`' | ';' | '&' | '<' | '>' | '(' | ')' | '"' | '*' | '?' | '#' | '~' => {
+                panic!("{c} stands unquoted: {line:?}")
+            }
+            c => word.push(c),
+        }
+    }
+    Some(words)
+}
+
+/// The place that a cure gives a partition is on the disk, beside the other partitions, and cures.
+fn check_place(context: &Context<'_>, number: u32, cure: &Cure) {
+    let stack = context.stack;
+    let Some((start, count)) = cure.commands.iter().find_map(|command| place_of(&command.line)) else { return };
+    let index = stack.partitions.iter().position(|p| p.number == number).expect("findings are on partitions");
+    let old = &stack.partitions[index];
+    let span = Span::of_blocks(start, count, stack.block).expect("a place can be counted in bytes");
+    let place = format!("{:?} to LBA {start}, {count} sectors, on {:?}", old.span, context.topology);
+    assert!(!span.is_empty(), "{place}");
+    assert!(span.end().get() <= context.size.get(), "past the end of {:?}: {place}", context.size);
+    for other in stack.partitions.iter().filter(|other| is_in_the_way(other, old)) {
+        // What overlaps already is damage, told as such.
+        assert!(
+            !other.span.overlaps(span) || other.span.overlaps(old.span),
+            "over partition {} at {:?}: {place}",
+            other.number,
+            other.span
+        );
+    }
+    let mut moved = stack.clone();
+    (moved.partitions[index].start, moved.partitions[index].count) = (start, count);
+    moved.partitions[index].span = span;
+    let again = straddle_audit::run(&Context { stack: &moved, ..*context });
+    let left = again.iter().find(|finding| {
+        finding.subject == Subject::Partition(number)
+            && finding.miss.is_some()
+            && finding.rule.severity > Severity::Advice
+    });
+    assert!(left.is_none(), "{place}: still {}", left.map_or("", |finding| &finding.message));
+}
+
+/// Start and size of `echo 'start=1, size=2' | …`.
+fn place_of(line: &str) -> Option<(Lba, LbaCount)> {
+    let (start, rest) = line.strip_prefix("echo 'start=")?.split_once(", size=")?;
+    let (count, _) = rest.split_once('\'')?;
+    Some((Lba::new(start.parse().ok()?), LbaCount::new(count.parse().ok()?)))
+}
+
+fn is_in_the_way(other: &Partition, of: &Partition) -> bool {
+    let contains = other.role == Role::Extended && matches!(of.role, Role::Logical { .. });
+    other.number != of.number && !contains
+}
+
+/// The same partitions as those of a GPT.
+pub(crate) fn as_table(stack: &Stack) -> Stack {
+    let mut table = stack.clone();
+    table.kind = TableKind::Gpt;
+    for partition in &mut table.partitions {
+        partition.kind = PartitionType::Guid([0x11; 16]);
+        partition.role = Role::Primary;
+        // A table counts in blocks: the kernel's 512-byte sectors may be no whole number of them.
+        let span = Span::of_blocks(partition.start, partition.count, stack.block);
+        partition.span = span.unwrap_or(partition.span);
+    }
+    table.partitions.retain(|partition| !partition.span.is_empty());
+    table.partitions.dedup_by_key(|partition| partition.number);
+    table
+}

@@ -1,0 +1,154 @@
+//! What the fuzz targets do, apart from the fuzzer: so that `cargo test` can replay every input on stable Rust.
+//!
+//! The law of this crate: a target takes any bytes, and what it asserts holds for any bytes. Beside "no panic, no
+//! hang, little memory" that is what the crates promise: a partition lies where it says, lists are bounded, and a cure
+//! never puts a partition off a boundary, off the disk or over another one.
+
+mod attributes;
+mod audit;
+mod disk;
+
+use straddle_device::identify::{
+    AtaIdentify, BlockCharacteristics, BlockLimits, NvmeIdentifyController, NvmeIdentifyNamespace, ReadCapacity16,
+};
+use straddle_device::topology::Topology;
+use straddle_device::{Assume, DeviceKind, KernelPartition, Medium, evidence, sysfs};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, KERNEL_SECTOR, LbaCount, Span};
+
+pub use attributes::{KINDS, Map, NAMES};
+pub use disk::Disk;
+
+/// GPTs (and what stands in their place): a sparse disk, with the CRCs made right where the input asks for it.
+pub fn gpt(data: &[u8]) {
+    let Some(mut disk) = Disk::decode(data) else { return };
+    disk.mend_crcs();
+    read(&disk);
+}
+
+/// MBRs and chains of EBRs: a sparse disk that gets an MBR signature, and every EBR that it names one too where the
+/// input asks for it.
+pub fn mbr(data: &[u8]) {
+    let Some(mut disk) = Disk::decode(data) else { return };
+    disk.sign_boot_records();
+    read(&disk);
+}
+
+fn read(disk: &Disk) {
+    let Ok(stack) = straddle_layout::read_stack(disk, disk.device_block, disk.forced_block) else { return };
+    audit::check_stack(&stack);
+    audit::on_many_topologies(&stack, disk.len(), disk.device_block.is_none(), disk.choice);
+}
+
+/// `--assume`: the text, and the topologies that it makes.
+pub fn assume(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let _ = straddle_units::parse_size(text);
+    let assume = match text.parse::<Assume>() {
+        Ok(assume) => assume,
+        Err(error) => {
+            let message = error.to_string();
+            assert!(!message.is_empty());
+            return;
+        }
+    };
+    let mut topology = Topology::unknown();
+    assume.apply(&mut topology);
+    audit::check_topology(&topology);
+    // A disk with starts on and off every boundary, and two partitions that leave no room.
+    let partitions: Vec<KernelPartition> = [
+        (1, 63 * 512, 1 << 20),
+        (2, 2 << 20, 1 << 20),
+        (3, (4 << 20) + 512, 3 << 20),
+        (4, 9 << 20, (1 << 20) + 4096),
+        (5, (10 << 20) + 4096, 3584),
+    ]
+    .into_iter()
+    .map(|(number, start, len)| KernelPartition {
+        name: format!("sda{number}"),
+        number,
+        span: Span::new(ByteOffset::new(start), ByteCount::new(len)).expect("these are small"),
+    })
+    .collect();
+    let stack = straddle_layout::kernel_stack(&partitions, topology.logical.value());
+    let size = ByteCount::new(1 << 30);
+    audit::on_topology(&stack, &topology, size, true);
+    let table = audit::as_table(&stack);
+    audit::on_topology(&table, &topology, size, true);
+}
+
+/// sysfs: what the kernel says of a device, and of its partitions.
+pub fn sysfs(data: &[u8]) {
+    let Some(map) = Map::decode(data) else { return };
+    audit_device(map.kind, &map);
+}
+
+fn audit_device(kind: DeviceKind, map: &Map) {
+    use straddle_device::sysfs::Attributes as _;
+    let answers = evidence::Answers::default();
+    let identity = evidence::identity(kind, map, &answers);
+    let topology = evidence::topology(kind, map, &identity, &answers);
+    audit::check_topology(&topology);
+    let size = map.number("size").and_then(|sectors| LbaCount::new(sectors).to_bytes(KERNEL_SECTOR));
+    let partitions = sysfs::partitions(map);
+    let stack = straddle_layout::kernel_stack(&partitions, topology.logical.value());
+    let size = size.unwrap_or(ByteCount::new(1 << 40));
+    audit::on_topology(&stack, &topology, size, false);
+    // The same partitions as the disk's own table would list them: then cures have commands.
+    audit::on_topology(&audit::as_table(&stack), &topology, size, false);
+}
+
+/// ATA, SCSI and NVMe identification. The first byte says which; ATA's checksum is made right where bit 7 is set.
+pub fn identify(data: &[u8]) {
+    let Some((&which, data)) = data.split_first() else { return };
+    match which & 0x7f {
+        0 => identify_ata(data, which & 0x80 != 0),
+        1 => {
+            if let Ok(capacity) = ReadCapacity16::parse(data) {
+                assert!(capacity.physical_bytes().is_multiple_of(capacity.logical.bytes()));
+                let _ = capacity.alignment_offset_bytes();
+            }
+        }
+        2 => {
+            let _ = BlockCharacteristics::parse(data);
+        }
+        3 => {
+            let _ = BlockLimits::parse(data);
+            audit_device(DeviceKind::Scsi, &Map::with("device/vpd_pgb0", data));
+        }
+        4 => {
+            if let Ok(controller) = NvmeIdentifyController::parse(&padded(data)) {
+                assert!(!controller.model.contains(char::is_control));
+            }
+        }
+        _ => {
+            if let Ok(namespace) = NvmeIdentifyNamespace::parse(&padded(data)) {
+                assert!(BlockSize::new(namespace.logical.get()).is_ok());
+            }
+        }
+    }
+}
+
+fn identify_ata(data: &[u8], mend: bool) {
+    /// Word 255: 0xA5 in its low byte, and in its high one what makes the sum over all bytes zero.
+    const INTEGRITY: usize = 510;
+    let mut words: [u8; 512] = padded(data);
+    if mend {
+        words[INTEGRITY] = 0xa5;
+        let sum = words[..511].iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));
+        words[INTEGRITY + 1] = sum.wrapping_neg();
+    }
+    let Ok(ata) = AtaIdentify::parse(&words) else { return };
+    assert!(ata.physical_bytes() > ByteCount::ZERO);
+    let _ = ata.alignment_offset_bytes();
+    let mut page = vec![0; 60];
+    page.extend(words);
+    audit_device(DeviceKind::Scsi, &Map::with("device/vpd_pg89", &page));
+}
+
+/// The first `N` bytes, or zeros where there are no more.
+fn padded<const N: usize>(data: &[u8]) -> [u8; N] {
+    let mut bytes = [0; N];
+    let len = data.len().min(N);
+    bytes[..len].copy_from_slice(&data[..len]);
+    bytes
+}

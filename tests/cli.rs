@@ -1,0 +1,246 @@
+//! The command line: options, exit codes, help, man pages, completions and schema, held together.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const COMMANDS: [&str; 6] = ["check", "explain", "efficiency", "completions", "man", "schema"];
+
+struct Run {
+    out: String,
+    err: String,
+    code: i32,
+}
+
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_straddle"));
+    command.env_remove("NO_COLOR").stdin(Stdio::null());
+    command
+}
+
+fn straddle<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Run {
+    let output = command().args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Run { out: text(output.stdout), err: text(output.stderr), code: output.status.code().unwrap() }
+}
+
+fn project(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+/// An image of 64 MiB whose MBR lists one Linux partition.
+fn image(dir: &TempDir, name: &str, start: u32, sectors: u32) -> String {
+    let mut mbr = [0_u8; 512];
+    mbr[446 + 4] = 0x83;
+    mbr[446 + 8..446 + 12].copy_from_slice(&start.to_le_bytes());
+    mbr[446 + 12..446 + 16].copy_from_slice(&sectors.to_le_bytes());
+    mbr[510..].copy_from_slice(&[0x55, 0xAA]);
+    let path = dir.path().join(name);
+    let mut file = File::create(&path).unwrap();
+    file.write_all(&mbr).unwrap();
+    file.set_len(64 << 20).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn json(run: &Run) -> Value {
+    serde_json::from_str(&run.out).unwrap_or_else(|e| panic!("{e}: {}", run.out))
+}
+
+#[test]
+fn exit_codes_are_those_of_the_documentation() {
+    let dir = TempDir::new().unwrap();
+    let (right, wrong) = (image(&dir, "right.img", 2048, 4096), image(&dir, "wrong.img", 63, 4096));
+    let grain = image(&dir, "grain.img", 40, 4096);
+    assert_eq!(straddle(&["check", &right]).code, 0);
+    assert_eq!(straddle(&["check", &wrong]).code, 1);
+    assert_eq!(straddle(&["check", &grain]).code, 0, "off the 1 MiB grain is advice");
+    assert_eq!(straddle(&["check", "--fail-on", "advice", &grain]).code, 1);
+    assert_eq!(straddle(&["check", "--no-such-option"]).code, 2);
+    assert_eq!(straddle(&["check", "--assume", "physical=3000", &right]).code, 2);
+    assert_eq!(straddle(&["check", "--all", &right]).code, 2);
+    assert_eq!(straddle(&["check", "/no/such/file"]).code, 3);
+}
+
+#[test]
+fn one_failure_does_not_stop_the_others_and_the_worst_counts() {
+    let dir = TempDir::new().unwrap();
+    let (right, wrong) = (image(&dir, "right.img", 2048, 4096), image(&dir, "wrong.img", 63, 4096));
+    let run = straddle(&["check", "--json", &wrong, "/no/such/file", &right]);
+    assert_eq!(run.code, 3);
+    assert!(run.err.contains("/no/such/file: cannot open: No such file"), "{}", run.err);
+    let report = json(&run);
+    let statuses: Vec<&str> =
+        report["targets"].as_array().unwrap().iter().map(|t| t["status"].as_str().unwrap()).collect();
+    assert_eq!(statuses, ["misaligned", "failed", "aligned"]);
+    assert_eq!(report["summary"]["targets"], 3);
+}
+
+#[test]
+fn many_targets_keep_their_order() {
+    let dir = TempDir::new().unwrap();
+    let images: Vec<String> =
+        (0..700).map(|i| image(&dir, &format!("{i:03}.img"), 2048 + i % 9, 4096)).collect();
+    let mut arguments = vec!["check".to_owned(), "--json".to_owned()];
+    arguments.extend(images.iter().cloned());
+    let report = json(&straddle(&arguments));
+    for (target, image) in report["targets"].as_array().unwrap().iter().zip(&images) {
+        assert_eq!(target["target"].as_str().unwrap(), image);
+    }
+    assert_eq!(report["summary"]["targets"], 700);
+}
+
+#[test]
+fn findings_can_be_chosen_and_left_out() {
+    let dir = TempDir::new().unwrap();
+    let wrong = image(&dir, "wrong.img", 63, 4096);
+    let codes = |arguments: &[&str]| -> Vec<String> {
+        let report = json(&straddle(arguments));
+        let findings = report["targets"][0]["findings"].as_array().unwrap().clone();
+        findings.iter().map(|f| f["code"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(codes(&["check", "--json", &wrong]), ["S001", "S010"]);
+    assert_eq!(codes(&["check", "--json", "--only", "s010", &wrong]), ["S010"]);
+    assert_eq!(codes(&["check", "--json", "--ignore", "S001,S010", &wrong]), [] as [&str; 0]);
+    assert_eq!(straddle(&["check", "--ignore", "S001", &wrong]).code, 0);
+    assert_eq!(straddle(&["check", "--only", "S999", &wrong]).code, 2);
+}
+
+#[test]
+fn quiet_prints_a_line_a_finding_and_nothing_else() {
+    let dir = TempDir::new().unwrap();
+    let (right, wrong) = (image(&dir, "right.img", 2048, 4096), image(&dir, "wrong.img", 63, 4096));
+    let run = straddle(&["check", "--quiet", &right, &wrong]);
+    assert_eq!(run.out.lines().count(), 2, "{}", run.out);
+    assert!(run.out.starts_with(&format!("{wrong}: error S001 partition 1: ")), "{}", run.out);
+    assert_eq!(straddle(&["check", "-q", &right]).out, "");
+}
+
+#[test]
+fn the_declared_topology_judges() {
+    let dir = TempDir::new().unwrap();
+    let wrong = image(&dir, "wrong.img", 63, 4096);
+    assert_eq!(straddle(&["check", "--assume", "512n", &wrong]).code, 0);
+    assert_eq!(straddle(&["check", "--assume", "physical=4096,offset=3584", &wrong]).code, 0);
+    let at_2048 = image(&dir, "at2048.img", 2048, 4096);
+    assert_eq!(straddle(&["check", "--assume", "physical=4096,offset=3584", &at_2048]).code, 1);
+    assert_eq!(straddle(&["check", "--assume", "iu=64KiB", &at_2048]).code, 0);
+    assert_eq!(straddle(&["check", "--assume", "stripe=192KiB", &at_2048]).code, 1);
+    assert_eq!(straddle(&["check", "--assume", "erase=4MiB", &at_2048]).code, 0, "advice");
+    let atomic =
+        json(&straddle(&["check", "--json", "--assume", "atomic=16KiB,atomic-boundary=2MiB", &at_2048]));
+    assert_eq!(atomic["targets"][0]["findings"][0]["code"], "S009");
+}
+
+#[test]
+fn colour_follows_the_option_the_environment_and_the_terminal() {
+    let dir = TempDir::new().unwrap();
+    let wrong = image(&dir, "wrong.img", 63, 4096);
+    let escape = "\u{1b}[";
+    assert!(!straddle(&["check", &wrong]).out.contains(escape), "a pipe is no terminal");
+    assert!(straddle(&["check", "--color", "always", &wrong]).out.contains(escape));
+    assert!(!straddle(&["check", "--color", "never", &wrong]).out.contains(escape));
+}
+
+#[test]
+fn a_closed_pipe_is_a_quiet_success() {
+    let dir = TempDir::new().unwrap();
+    // More output than a pipe holds, so that the writer is still at it when the reader goes.
+    let images: Vec<String> = (0..600).map(|i| image(&dir, &format!("{i}.img"), 63, 4096)).collect();
+    let mut child =
+        command().arg("check").args(&images).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = [0_u8; 16];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn explain_knows_every_code_that_it_lists() {
+    let list = straddle(&["explain"]);
+    let codes: Vec<&str> = list
+        .out
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .filter(|word| word.starts_with('S'))
+        .collect();
+    assert!(codes.len() >= 25, "{codes:?}");
+    for code in codes {
+        let run = straddle(&["explain", code]);
+        assert_eq!(run.code, 0);
+        for part in ["What", "Why", "Cost", "Cure", "Sources"] {
+            assert!(run.out.lines().any(|line| line == part), "{code} lacks {part}");
+        }
+        assert!(run.out.lines().all(|line| line.chars().count() <= 130), "{code} has over-long lines");
+    }
+    assert_eq!(straddle(&["explain", "S999"]).code, 2);
+}
+
+#[test]
+fn two_writes_on_a_partition_off_by_half_a_sector_need_four() {
+    let run = straddle(&[
+        "explain",
+        "rmw",
+        "--offset",
+        "2KiB",
+        "--io",
+        "4KiB",
+        "--count",
+        "2",
+        "--physical",
+        "4096",
+    ]);
+    assert!(
+        run.out.contains(
+            "2 writes of 4 KiB on 4096-byte physical sectors: 4 sectors touched, 4 read-modify-writes"
+        ),
+        "{}",
+        run.out
+    );
+    assert!(run.out.contains("|....####|####....|"), "{}", run.out);
+    let report = json(&straddle(&["explain", "rmw", "--json", "--offset", "2KiB", "--count", "2"]));
+    assert_eq!(report["read_modify_writes"], 4);
+    assert_eq!(report["merged_read_modify_writes"], 2);
+}
+
+#[test]
+fn efficiency_prints_the_published_figures() {
+    let run = straddle(&["efficiency"]);
+    assert!(run.out.contains("88.7 %") && run.out.contains("97.3 %"), "{}", run.out);
+    let run = straddle(&["efficiency", "--data", "512", "--overhead", "15", "--ecc", "50"]);
+    assert!(run.out.contains("88.7 %") && !run.out.contains("97.3 %"), "{}", run.out);
+}
+
+#[test]
+fn help_man_pages_completions_and_readme_know_every_command() {
+    let help = straddle(&["--help"]).out;
+    let man = TempDir::new().unwrap();
+    assert_eq!(straddle(&["man", "--dir", man.path().to_str().unwrap()]).code, 0);
+    let completions = straddle(&["completions", "bash"]).out;
+    let readme = fs::read_to_string(project("README.md")).unwrap();
+    for command in COMMANDS {
+        assert!(help.contains(&format!("\n  {command} ")), "help lacks {command}");
+        assert!(completions.contains(command), "completions lack {command}");
+        assert!(readme.contains(&format!("straddle {command}")), "README lacks {command}");
+        let page = fs::read_to_string(man.path().join(format!("straddle-{command}.1"))).unwrap();
+        let long_help = straddle(&[command, "--help"]).out;
+        let options = long_help.split_whitespace().filter(|word| word.starts_with("--") && word.len() > 2);
+        for option in options.map(|word| word.trim_end_matches([',', '.', ')', ';'])) {
+            let escaped = option.split('=').next().unwrap().replace('-', "\\-");
+            assert!(page.contains(&escaped), "the page of {command} lacks {option}");
+        }
+    }
+    let page = fs::read_to_string(man.path().join("straddle.1")).unwrap();
+    assert!(page.contains("Exit status"), "the man page lacks the exit codes");
+    assert_eq!(straddle(&["man", "nonsense"]).code, 2);
+}
+
+#[test]
+fn the_schema_in_docs_is_the_one_in_the_code() {
+    let kept = fs::read_to_string(project("docs/check.schema.json")).unwrap();
+    assert!(kept == straddle(&["schema"]).out, "docs/check.schema.json is out of date: run 'make docs'");
+}

@@ -1,0 +1,165 @@
+//! What the tests with real tools share: running them, images to run them on, and straddle's answers.
+//!
+//! A tool that is not there skips its test, loudly; under CI, where it has to be there, that is a failure.
+
+#![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::Value;
+
+/// The program under test.
+pub(crate) const STRADDLE: &str = env!("CARGO_BIN_EXE_straddle");
+
+/// Where administrators' tools are, whatever the user's PATH says.
+const PATH: &str = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin";
+
+/// Whether all of `tools` are installed; says so when not.
+pub(crate) fn present(tools: &[&str]) -> bool {
+    let installed = |tool: &&&str| PATH.split(':').any(|dir| Path::new(dir).join(tool).exists());
+    let missing: Vec<_> = tools.iter().filter(|tool| !installed(tool)).collect();
+    if missing.is_empty() {
+        return true;
+    }
+    assert!(std::env::var_os("CI").is_none(), "{missing:?} not installed, and this is CI");
+    eprintln!("SKIPPED: {missing:?} not installed");
+    false
+}
+
+/// A directory that goes when the test ends.
+pub(crate) struct Dir(PathBuf);
+
+impl Dir {
+    pub(crate) fn new(name: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("straddle-{name}-{}-{count}", std::process::id()));
+        fs::create_dir_all(&path).expect("a temporary directory can be made");
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// A sparse file of `len` bytes.
+    pub(crate) fn image(&self, name: &str, len: u64) -> PathBuf {
+        let path = self.join(name);
+        File::create(&path).and_then(|file| file.set_len(len)).expect("a temporary file can be made");
+        path
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs `command` with `input` and returns what came of it, whatever that is.
+pub(crate) fn output(command: &mut Command, input: &str) -> Output {
+    let mut child = command
+        .env("PATH", PATH)
+        .env("LC_ALL", "C.UTF-8")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    // A tool that reads no input may be gone already.
+    let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
+    child.wait_with_output().expect("the tool ends")
+}
+
+/// Runs `command`, which has to succeed, and returns its standard output.
+pub(crate) fn run(command: &mut Command, input: &str) -> String {
+    let output = output(command, input);
+    assert!(output.status.success(), "{command:?}\n{}", told(&output));
+    text(&output.stdout)
+}
+
+/// Everything that a tool said, for messages.
+pub(crate) fn told(output: &Output) -> String {
+    format!("{}{}({})", text(&output.stdout), text(&output.stderr), output.status)
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs a line of shell, which has to succeed.
+pub(crate) fn shell(line: &str, dir: &Path) -> String {
+    run(Command::new("sh").args(["-c", line]).current_dir(dir), "")
+}
+
+/// Writes a table with sfdisk.
+pub(crate) fn sfdisk(image: &Path, block: u64, script: &str) {
+    let size = block.to_string();
+    let args = ["--quiet", "--no-reread", "--no-tell-kernel", "--sector-size", &size];
+    run(Command::new("sfdisk").args(args).arg(image), script);
+}
+
+/// What straddle says of one target.
+pub(crate) fn check(image: &Path, args: &[&str]) -> Value {
+    check_in(Path::new("."), image, args)
+}
+
+/// The same from `dir`, from where `image` is named.
+pub(crate) fn check_in(dir: &Path, image: &Path, args: &[&str]) -> Value {
+    let command = &mut Command::new(STRADDLE);
+    command.args(["check", "--json"]).args(args).arg("--").arg(image).current_dir(dir);
+    let output = output(command, "");
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{command:?}\n{}", told(&output));
+    let mut report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    report["targets"][0].take()
+}
+
+/// Every partition's findings by code.
+pub(crate) fn codes(report: &Value) -> BTreeMap<u64, BTreeSet<String>> {
+    let mut codes: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
+    for partition in list(report, "partitions") {
+        codes.entry(number(partition, "number")).or_default();
+    }
+    for finding in list(report, "findings") {
+        if let Some(of) = finding["partition"].as_u64() {
+            codes.entry(of).or_default().insert(word(finding, "code"));
+        }
+    }
+    codes
+}
+
+/// The codes of what was found on the disk as a whole.
+pub(crate) fn disk_codes(report: &Value) -> BTreeSet<String> {
+    let on_disk = |finding: &&Value| finding.get("partition").is_none();
+    list(report, "findings").iter().filter(on_disk).map(|finding| word(finding, "code")).collect()
+}
+
+pub(crate) fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value[key].as_array().unwrap_or_else(|| panic!("{key} is no list in {value}"))
+}
+
+pub(crate) fn number(value: &Value, key: &str) -> u64 {
+    value[key].as_u64().unwrap_or_else(|| panic!("{key} is no number in {value}"))
+}
+
+/// A text, empty where there is none.
+pub(crate) fn word(value: &Value, key: &str) -> String {
+    value[key].as_str().unwrap_or_default().to_owned()
+}
+
+/// The bytes of `path` from `start` on.
+pub(crate) fn bytes(path: &Path, start: u64, len: u64) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(len).expect("it fits memory")];
+    File::open(path).and_then(|file| file.read_exact_at(&mut bytes, start)).expect("the bytes can be read");
+    bytes
+}
