@@ -1,5 +1,7 @@
 //! The command line: options, exit codes, help, man pages, completions and schema, held together.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use tools::{Dir, bytes, check_in, disk_codes, list, number, present, run, sfdisk, word};
+use tools::{Dir, bytes, check_in, disk_codes, list, number, present, run, word, write_table};
 
 /// An image with something to cure.
 struct Case {
@@ -49,7 +49,8 @@ const CASES: &[Case] = &[
         cured: &[1, 3],
         tools: ALL_TOOLS,
     },
-    // parted would give the lowest free number, so its command is only printed for the first.
+    // parted would give the lowest free number, so its command is only printed for the first. Before that one there
+    // is a single free sector, which sfdisk does not find: its command is only printed for the other.
     Case {
         name: "gap in the numbers.img",
         block: 512,
@@ -86,6 +87,7 @@ const CASES: &[Case] = &[
         cured: &[1, 2],
         tools: &["parted", "sfdisk"],
     },
+    // sfdisk sees none of these gaps (before 1 MiB; between logical partitions too small), so what it can do is less.
     Case {
         name: "logical.img",
         block: 512,
@@ -97,6 +99,27 @@ const CASES: &[Case] = &[
         cured: &[1, 5, 6, 7],
         tools: &["parted", "sfdisk"],
     },
+    Case {
+        name: "wide logical.img",
+        block: 512,
+        script: "label: dos\n2 : start=2048, size=28000, type=5\n5 : start=2111, size=1500, type=82\n\
+                 6 : start=10001, size=1500, type=7\n7 : start=20001, size=1500\n",
+        sgdisk: &[],
+        assume: "512e",
+        cured: &[5, 6, 7],
+        tools: &["parted", "sfdisk"],
+    },
+    // The last gap is only seen for the partition that is listed last, and partition 3 is not.
+    Case {
+        name: "behind the extended one.img",
+        block: 512,
+        script: "label: dos\n1 : start=4097, size=1000\n2 : start=8192, size=8192, type=5\n\
+                 3 : start=16385, size=1000\n5 : start=10241, size=1000\n",
+        sgdisk: &[],
+        assume: "512e",
+        cured: &[1, 3, 5],
+        tools: &["parted"],
+    },
     // The habit of old fdisk: each logical partition 63 sectors behind its record, all of them back to back.
     Case {
         name: "tracks.img",
@@ -105,7 +128,7 @@ const CASES: &[Case] = &[
                  5 : start=4158, size=4011\n6 : start=8232, size=3969\n7 : start=12264, size=3864\n",
         sgdisk: &[],
         assume: "512e",
-        cured: &[1, 5, 6, 7],
+        cured: &[1, 5, 6],
         tools: &["parted", "sfdisk"],
     },
     Case {
@@ -168,7 +191,7 @@ const CASES: &[Case] = &[
         script: "label: gpt\nstart=2056, size=1000\nstart=4097, size=1000\n",
         sgdisk: &[],
         assume: "512e,atomic=64KiB",
-        cured: &[2],
+        cured: &[1, 2],
         tools: ALL_TOOLS,
     },
     Case {
@@ -199,46 +222,23 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// A partition as sfdisk tells it, by number.
-type Table = BTreeMap<u64, Value>;
-
 impl Case {
     /// The image, with bytes of their own in every partition.
     fn build(&self, dir: &Dir) -> PathBuf {
         let image = dir.image(self.name, IMAGE);
-        sfdisk(&image, self.block, self.script);
+        write_table(&image, self.block, self.script);
         if !self.sgdisk.is_empty() {
             run(Command::new("sgdisk").args(self.sgdisk).arg(&image), "");
         }
         let file = fs::OpenOptions::new().write(true).open(&image).expect("the image is there");
         for (start, len) in spans(&self.check(dir.path())).values() {
-            let content: Vec<u8> = (*start..start + len).map(|at| pattern(at / 512, at % 512)).collect();
-            file.write_all_at(&content, *start).expect("the image can be written");
+            file.write_all_at(&pattern(*start, *len), *start).expect("the image can be written");
         }
         image
     }
 
     fn check(&self, dir: &Path) -> Value {
         check_in(dir, Path::new(self.name), &["--assume", self.assume])
-    }
-
-    /// The table's own fields, and its partitions.
-    fn table(&self, dir: &Path) -> (Value, Table) {
-        let path = dir.join(self.name);
-        let args = ["--json", "--sector-size", &self.block.to_string()];
-        let json = run(Command::new("sfdisk").args(args).arg(&path), "");
-        let mut table: Value = serde_json::from_str(&json).expect("JSON");
-        let table = &mut table["partitiontable"];
-        let node = word(table, "device");
-        let partitions = table["partitions"].take();
-        // What the path is does not matter.
-        table["device"] = Value::Null;
-        let of = |mut p: Value| {
-            let number = word(&p, "node")[node.len()..].trim_start_matches('p').parse().expect("a number");
-            p["node"] = Value::Null;
-            (number, p)
-        };
-        (table.take(), partitions.as_array().expect("a list").iter().cloned().map(of).collect())
     }
 
     /// Runs `line` on a copy of the image in `dir` and judges what it made of partition `cured`.
@@ -262,8 +262,8 @@ impl Case {
 
     /// sfdisk and sgdisk change the place of one entry and nothing else; parted keeps a number and a GPT's name.
     fn nothing_else_changed(&self, dir: &Dir, copy: &Dir, cured: u64, tool: &str, place: &str) {
-        let (header, mut before) = self.table(dir.path());
-        let (new_header, mut after) = self.table(copy.path());
+        let (header, mut before) = tools::table(&dir.join(self.name), self.block);
+        let (new_header, mut after) = tools::table(&copy.join(self.name), self.block);
         let (old, new) = (before.remove(&cured), after.remove(&cured));
         let (mut old, mut new) =
             (old.expect("it was there"), new.unwrap_or_else(|| panic!("{place}\nloses it")));
@@ -282,9 +282,10 @@ impl Case {
     }
 }
 
-/// A byte that tells where it was written.
-fn pattern(sector: u64, at: u64) -> u8 {
-    u8::try_from((sector.wrapping_mul(2_654_435_761) >> 7 ^ at) % 251).expect("less than 251")
+/// Bytes for `len` from `start` on that tell where each sector was written.
+fn pattern(start: u64, len: u64) -> Vec<u8> {
+    let sectors = (start / 512)..((start + len) / 512);
+    sectors.flat_map(|sector| (sector + 1).to_le_bytes().repeat(64)).collect()
 }
 
 /// The bytes of every partition that holds data.
@@ -308,7 +309,7 @@ fn cures(report: &Value) -> BTreeMap<u64, &Value> {
 
 #[test]
 fn every_printed_command_cures() {
-    if !present(&["sfdisk", "sgdisk", "parted"]) {
+    if !present(&["sfdisk", "fdisk", "sgdisk", "parted"]) {
         return;
     }
     let mut tried = 0;
@@ -321,18 +322,15 @@ fn every_printed_command_cures() {
         let mut tools = BTreeSet::new();
         for (&partition, cure) in &cures {
             assert!(!grave(&report, partition).is_empty(), "{}: cured without a cause", case.name);
-            for command in list(cure, "commands") {
-                let tool = word(command, "tool");
-                case.try_out(&dir, partition, &tool, &word(command, "line"));
-                tools.insert(tool);
-                tried += 1;
-            }
-            if tools.contains("parted") {
-                assert!(
-                    word(cure, "caution").contains("parted") || !has(cure, "parted"),
-                    "{}: {cure}",
-                    case.name
-                );
+            for command in cure.get("commands").and_then(Value::as_array).into_iter().flatten() {
+                let (tool, line) = (word(command, "tool"), word(command, "line"));
+                tools.insert(tool.clone());
+                if runs_here(&line) {
+                    case.try_out(&dir, partition, &tool, &line);
+                    tried += 1;
+                }
+                // What parted loses has to be said.
+                assert!(tool != "parted" || word(cure, "caution").contains("parted makes"), "{cure}");
             }
         }
         assert_eq!(tools.iter().map(String::as_str).collect::<Vec<_>>(), case.tools, "{}", case.name);
@@ -341,14 +339,106 @@ fn every_printed_command_cures() {
     assert!(tried >= 80, "only {tried} commands were tried");
 }
 
-/// Whether a cure has a command for `tool`.
-fn has(cure: &Value, tool: &str) -> bool {
-    list(cure, "commands").iter().any(|command| command["tool"] == tool)
+/// Numbers that are the same in every run (Knuth's MMIX generator).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+
+    fn of(&mut self, choices: &[u64]) -> u64 {
+        choices[usize::try_from(self.below(choices.len() as u64)).expect("an index")]
+    }
+
+    /// Partitions one behind the other from `at` on, with gaps and sizes of all kinds.
+    fn partitions(&mut self, first: u64, count: u64, mut at: u64, lead: u64, script: &mut String) -> u64 {
+        for number in first..first + count {
+            at += lead + self.of(&[0, 0, 1, 2, 6, 7, 8, 62, 500, 2047, 2048, 2049, 3000]);
+            let size = self.of(&[1, 7, 8, 9, 63, 500, 1000, 1024, 2047, 2048, 2049, 3001]);
+            *script += &format!("{number} : start={at}, size={size}\n");
+            at += size;
+        }
+        at
+    }
+
+    /// A table that is odd in every way but valid.
+    fn script(&mut self) -> String {
+        let (first, count) = (self.of(&[34, 62, 63, 64, 2048, 2049, 2111]), 2 + self.below(3));
+        if self.below(2) == 0 {
+            let mut script = "label: gpt\nfirst-lba: 34\n".to_owned();
+            self.partitions(1, count, first, 0, &mut script);
+            return script;
+        }
+        let mut script = "label: dos\n".to_owned();
+        let end = self.partitions(1, 1, first, 0, &mut script);
+        let mut logical = String::new();
+        let extended = end + self.of(&[0, 1, 60, 3000]);
+        let end = self.partitions(5, count, extended, 1, &mut logical) + self.of(&[0, 1, 5, 2100, 5000]);
+        script += &format!("2 : start={extended}, size={}, type=5\n{logical}", end - extended);
+        script
+    }
+}
+
+#[test]
+fn every_command_for_random_tables_cures() {
+    if !present(&["sfdisk", "sgdisk", "parted"]) {
+        return;
+    }
+    let count = std::env::var("STRADDLE_RANDOM_TABLES").map_or(16, |text| text.parse().expect("a number"));
+    let mut numbers = Numbers(2010);
+    let mut tried: BTreeMap<String, u32> = BTreeMap::new();
+    for _ in 0..count {
+        let dir = Dir::new("random");
+        let script = numbers.script();
+        let assume = ["512e", "512e,iu=16KiB", "physical=4096,offset=3584"]
+            [usize::try_from(numbers.below(3)).expect("an index")];
+        let case = Case {
+            name: "random.img",
+            block: 512,
+            script: script.leak(),
+            sgdisk: &[],
+            assume,
+            cured: &[],
+            tools: &[],
+        };
+        // What sfdisk itself refuses (a logical partition in a small gap) is no table to cure.
+        let scratch = dir.image("scratch.img", IMAGE);
+        if !tools::output(Command::new("sfdisk").arg(&scratch), case.script).status.success() {
+            continue;
+        }
+        println!("{assume}: {}", case.script);
+        case.build(&dir);
+        for (partition, cure) in cures(&case.check(dir.path())) {
+            let commands = cure.get("commands").and_then(Value::as_array).into_iter().flatten();
+            for command in commands.chain(cure.get("moving")) {
+                let tool = word(command, "tool");
+                case.try_out(&dir, partition, &tool, &word(command, "line"));
+                *tried.entry(tool).or_default() += 1;
+            }
+            if cure.get("commands").is_none() {
+                *tried.entry("none".to_owned()).or_default() += 1;
+            }
+        }
+    }
+    println!("tried {tried:?}");
+    assert!(tried["sfdisk"] >= 5, "{tried:?}");
+}
+
+/// Whether the sfdisk of this machine understands `line`. Debian 12's does not know `--sector-size`, as the caution
+/// says; so this skips loudly, but under CI as well.
+fn runs_here(line: &str) -> bool {
+    let runs = !line.contains("sfdisk --sector-size") || tools::sfdisk_knows_sector_size();
+    if !runs {
+        eprintln!("SKIPPED: sfdisk is older than 2.41: {line}");
+    }
+    runs
 }
 
 #[test]
 fn every_printed_move_takes_the_data_along() {
-    if !present(&["sfdisk", "sgdisk"]) {
+    if !present(&["sfdisk", "fdisk", "sgdisk"]) {
         return;
     }
     let mut tried = 0;
@@ -359,6 +449,9 @@ fn every_printed_move_takes_the_data_along() {
         for (partition, cure) in cures(&report) {
             let Some(moving) = cure.get("moving") else { continue };
             let line = word(moving, "line");
+            if !runs_here(&line) {
+                continue;
+            }
             case.try_out(&dir, partition, "sfdisk", &line);
             let copy = Dir::new("moved");
             fs::copy(&image, copy.join(case.name)).expect("the image can be copied");
@@ -382,8 +475,8 @@ fn every_printed_move_takes_the_data_along() {
 fn move_file_system(script: &str, partition: u64, up: bool) {
     let dir = Dir::new("ext4");
     let image = dir.image("disk.img", 64 << 20);
-    sfdisk(&image, 512, script);
-    let content: Vec<u8> = (0..3_000_000_u64).map(|at| pattern(at / 512, at % 512)).collect();
+    write_table(&image, 512, script);
+    let content = pattern(0, 3 << 20);
     fs::create_dir(dir.join("files")).expect("a directory can be made");
     fs::write(dir.join("files/content"), &content).expect("a file can be written");
     let assume = ["--assume", "512e"];

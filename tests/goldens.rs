@@ -3,6 +3,8 @@
 //!
 //! To review changed output: `cargo insta review`, or set INSTA_UPDATE=always and read the diff.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

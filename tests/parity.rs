@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use tools::{Dir, check, codes, list, number, present, run, sfdisk, word};
+use tools::{Dir, check, codes, list, number, present, run, word, write_table};
 
 /// The starts that are judged, in sectors: around the DOS track, and around 1 MiB.
 fn starts() -> Vec<u64> {
@@ -25,7 +25,7 @@ fn starts() -> Vec<u64> {
 fn image_of_starts(dir: &Dir, starts: &[u64]) -> std::path::PathBuf {
     let image = dir.image("starts.img", 8 << 20);
     let lines: String = starts.iter().map(|start| format!("start={start}, size=1\n")).collect();
-    sfdisk(&image, 512, &format!("label: gpt\nfirst-lba: 34\n{lines}"));
+    write_table(&image, 512, &format!("label: gpt\nfirst-lba: 34\n{lines}"));
     image
 }
 
@@ -98,31 +98,20 @@ fn listed_by_us(image: &Path) -> BTreeSet<Row> {
         .collect()
 }
 
-fn listed_by_sfdisk(image: &Path, block: u64) -> BTreeSet<Row> {
-    let args = ["--json", "--sector-size", &block.to_string()];
-    let json = run(Command::new("sfdisk").args(args).arg(image), "");
-    let table: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-    list(&table["partitiontable"], "partitions")
+fn listed_by_tool(image: &Path, block: u64) -> BTreeSet<Row> {
+    let (_, partitions) = tools::table(image, block);
+    partitions
         .iter()
-        .map(|p| {
-            let node = word(p, "node");
-            let digits = node.len() - node.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-            let partition = node[node.len() - digits..].parse().expect("a node ends in its number");
-            (
-                partition,
-                number(p, "start"),
-                number(p, "size"),
-                word(p, "type"),
-                word(p, "name"),
-                word(p, "uuid"),
-            )
+        .map(|(&partition, p)| {
+            let (first, count) = (number(p, "start"), number(p, "size"));
+            (partition, first, count, word(p, "type"), word(p, "name"), word(p, "uuid"))
         })
         .collect()
 }
 
-/// We list what sfdisk lists, and that is `count` partitions.
+/// We list what sfdisk (fdisk for 4096-byte sectors) lists, and that is `count` partitions.
 fn same_list(image: &Path, block: u64, count: usize) {
-    let (ours, theirs) = (listed_by_us(image), listed_by_sfdisk(image, block));
+    let (ours, theirs) = (listed_by_us(image), listed_by_tool(image, block));
     assert_eq!(ours, theirs, "{}", image.display());
     assert_eq!(ours.len(), count, "{ours:?}");
 }
@@ -146,20 +135,20 @@ fn gpt_script(unit: u64) -> String {
 
 #[test]
 fn tables_by_sfdisk_are_listed_alike() {
-    if !present(&["sfdisk"]) {
+    if !present(&["sfdisk", "fdisk"]) {
         return;
     }
     let dir = Dir::new("sfdisk");
     for block in [512, 4096] {
         let image = dir.image("gpt.img", 16 << 20);
-        sfdisk(&image, block, &gpt_script(65536 / block));
+        write_table(&image, block, &gpt_script(65536 / block));
         same_list(&image, block, 3);
     }
     let image = dir.image("mbr.img", 16 << 20);
     let script = "label: dos\n1 : start=63, size=1985, type=7, bootable\n2 : start=4096, size=20000, type=f\n\
                   4 : start=26000, size=1000, type=ef\n5 : start=4159, size=1000, type=82\n\
                   6 : start=6144, size=2048\n7 : start=10241, size=777, type=8e\n";
-    sfdisk(&image, 512, script);
+    write_table(&image, 512, script);
     same_list(&image, 512, 6);
 }
 
@@ -180,7 +169,7 @@ fn tables_by_sgdisk_are_listed_alike() {
 
 #[test]
 fn tables_by_parted_are_listed_alike() {
-    if !present(&["sfdisk", "parted"]) {
+    if !present(&["sfdisk", "fdisk", "parted"]) {
         return;
     }
     let dir = Dir::new("parted");

@@ -15,7 +15,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let bytes = match words[..] {
-        ["image", flags, blocks, file] => Disk::encode(&std::fs::read(file)?, flags.parse()?, blocks.parse()?),
+        ["image", flags, blocks, file] => {
+            Disk::encode(&std::fs::read(file)?, flags.parse()?, blocks.parse()?)
+        }
         ["sysfs", dir] => sysfs(Path::new(dir)),
         _ => return Err("seeds image FLAGS BLOCKS FILE, or seeds sysfs DIR".into()),
     };
@@ -31,7 +33,8 @@ fn sysfs(dir: &Path) -> Vec<u8> {
     for name in NAMES {
         bytes.extend(device.bytes(name).and_then(|value| Map::record(name, &value)).unwrap_or_default());
     }
-    let partitions = device.list("").into_iter().filter(|name| device.bytes(&format!("{name}/partition")).is_some());
+    let partitions =
+        device.list("").into_iter().filter(|name| device.bytes(&format!("{name}/partition")).is_some());
     for (index, name) in partitions.enumerate() {
         for attribute in ["partition", "start", "size"] {
             let value = device.bytes(&format!("{name}/{attribute}")).unwrap_or_default();

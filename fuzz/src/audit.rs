@@ -138,7 +138,9 @@ fn shell_words(line: &str) -> Option<Vec<String>> {
 /// The place that a cure gives a partition is on the disk, beside the other partitions, and cures.
 fn check_place(context: &Context<'_>, number: u32, cure: &Cure) {
     let stack = context.stack;
-    let Some((start, count)) = cure.commands.iter().find_map(|command| place_of(&command.line)) else { return };
+    let Some((start, count)) = cure.commands.iter().find_map(|command| place_of(&command.line)) else {
+        return;
+    };
     let index = stack.partitions.iter().position(|p| p.number == number).expect("findings are on partitions");
     let old = &stack.partitions[index];
     let span = Span::of_blocks(start, count, stack.block).expect("a place can be counted in bytes");
@@ -166,11 +168,22 @@ fn check_place(context: &Context<'_>, number: u32, cure: &Cure) {
     assert!(left.is_none(), "{place}: still {}", left.map_or("", |finding| &finding.message));
 }
 
-/// Start and size of `echo 'start=1, size=2' | …`.
+/// Start and size, as sfdisk (`echo 'start=1, size=2' | …`), sgdisk (`… -n 1:1:2 …`) and parted (`… 1s 2s`, its last
+/// words) are told: all of them in blocks, the latter two with the last block.
 fn place_of(line: &str) -> Option<(Lba, LbaCount)> {
-    let (start, rest) = line.strip_prefix("echo 'start=")?.split_once(", size=")?;
-    let (count, _) = rest.split_once('\'')?;
-    Some((Lba::new(start.parse().ok()?), LbaCount::new(count.parse().ok()?)))
+    let number = |text: &str| text.parse::<u64>().ok();
+    let blocks = |start: u64, last: u64| Some((Lba::new(start), LbaCount::new(last.checked_sub(start)? + 1)));
+    if let Some(rest) = line.strip_prefix("echo 'start=") {
+        let (start, count) = rest.split('\'').next()?.split_once(", size=")?;
+        Some((Lba::new(number(start)?), LbaCount::new(number(count)?)))
+    } else if let Some((_, rest)) = line.strip_prefix("sgdisk ").and_then(|rest| rest.split_once(" -n ")) {
+        let mut fields = rest.split(' ').next()?.split(':').skip(1);
+        blocks(number(fields.next()?)?, number(fields.next()?)?)
+    } else {
+        let mut words = line.rsplit(' ').map(|word| word.strip_suffix('s').and_then(number));
+        let last = words.next()??;
+        blocks(words.next()??, last)
+    }
 }
 
 fn is_in_the_way(other: &Partition, of: &Partition) -> bool {

@@ -140,9 +140,9 @@ impl Disk {
         let mut sizes = vec![512, 4096];
         sizes.extend([self.device_block, self.forced_block].into_iter().flatten().map(BlockSize::get));
         for block in sizes {
-            let second = self.bytes(block + 32, 8).and_then(|alternate| {
-                u64::from_le_bytes(*alternate.first_chunk()?).checked_mul(block)
-            });
+            let second = self
+                .bytes(block + 32, 8)
+                .and_then(|alternate| u64::from_le_bytes(*alternate.first_chunk()?).checked_mul(block));
             let last = (self.len / block).saturating_sub(1) * block;
             for at in [Some(block), second, Some(last)].into_iter().flatten() {
                 let _ = self.mend_header(at, block);

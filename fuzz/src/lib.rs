@@ -9,7 +9,8 @@ mod audit;
 mod disk;
 
 use straddle_device::identify::{
-    AtaIdentify, BlockCharacteristics, BlockLimits, NvmeIdentifyController, NvmeIdentifyNamespace, ReadCapacity16,
+    AtaIdentify, BlockCharacteristics, BlockLimits, NvmeIdentifyController, NvmeIdentifyNamespace,
+    ReadCapacity16,
 };
 use straddle_device::topology::Topology;
 use straddle_device::{Assume, DeviceKind, KernelPartition, Medium, evidence, sysfs};

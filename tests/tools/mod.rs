@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The program under test.
 pub(crate) const STRADDLE: &str = env!("CARGO_BIN_EXE_straddle");
@@ -102,11 +102,70 @@ pub(crate) fn shell(line: &str, dir: &Path) -> String {
     run(Command::new("sh").args(["-c", line]).current_dir(dir), "")
 }
 
-/// Writes a table with sfdisk.
-pub(crate) fn sfdisk(image: &Path, block: u64, script: &str) {
-    let size = block.to_string();
-    let args = ["--quiet", "--no-reread", "--no-tell-kernel", "--sector-size", &size];
-    run(Command::new("sfdisk").args(args).arg(image), script);
+/// Whether sfdisk can be told an image's sector size: since util-linux 2.41.
+pub(crate) fn sfdisk_knows_sector_size() -> bool {
+    run(Command::new("sfdisk").arg("--help"), "").contains("--sector-size")
+}
+
+/// Writes a table in sectors of `block` bytes from sfdisk's script. An sfdisk before 2.41 counts in 512 bytes on
+/// any image; fdisk can be told otherwise, and reads the same script.
+pub(crate) fn write_table(image: &Path, block: u64, script: &str) {
+    if block == 512 {
+        let args = ["--quiet", "--no-reread", "--no-tell-kernel"];
+        run(Command::new("sfdisk").args(args).arg(image), script);
+        return;
+    }
+    let file = image.with_extension("script");
+    fs::write(&file, script).expect("a file can be written");
+    let input = format!("I\n{}\nw\n", file.display());
+    run(Command::new("fdisk").args(["-w", "never", "-b", &block.to_string()]).arg(image), &input);
+}
+
+/// What a table says of itself, and its partitions by number: objects with the fields of `sfdisk --json`.
+pub(crate) fn table(image: &Path, block: u64) -> (Value, BTreeMap<u64, Value>) {
+    if block == 512 { table_by_sfdisk(image) } else { (Value::Null, table_by_fdisk(image, block)) }
+}
+
+fn table_by_sfdisk(image: &Path) -> (Value, BTreeMap<u64, Value>) {
+    let json = run(Command::new("sfdisk").arg("--json").arg(image), "");
+    let mut table: Value = serde_json::from_str(&json).expect("JSON");
+    let table = &mut table["partitiontable"];
+    let device = word(table, "device");
+    let partitions = table["partitions"].take();
+    // Where the image is does not matter.
+    table["device"] = Value::Null;
+    let of = |partition: &Value| {
+        let mut partition = partition.clone();
+        let node = word(&partition, "node");
+        partition["node"] = Value::Null;
+        (number_of_node(&node[device.len()..]), partition)
+    };
+    (table.take(), partitions.as_array().expect("a list").iter().map(of).collect())
+}
+
+/// A node without the disk's name is a number, behind a `p` where that name ends in a digit.
+fn number_of_node(node: &str) -> u64 {
+    node.trim_start_matches('p').parse().unwrap_or_else(|_| panic!("{node} is no partition's number"))
+}
+
+fn table_by_fdisk(image: &Path, block: u64) -> BTreeMap<u64, Value> {
+    let list = |columns: &str| {
+        let args = ["-b", &block.to_string(), "--list", "--output", columns];
+        run(Command::new("fdisk").args(args).arg(image), "")
+    };
+    let (gpt, dos) = ("Device,Start,Sectors,Type-UUID,UUID,Name", "Device,Start,Sectors,Id");
+    let text = if list("Device").contains("Disklabel type: gpt") { list(gpt) } else { list(dos) };
+    let path = image.display().to_string();
+    let of = |line: &str| {
+        let mut words = line.strip_prefix(&path)?.split_whitespace();
+        let number = number_of_node(words.next()?);
+        let mut field = || words.next().unwrap_or_default().to_owned();
+        let (start, size) = (field().parse::<u64>().ok()?, field().parse::<u64>().ok()?);
+        let (kind, uuid) = (field(), field());
+        let name = words.collect::<Vec<_>>().join(" ");
+        Some((number, json!({"start": start, "size": size, "type": kind, "uuid": uuid, "name": name})))
+    };
+    text.lines().filter_map(of).collect()
 }
 
 /// What straddle says of one target.

@@ -2,6 +2,8 @@
 //!
 //! This is the cure of one partition with all others left where they are; laying out a whole disk is a plan.
 
+mod room;
+
 use std::cmp::Ordering;
 
 use straddle_layout::{Partition, PartitionType, Role, TableKind, types};
@@ -24,7 +26,18 @@ struct Place {
 /// The cure for everything that is wrong with the placement of `partition`; `None` when no place in the free
 /// space around it would do.
 pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<Cure> {
-    let place = find_place(context, partition)?;
+    let free = free_space_around(context, partition)?;
+    let mut cures = find_places(context, partition, free)
+        .into_iter()
+        .filter_map(|place| cure_at(context, partition, place, free))
+        .peekable();
+    let best = cures.peek().cloned();
+    // A place that a tool reaches is worth more than one that none does.
+    cures.find(|cure| !cure.commands.is_empty()).or(best)
+}
+
+/// The cure that puts `partition` at `place`.
+fn cure_at(context: &Context<'_>, partition: &Partition, place: Place, free: Span) -> Option<Cure> {
     let block = context.stack.block;
     let start = Lba::from_bytes_exact(place.start, block)?;
     let count = block.blocks_floor(place.len);
@@ -35,14 +48,16 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<C
         return Some(Cure::advice(format!("start it at LBA {start} with {count} sectors")));
     }
     let target = Entry { context, partition, start, count };
-    let mut commands = vec![target.sfdisk("")];
+    let by_sfdisk = room::sfdisk_finds_it(context, partition, place, free);
+    let mut commands = Vec::new();
+    commands.extend(by_sfdisk.then(|| target.sfdisk("")));
     commands.extend(target.parted());
     commands.extend(target.sgdisk());
     // sfdisk moves data only into a place that is as large.
-    let takes_data = place.start != partition.span.start() && place.len >= partition.span.len();
+    let takes_data = by_sfdisk && place.start != partition.span.start() && place.len >= partition.span.len();
     Some(Cure {
         summary: summary(partition, place, start, count),
-        caution: caution(context, partition, place, &commands),
+        caution: target.caution(place, &commands),
         moving: takes_data.then(|| target.sfdisk("--move-data ")),
         commands,
     })
@@ -64,37 +79,6 @@ fn summary(partition: &Partition, place: Place, start: Lba, count: LbaCount) -> 
     }
 }
 
-/// What to mind: that a table is not its data, and what the tools do not keep.
-fn caution(
-    context: &Context<'_>,
-    partition: &Partition,
-    place: Place,
-    commands: &[Command],
-) -> Option<String> {
-    let mut parts = Vec::new();
-    if place.len < partition.span.len() {
-        parts.push("back up its data and shrink its file system first: these change the table only");
-    } else if place.start != partition.span.start() {
-        parts.push(
-            "these change the table only: for an empty partition, or with its data restored from a backup \
-             afterwards",
-        );
-    }
-    if commands.iter().any(|command| command.tool == "parted") {
-        parts.push(match partition.kind {
-            PartitionType::Mbr(_) => {
-                "parted makes the partition anew, without its type and boot flag, and may give the disk a new \
-                 identifier"
-            }
-            _ => "parted makes the partition anew, with another UUID and the type Linux filesystem",
-        });
-    }
-    if context.stack.kind == TableKind::HybridMbr {
-        parts.push("these change the GPT: make the hybrid MBR anew afterwards (sgdisk -h)");
-    }
-    (!parts.is_empty()).then(|| parts.join("; "))
-}
-
 /// `1024 bytes`, `1 MiB (1048576 bytes)`.
 fn exact(count: ByteCount) -> String {
     if count.get() < 1024 {
@@ -104,39 +88,45 @@ fn exact(count: ByteCount) -> String {
     }
 }
 
-/// Looks for a place on every boundary that costs something when missed: first on the 1 MiB grain with the size
-/// kept (later, then earlier), then without the grain, and last with the size cut at both ends.
-fn find_place(context: &Context<'_>, partition: &Partition) -> Option<Place> {
-    let required: Vec<Boundary> = required_boundaries(context);
-    let physical = context.topology.physical_boundary()?;
-    let block = Boundary::multiples_of(context.stack.block.bytes())?;
-    let free = free_space_around(context, partition)?;
+/// Looks for places on every boundary that costs something when missed, the best first: on the 1 MiB grain with the
+/// size kept (later, then earlier), then without the grain, and last with the size cut at both ends.
+fn find_places(context: &Context<'_>, partition: &Partition, free: Span) -> Vec<Place> {
     let old = partition.span;
-    let mut grain = required.clone();
-    grain.extend(Boundary::new(GRAIN, context.topology.phase()));
-    let whole = Boundary::multiples_of(physical.size().max(block.size()))?;
-    let len = whole.ceil(ByteOffset::new(old.len().get()))?.checked_since(ByteOffset::ZERO)?;
-    let fits = |start: ByteOffset| {
-        let span = Span::new(start, len)?;
-        free.contains(span).then_some(Place { start, len })
-    };
-    let latest = free.end().checked_back(len);
-    let shrunk = || {
-        let start = Boundary::ceil_all(&required, old.start())?;
-        let end = physical.floor(old.end())?;
-        let len = end.checked_since(start)?;
-        (len > ByteCount::ZERO && free.contains(Span::new(start, len)?)).then_some(Place { start, len })
+    let required = required_boundaries(context);
+    let shrunk = shrunk(context, old, free, &required);
+    let Some(len) = whole_len(context, old) else { return Vec::new() };
+    let fits = |start: Option<ByteOffset>| {
+        let place = Place { start: start?, len };
+        free.contains(Span::new(place.start, len)?).then_some(place)
     };
     // Where only the end is off the start stays: into free space behind, or a little shorter.
     if required.iter().all(|b| b.is_aligned(old.start())) {
-        return fits(old.start()).or_else(shrunk);
+        return fits(Some(old.start())).into_iter().chain(shrunk).collect();
     }
-    Boundary::ceil_all(&grain, old.start())
-        .and_then(fits)
-        .or_else(|| Boundary::floor_all(&grain, old.start().min(latest?)).and_then(fits))
-        .or_else(|| Boundary::ceil_all(&required, old.start()).and_then(fits))
-        .or_else(|| Boundary::floor_all(&required, old.start().min(latest?)).and_then(fits))
-        .or_else(shrunk)
+    let mut grain = required.clone();
+    grain.extend(Boundary::new(GRAIN, context.topology.phase()));
+    let later = |all: &[Boundary]| fits(Boundary::ceil_all(all, old.start()));
+    let earlier =
+        |all: &[Boundary]| fits(Boundary::floor_all(all, old.start().min(free.end().checked_back(len)?)));
+    [later(&grain), earlier(&grain), later(&required), earlier(&required), shrunk]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// A size rounded up to whole physical sectors.
+fn whole_len(context: &Context<'_>, old: Span) -> Option<ByteCount> {
+    let physical = context.topology.physical_boundary()?;
+    let whole = Boundary::multiples_of(physical.size().max(context.stack.block.bytes()))?;
+    whole.ceil(ByteOffset::new(old.len().get()))?.checked_since(ByteOffset::ZERO)
+}
+
+/// The whole physical sectors of a partition, from the first good start in it on.
+fn shrunk(context: &Context<'_>, old: Span, free: Span, required: &[Boundary]) -> Option<Place> {
+    let start = Boundary::ceil_all(required, old.start())?;
+    let end = context.topology.physical_boundary()?.floor(old.end())?;
+    let len = end.checked_since(start)?;
+    (len > ByteCount::ZERO && free.contains(Span::new(start, len)?)).then_some(Place { start, len })
 }
 
 /// The boundaries that a good start has to meet: all that are more than advice, and the atomic unit.
@@ -164,20 +154,24 @@ fn free_space_around(context: &Context<'_>, partition: &Partition) -> Option<Spa
             (extended.start(), extended.end())
         }
         (_, Some(usable)) => (usable.start(), usable.end()),
-        (_, None) => (first_block, ByteOffset::new(LbaCount::new(MBR_LBAS).to_bytes(block)?.get())),
+        // What lies before the first partition is a boot loader's, on an MBR disk.
+        (_, None) => (
+            first_block.max(own.start().min(ByteOffset::new(GRAIN.get()))),
+            ByteOffset::new(LbaCount::new(MBR_LBAS).to_bytes(block)?.get()),
+        ),
     };
     // What the table says may end past the disk.
     high = high.min(end);
-    // A logical partition is bounded by its siblings and by every EBR, its own too: on a sane disk that is before
-    // it. A primary one is bounded by the container.
-    let is_logical = |p: &Partition| matches!(p.role, Role::Logical { .. });
+    // Whatever is not the container is in the way, and so is every EBR, its own too: on a sane disk that is before it.
+    let is_logical = matches!(partition.role, Role::Logical { .. });
+    let in_the_way =
+        |p: &&Partition| p.number != partition.number && !(is_logical && p.role == Role::Extended);
     let ebr_of = |p: &Partition| match p.role {
         Role::Logical { ebr } => Span::of_blocks(ebr, LbaCount::new(1), block),
         _ => None,
     };
-    let alike = || stack.partitions.iter().filter(|p| is_logical(p) == is_logical(partition));
-    let others = alike().filter(|p| p.number != partition.number).map(|p| p.span);
-    for obstacle in others.chain(alike().filter_map(ebr_of)) {
+    let others = stack.partitions.iter().filter(in_the_way).map(|p| p.span);
+    for obstacle in others.chain(stack.partitions.iter().filter_map(ebr_of)) {
         if obstacle.start() < own.start() {
             low = low.max(obstacle.end());
         } else if obstacle.start() > own.start() {
@@ -227,6 +221,39 @@ impl Entry<'_> {
     /// Whether the partition's name may stand in a command: a terminal obeys control characters, quoted or not.
     fn name_can_be_shown(&self) -> bool {
         !self.partition.attributes.name.contains(char::is_control)
+    }
+
+    /// What to mind: that a table is not its data, and what the tools cannot do.
+    fn caution(&self, place: Place, commands: &[Command]) -> Option<String> {
+        if commands.is_empty() {
+            return Some("no tool does this to the one partition alone".to_owned());
+        }
+        let old = self.partition.span;
+        let mut parts = Vec::new();
+        if place.len < old.len() {
+            parts.push("back up its data and shrink its file system first: these change the table only");
+        } else if place.start != old.start() {
+            parts.push(
+                "these change the table only: for an empty partition, or with its data restored from a backup \
+                 afterwards",
+            );
+        }
+        if self.told_sector_size().is_some() {
+            parts.push("sfdisk knows --sector-size since util-linux 2.41");
+        }
+        if commands.iter().any(|command| command.tool == "parted") {
+            parts.push(match self.partition.kind {
+                PartitionType::Mbr(_) => {
+                    "parted makes the partition anew, without its type and boot flag, and may give the disk a new \
+                     identifier"
+                }
+                _ => "parted makes the partition anew, with another UUID and the type Linux filesystem",
+            });
+        }
+        if self.context.stack.kind == TableKind::HybridMbr {
+            parts.push("these change the GPT: make the hybrid MBR anew afterwards (sgdisk -h)");
+        }
+        (!parts.is_empty()).then(|| parts.join("; "))
     }
 
     /// sfdisk changes the entry's place and keeps everything else.

@@ -93,6 +93,11 @@ impl Cure {
     pub(crate) fn advice(summary: impl Into<String>) -> Self {
         Self { summary: summary.into(), commands: Vec::new(), caution: None, moving: None }
     }
+
+    /// Leaves only what has to be done: for a target whose name a terminal would obey, quoted or not.
+    pub(crate) fn without_commands(&mut self) {
+        *self = Self::advice(std::mem::take(&mut self.summary));
+    }
 }
 
 /// One thing found.

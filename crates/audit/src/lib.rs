@@ -66,6 +66,9 @@ pub fn run(context: &Context<'_>) -> Vec<Finding> {
     for partition in &context.stack.partitions {
         placement::check(context, partition, &mut findings);
     }
+    if context.target.contains(char::is_control) {
+        findings.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(Cure::without_commands);
+    }
     findings.sort_by_key(|f| (f.subject, std::cmp::Reverse(f.rule.severity), f.rule.code));
     findings
 }

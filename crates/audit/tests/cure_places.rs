@@ -22,6 +22,15 @@ fn partition(number: u32, start: u64, count: u64, role: Role, kind: PartitionTyp
 }
 
 fn findings(kind: TableKind, usable: Option<Span>, partitions: Vec<Partition>) -> Vec<Finding> {
+    findings_on("disk.img", kind, usable, partitions)
+}
+
+fn findings_on(
+    target: &str,
+    kind: TableKind,
+    usable: Option<Span>,
+    partitions: Vec<Partition>,
+) -> Vec<Finding> {
     let stack = Stack {
         kind,
         block: BlockSize::B512,
@@ -33,7 +42,7 @@ fn findings(kind: TableKind, usable: Option<Span>, partitions: Vec<Partition>) -
     };
     let topology = Topology::unknown();
     straddle_audit::run(&Context {
-        target: "disk.img",
+        target,
         is_image: true,
         size: SIZE,
         topology: &topology,
@@ -88,4 +97,13 @@ fn a_name_that_a_terminal_would_obey_is_in_no_command() {
     let commands: Vec<_> = found.iter().filter_map(|f| f.cure.as_ref()).flat_map(|c| &c.commands).collect();
     assert!(commands.iter().any(|c| c.tool == "sfdisk"));
     assert!(commands.iter().all(|c| !c.line.contains(char::is_control)));
+}
+
+#[test]
+fn a_target_that_a_terminal_would_obey_is_in_no_command() {
+    let partitions = vec![partition(1, 2049, 2048, Role::Primary, PartitionType::Mbr(0x83))];
+    let found = findings_on("a\u{1b}]0;b\n.img", TableKind::Mbr, None, partitions);
+    let cures: Vec<_> = found.iter().filter_map(|f| f.cure.as_ref()).collect();
+    assert!(!cures.is_empty());
+    assert!(cures.iter().all(|c| c.commands.is_empty() && c.moving.is_none() && !c.summary.is_empty()));
 }

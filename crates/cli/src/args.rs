@@ -39,7 +39,7 @@ pub(crate) enum Colour {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Audit the alignment of disks and images.
-    Check(CheckArguments),
+    Check(Box<CheckArguments>),
     /// Tell what a finding means, or count the read-modify-writes of an I/O.
     Explain(ExplainArguments),
     /// Compute how much of a track holds data, for 512-byte and 4096-byte sectors.
@@ -106,6 +106,11 @@ pub(crate) struct CheckArguments {
     /// Read a captured tree (DIR/sys, DIR/dev) instead of this machine.
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub(crate) sysroot: Option<PathBuf>,
+
+    /// Open this backing, parent or extent file too, where an image names it. Without this no image has another file
+    /// opened. Repeat it for more files.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) allow_backing: Vec<PathBuf>,
 
     /// Report these findings only.
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code)]

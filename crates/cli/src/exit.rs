@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::output;
+
 /// How a command ended, from best to worst. Of several targets the worst counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exit {
@@ -57,6 +59,6 @@ pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
     if error.chain().any(closed) {
         return Exit::Aligned;
     }
-    eprintln!("straddle: {error:#}");
+    output::complain(&output::printable(&format!("{error:#}")));
     if error.is::<UsageError>() { Exit::Usage } else { Exit::Failed }
 }

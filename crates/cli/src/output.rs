@@ -52,6 +52,17 @@ pub(crate) fn stdout() -> BufWriter<Stdout> {
     BufWriter::with_capacity(64 * 1024, io::stdout())
 }
 
+/// Says something on stderr. Where that cannot be written either, the exit code has to do.
+pub(crate) fn complain(message: &str) {
+    let _ = writeln!(io::stderr(), "straddle: {message}");
+}
+
+/// `text` for a terminal, with control characters as escapes: a name from anywhere must not be obeyed.
+pub(crate) fn printable(text: &str) -> String {
+    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escaped).collect()
+}
+
 /// Prints `value` as indented JSON.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     let mut out = stdout();

@@ -12,7 +12,7 @@ use straddle_units::{ByteCount, Span};
 use textwrap::WordSplitter;
 
 use crate::commands::check::Audited;
-use crate::output::{Styles, paint, plural};
+use crate::output::{Styles, paint, plural, printable};
 use crate::schema::Summary;
 
 /// The block in which most file systems write; what a picture shows of a partition's start.
@@ -55,7 +55,7 @@ pub(crate) fn lines(audited: &Audited) -> String {
         let _ = writeln!(
             text,
             "{}: {} {} {}: {}",
-            audited.name,
+            printable(&audited.name),
             rule.severity,
             rule.code,
             subject(finding.subject),
@@ -83,7 +83,11 @@ pub(crate) fn target(audited: &Audited, verbose: bool, styles: Styles) -> String
     }
     let _ = writeln!(text, "{}", table_line(audited));
     for remark in &audited.target.remarks {
-        let _ = writeln!(text, "{}", paint(styles.faint, &wrap(&format!("note: {remark}"), 110, "  ")));
+        let _ = writeln!(
+            text,
+            "{}",
+            paint(styles.faint, &wrap(&format!("note: {}", printable(remark)), 110, "  "))
+        );
     }
     if !audited.stack.partitions.is_empty() {
         let _ = writeln!(text, "\n{}", partitions(audited, styles));
@@ -113,9 +117,9 @@ fn heading(audited: &Audited, styles: Styles) -> String {
     };
     parts.push(if audited.is_image() { format!("image, judged as if on {format}") } else { format });
     if let (Some(number), Some(node)) = (target.partition, &target.node) {
-        parts.push(format!("partition {number} of {}", node.display()));
+        parts.push(format!("partition {number} of {}", printable(&node.display().to_string())));
     }
-    format!("{}: {}\n", paint(styles.heading, &audited.name), parts.join(", "))
+    format!("{}: {}\n", paint(styles.heading, &printable(&audited.name)), parts.join(", "))
 }
 
 /// A figure with its source, and whoever disagrees.

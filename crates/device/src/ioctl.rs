@@ -6,8 +6,10 @@
 //! [`crate::identify`] reads them.
 //!
 //! Requests and structures are those of the kernel's `include/uapi/linux/fs.h`, `linux/blkdev.h`,
-//! `linux/nvme_ioctl.h` and of `scsi/sg.h`.
+//! `linux/nvme_ioctl.h` and of `scsi/sg.h`; those of device mapper are in [`dm`].
 #![allow(unsafe_code)]
+
+pub mod dm;
 
 use std::ffi::c_void;
 use std::io;
@@ -173,7 +175,7 @@ impl std::fmt::Display for Sense {
 }
 
 /// A request whose argument is a pointer to a `T`, or none.
-struct Request<'a, T> {
+struct Request<'a, T: ?Sized> {
     opcode: Opcode,
     argument: Option<&'a mut T>,
 }
@@ -181,7 +183,7 @@ struct Request<'a, T> {
 // SAFETY: `as_ptr` gives a pointer to a live, writable `T` (or null for requests without argument), borrowed for
 // as long as the request lives; the caller of `call` vouches that `T` is what the opcode takes. The output is the
 // system call's own return value, so that no pointer is read.
-unsafe impl<T> Ioctl for Request<'_, T> {
+unsafe impl<T: ?Sized> Ioctl for Request<'_, T> {
     type Output = IoctlOutput;
     const IS_MUTATING: bool = true;
 
@@ -214,7 +216,7 @@ enum Meant {
 /// `opcode` must be a request that takes a pointer to a `T` (or no argument where there is none), that writes
 /// nothing but valid values into it, and every pointer inside the `T` must be good for the accesses that the
 /// request makes through it.
-unsafe fn call<T>(
+unsafe fn call<T: ?Sized>(
     fd: BorrowedFd<'_>,
     meant: Meant,
     what: &'static str,

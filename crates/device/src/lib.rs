@@ -6,6 +6,7 @@
 mod assume;
 pub mod evidence;
 pub mod identify;
+pub mod image;
 pub mod ioctl;
 mod medium;
 pub mod quirks;

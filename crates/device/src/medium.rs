@@ -5,6 +5,8 @@ use std::os::unix::fs::FileExt;
 
 use straddle_units::{ByteCount, ByteOffset};
 
+use crate::image::ImageError;
+
 /// Why bytes could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -17,6 +19,21 @@ pub enum ReadError {
         want: usize,
         /// The medium's length in bytes.
         len: u64,
+    },
+    /// The bytes exist, but not on this medium: on another disk, or behind a key.
+    #[error("byte {at}: not on this medium")]
+    Unmapped {
+        /// First byte that is not there.
+        at: ByteOffset,
+    },
+    /// An image does not give them: it is damaged, or they are in a file that is not opened.
+    #[error("byte {at} of the disk in the image")]
+    Image {
+        /// First byte wanted, on the disk in the image.
+        at: ByteOffset,
+        /// What is wrong with the image.
+        #[source]
+        source: Box<ImageError>,
     },
     /// The operating system refused or failed.
     #[error("byte {at}: cannot read")]
@@ -44,7 +61,7 @@ pub trait Medium: Send + Sync {
 }
 
 /// Refuses a read that would pass the end of a medium of `len` bytes.
-fn check_end(at: ByteOffset, want: usize, len: ByteCount) -> Result<(), ReadError> {
+pub(crate) fn check_end(at: ByteOffset, want: usize, len: ByteCount) -> Result<(), ReadError> {
     let wanted = u64::try_from(want).ok().and_then(|w| at.get().checked_add(w));
     match wanted {
         Some(end) if end <= len.get() => Ok(()),

@@ -13,9 +13,10 @@ use straddle_units::{BlockSize, ByteCount, KERNEL_SECTOR, LbaCount};
 
 use crate::assume::Assume;
 use crate::evidence::{self, Identity};
+use crate::image::{self, Access, Allowed, Container, ImageError, Opened, SectorSizes};
 use crate::medium::{FileMedium, Medium};
 use crate::sysfs::{self, Attributes, DeviceKind, Directory, KernelPartition};
-use crate::topology::{Source, Topology};
+use crate::topology::{Figure, Source, Topology};
 
 /// Why a target cannot be audited at all.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +30,18 @@ pub enum OpenError {
     /// A file or device without a single byte.
     #[error("is empty (0 bytes): there is nothing to check")]
     Empty,
+    /// An image of a known format that cannot be opened.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// A file that the user allowed to be opened is not there.
+    #[error("{}: cannot open what --allow-backing names", path.display())]
+    Allowed {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
     /// A device of that name is not under the sysfs tree.
     #[error("no such block device under {}", .0.display())]
     NoSuchDevice(PathBuf),
@@ -51,13 +64,17 @@ pub struct Options {
     pub assume: Assume,
     /// Forced logical block size.
     pub logical: Option<BlockSize>,
+    /// Files that an image may have opened: backing files, parents, extents. Any other stays closed.
+    pub allow_backing: Vec<PathBuf>,
 }
 
 /// An open target.
 pub struct Target {
     /// Its kind.
     pub kind: DeviceKind,
-    /// Its size in bytes.
+    /// The file format around an image's disk; `None` where there is none.
+    pub container: Option<Container>,
+    /// Its size in bytes; of an image, its disk's.
     pub size: ByteCount,
     /// Its bytes, where they may be read.
     pub medium: Option<Box<dyn Medium>>,
@@ -83,7 +100,7 @@ pub fn open(path: &Path, options: &Options) -> Result<Target, OpenError> {
             let metadata = fs::metadata(path).map_err(OpenError::Io)?;
             let kind = metadata.file_type();
             if kind.is_file() {
-                open_image(path)?
+                open_image(path, options)?
             } else if kind.is_block_device() {
                 open_device(path, &metadata)?
             } else {
@@ -119,12 +136,12 @@ fn describe(metadata: &Metadata) -> &'static str {
 }
 
 /// Opens for reading without waiting for anything, and without becoming a controlling terminal.
-fn open_for_reading(path: &Path) -> io::Result<File> {
+pub(crate) fn open_for_reading(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
 }
 
-fn open_image(path: &Path) -> Result<Target, OpenError> {
+fn open_image(path: &Path, options: &Options) -> Result<Target, OpenError> {
     let file = open_for_reading(path).map_err(OpenError::Io)?;
     let metadata = file.metadata().map_err(OpenError::Io)?;
     // The path may have been replaced between the look and the opening.
@@ -135,17 +152,43 @@ fn open_image(path: &Path) -> Result<Target, OpenError> {
     if size == ByteCount::ZERO {
         return Err(OpenError::Empty);
     }
-    Ok(Target {
+    let mut target = Target {
         kind: DeviceKind::Image,
+        container: None,
         size,
-        medium: Some(Box::new(FileMedium::new(file, size))),
+        medium: None,
         topology: Topology::unknown(),
         identity: Identity::default(),
         kernel_partitions: None,
         partition: None,
         node: None,
         remarks: Vec::new(),
-    })
+    };
+    let allowed =
+        Allowed::new(&options.allow_backing).map_err(|(path, source)| OpenError::Allowed { path, source })?;
+    match image::open(Box::new(FileMedium::new(file, size)), &Access::new(path, &allowed))? {
+        Opened::Raw(medium) => target.medium = Some(medium),
+        Opened::Image(image) => {
+            if image.len() == ByteCount::ZERO {
+                return Err(OpenError::Empty);
+            }
+            target.size = image.len();
+            target.container = Some(image.container().clone());
+            target.remarks.extend_from_slice(image.remarks());
+            if let Some(sectors) = image.sectors() {
+                adopt_sectors(&mut target.topology, sectors);
+            }
+            target.medium = Some(image);
+        }
+    }
+    Ok(target)
+}
+
+/// Takes the sector sizes that an image states for its disk.
+fn adopt_sectors(topology: &mut Topology, sectors: SectorSizes) {
+    let SectorSizes { logical, physical } = sectors;
+    topology.logical = Figure::new(logical, Source::Container("VHDX metadata, logical sector size"));
+    topology.physical = Figure::new(physical, Source::Container("VHDX metadata, physical sector size"));
 }
 
 fn open_device(path: &Path, metadata: &Metadata) -> Result<Target, OpenError> {
@@ -244,7 +287,18 @@ fn from_sysfs(
     let topology = evidence::topology(kind, disk, &identity, &asked);
     let kernel_partitions = Some(sysfs::partitions(disk));
     let medium = file.map(|file| Box::new(FileMedium::new(file, size)) as Box<dyn Medium>);
-    Ok(Target { kind, size, medium, topology, identity, kernel_partitions, partition, node, remarks })
+    Ok(Target {
+        kind,
+        container: None,
+        size,
+        medium,
+        topology,
+        identity,
+        kernel_partitions,
+        partition,
+        node,
+        remarks,
+    })
 }
 
 /// The disks of this machine (or of a captured tree) by node, in order of name: every block device but memory, optical

@@ -26,6 +26,8 @@ pub enum Source {
     Declared,
     /// The partition table, which counts in this block size.
     Table,
+    /// An image's container, with the field.
+    Container(&'static str),
     /// Nothing said anything; this is the value that is safe in doubt.
     Assumed,
     /// Computed from other figures, as the text says.
@@ -43,6 +45,7 @@ impl fmt::Display for Source {
             Self::Quirk(model) => write!(f, "list of misreporting drives: {model}"),
             Self::Declared => f.write_str("declared"),
             Self::Table => f.write_str("partition table"),
+            Self::Container(field) => f.write_str(field),
             Self::Assumed => f.write_str("assumed"),
             Self::Derived(how) => write!(f, "derived: {how}"),
         }

@@ -5,14 +5,18 @@
 
 mod check;
 mod fields;
+mod fs;
 mod gpt;
 mod kernel;
+pub mod layer;
 mod mbr;
 mod reader;
 mod signature;
 mod stack;
 pub mod types;
+pub mod view;
 
+pub use fs::file_system;
 pub use kernel::kernel_stack;
 pub use stack::{
     Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind, read_stack,

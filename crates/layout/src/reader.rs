@@ -32,13 +32,16 @@ impl fmt::Display for Fault {
 
 impl From<ReadError> for Fault {
     fn from(error: ReadError) -> Self {
-        match &error {
-            ReadError::PastEnd { .. } => Self::PastEnd,
-            ReadError::Io { .. } => match error.source() {
-                Some(source) => Self::Unreadable(format!("{error}: {source}")),
-                None => Self::Unreadable(error.to_string()),
-            },
+        if matches!(error, ReadError::PastEnd { .. }) {
+            return Self::PastEnd;
         }
+        let mut text = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            text.push_str(&format!(": {error}"));
+            cause = error.source();
+        }
+        Self::Unreadable(text)
     }
 }
 

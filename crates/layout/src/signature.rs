@@ -1,19 +1,22 @@
 //! What the first bytes of a partition, or of a whole medium, are known to be.
 //!
 //! The law of this module: an answer is the name that blkid gives as TYPE, found by a magic number and, where
-//! that is short, by the fields around it. At most two reads, 8 KiB from the start and 33 KiB from 32 KiB on;
-//! the second only when the first shows nothing. So what is marked at the end only (md 0.90 and 1.0) or past
-//! 65 KiB (ZFS) is not seen. Offsets and checks are those of util-linux, libblkid/src/superblocks/*.c.
+//! that is short, by the fields around it. At most two reads, 8 KiB from the start and 53 KiB from 12 KiB on;
+//! the second only when the first shows nothing, and a third, of the uberblocks, only when the second shows the list
+//! of a ZFS label. So what is marked at the end only (md 0.90 and 1.0) is not seen. Offsets and checks are those of
+//! util-linux, libblkid/src/superblocks/*.c.
 
-use straddle_units::{ByteOffset, Span};
+use straddle_units::{ByteCount, Span};
 
 use crate::fields::{be16, be32, byte, has, le16, le32, le64};
+use crate::fs;
 use crate::reader::Reader;
 
 /// The first read: from byte 0, far enough for the md 1.2 superblock and for the swap magic of 8 KiB pages.
 const NEAR: std::ops::Range<usize> = 0..8192;
-/// The second read: from the JFS and ISO 9660 descriptors to the btrfs and ReiserFS superblocks at 64 KiB.
-const FAR: std::ops::Range<usize> = 32 * 1024..64 * 1024 + 1024;
+/// The second read: from the swap magic of 16 KiB pages, which ends them, to the btrfs and ReiserFS superblocks at
+/// 64 KiB.
+const FAR: std::ops::Range<usize> = 12 * 1024..64 * 1024 + 1024;
 
 /// Where ext2/3/4, NILFS2, F2FS and EROFS keep their superblock.
 const SUPERBLOCK_1K: usize = 1024;
@@ -77,7 +80,7 @@ const BOOT_SECTORS: [Magic; 3] = [
 ];
 
 /// Everything else.
-const OTHERS: [Magic; 21] = [
+const OTHERS: [Magic; 25] = [
     checked(4086, b"SWAPSPACE2", "swap", is_swap),
     row(4086, b"SWAP-SPACE", "swap"),
     checked(8182, b"SWAPSPACE2", "swap", is_swap),
@@ -99,19 +102,29 @@ const OTHERS: [Magic; 21] = [
     row(SUPERBLOCK_64K, b"ReIsEr4", "reiser4"),
     checked(32 * 1024, b"JFS1", "jfs", is_jfs),
     row(32 * 1024 + 1, b"CD001", "iso9660"),
-    // The end of a 64 KiB page (arm64, ppc64): its header at byte 1024 is out of this window.
+    // The ends of 16, 32 and 64 KiB pages (arm64, ppc64): the header at byte 1024 is out of this window.
+    row(16374, b"SWAPSPACE2", "swap"),
+    row(16374, b"SWAP-SPACE", "swap"),
+    row(32758, b"SWAPSPACE2", "swap"),
+    row(32758, b"SWAP-SPACE", "swap"),
     row(65526, b"SWAPSPACE2", "swap"),
     row(65526, b"SWAP-SPACE", "swap"),
 ];
 
 /// What the bytes of `span` are known to be, by the first of them.
 pub(crate) fn identify(reader: &Reader<'_>, span: Span) -> Option<&'static str> {
-    let window = |range: std::ops::Range<usize>, find: &dyn Fn(&Window<'_>) -> Option<&'static str>| {
-        let at = span.start().get().checked_add(u64::try_from(range.start).ok()?)?;
-        let bytes = reader.read_up_to(ByteOffset::new(at), range.len(), span.end());
-        find(&Window { base: range.start, bytes: &bytes })
+    let read = |range: std::ops::Range<usize>| {
+        let start = u64::try_from(range.start).ok().map(ByteCount::new);
+        let at = start.and_then(|start| span.start().checked_add(start));
+        at.map_or(Vec::new(), |at| reader.read_up_to(at, range.len(), span.end()))
     };
-    window(NEAR, &in_any_table).or_else(|| window(FAR, &in_any_table))
+    in_any_table(&Window { base: NEAR.start, bytes: &read(NEAR) }).or_else(|| {
+        let far = read(FAR);
+        let far = Window { base: FAR.start, bytes: &far };
+        let is_zfs =
+            || fs::is_xdr_nvlist(far.from(fs::ZFS_NVLIST.0)) && fs::has_uberblock(&read(fs::ZFS_RING));
+        in_any_table(&far).or_else(|| is_zfs().then_some("zfs_member"))
+    })
 }
 
 /// Which file system's boot sector `sector` is, if it is one of those that carry the MBR's signature.
@@ -137,10 +150,10 @@ fn is_md1(window: &Window<'_>, at: usize) -> bool {
     le32(superblock, 4) == 1 && sector.is_ok_and(|sector| le64(superblock, 144) == sector)
 }
 
-/// The fields that every DOS boot sector shares: a power-of-two sector size (byte 11) and cluster size (13).
-fn has_dos_geometry(sector: &[u8]) -> bool {
+/// A sector size (byte 11) as every DOS boot sector has it.
+fn has_dos_sector(sector: &[u8]) -> bool {
     let size = le16(sector, 11);
-    size.is_power_of_two() && (256..=4096).contains(&size) && byte(sector, 13).is_power_of_two()
+    size.is_power_of_two() && (256..=4096).contains(&size)
 }
 
 /// FAT: the fields that `fat_valid_superblock` looks at, behind a jump or a name as every mkfs writes them.
@@ -152,16 +165,22 @@ fn is_fat(window: &Window<'_>) -> bool {
     let (reserved, fats, media) = (le16(sector, 14), byte(sector, 16), byte(sector, 21));
     (jump || named)
         && !other
-        && has_dos_geometry(sector)
+        && has_dos_sector(sector)
+        && byte(sector, 13).is_power_of_two()
         && reserved != 0
         && fats != 0
         && (media == 0xF0 || media >= 0xF8)
 }
 
-/// NTFS: a DOS geometry, and zeros where FAT counts its reserved sectors and its tables.
+/// NTFS: a cluster size (byte 13) that is a power of two or, negative, stands for one over 64 KiB; and zeros where FAT
+/// counts its reserved sectors and its tables.
 fn is_ntfs(window: &Window<'_>) -> bool {
     let sector = window.bytes;
-    has_dos_geometry(sector) && le16(sector, 14) == 0 && byte(sector, 16) == 0
+    let cluster = byte(sector, 13);
+    has_dos_sector(sector)
+        && (cluster.is_power_of_two() || (240..=249).contains(&cluster))
+        && le16(sector, 14) == 0
+        && byte(sector, 16) == 0
 }
 
 /// exFAT: 53 zeros where FAT keeps its geometry, and sectors of 512 to 4096 bytes (byte 108 has the shift).

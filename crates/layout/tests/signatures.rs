@@ -24,7 +24,7 @@ fn content(writes: &[Write<'_>]) -> Option<&'static str> {
 #[test]
 fn every_signature_has_its_name() {
     const MD: &[u8] = b"\xFC\x4E\x2B\xA9\x01\0\0\0";
-    let known: [(&str, &[Write<'_>]); 22] = [
+    let known: [(&str, &[Write<'_>]); 25] = [
         ("linux_raid_member", &[(0, MD)]),
         ("linux_raid_member", &[(4096, MD), (4096 + 144, &[8])]),
         ("LVM2_member", &[(512, b"LABELONE"), (512 + 24, b"LVM2 001")]),
@@ -40,7 +40,10 @@ fn every_signature_has_its_name() {
         ("ext4", &[(1024, &[1]), (1080, b"\x53\xEF"), (1024 + 0x5C, &[4]), (1024 + 0x60, &[0x40])]),
         ("ext4", &[(1024, &[1]), (1080, b"\x53\xEF"), (1024 + 0x64, &[0x10])]),
         ("swap", &[(4086, b"SWAPSPACE2"), (1024, &[1]), (1028, &[9])]),
+        ("swap", &[(16374, b"SWAPSPACE2")]),
+        ("swap", &[(32758, b"SWAP-SPACE")]),
         ("swap", &[(65526, b"SWAPSPACE2")]),
+        ("ntfs", &[(3, b"NTFS    \x00\x02\xF6"), (510, b"\x55\xAA")]),
         ("jfs", &[(32768, b"JFS1"), (32768 + 17, &[0x10]), (32768 + 20, &[12])]),
         ("iso9660", &[(32768, b"\x01CD001\x01")]),
         ("btrfs", &[(65536 + 64, b"_BHRfS_M")]),

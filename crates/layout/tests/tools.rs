@@ -4,62 +4,13 @@
 
 mod common;
 
-use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 
 use common::names;
+use common::tools::{Image, run};
 use serde_json::Value;
-use straddle_device::FileMedium;
-use straddle_layout::{Attributes, PartitionType, Role, Stack, TableKind, read_stack, types};
-use straddle_units::{BlockSize, ByteCount, MIB};
-
-/// A sparse image that goes when the test ends.
-struct Image(PathBuf);
-
-impl Image {
-    fn new(name: &str, len: u64) -> Self {
-        let path = std::env::temp_dir().join(format!("straddle-layout-{}-{name}.img", std::process::id()));
-        File::create(&path).and_then(|file| file.set_len(len)).expect("a temporary file can be made");
-        Self(path)
-    }
-
-    fn stack(&self, device: Option<BlockSize>) -> Stack {
-        let file = File::open(&self.0).expect("the image is there");
-        let len = ByteCount::new(file.metadata().expect("the image is there").len());
-        read_stack(&FileMedium::new(file, len), device, None).expect("the image can be read")
-    }
-}
-
-impl Drop for Image {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-/// Runs a tool with `input`; its output, or `None` when there is no such tool.
-fn run(tool: &str, args: &[&str], image: &Path, input: &str) -> Option<String> {
-    let child = Command::new(tool)
-        .args(args)
-        .arg(image)
-        .env("LC_ALL", "C.UTF-8")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let Ok(mut child) = child else {
-        assert!(std::env::var_os("CI").is_none(), "{tool} is not installed, and this is CI");
-        eprintln!("SKIPPED: {tool} is not installed");
-        return None;
-    };
-    let written = child.stdin.take().expect("piped").write_all(input.as_bytes());
-    let output = child.wait_with_output().expect("the tool ends");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{tool} {args:?}: {}{}", text(&output.stderr), text(&output.stdout));
-    drop(written);
-    Some(text(&output.stdout))
-}
+use straddle_layout::{Attributes, PartitionType, Role, Stack, TableKind, types};
+use straddle_units::{BlockSize, MIB};
 
 /// Compares what we read with what `sfdisk -J` says; `None` when there is no sfdisk.
 fn compare_with_sfdisk(image: &Image) -> Option<Stack> {

@@ -73,6 +73,14 @@ impl Boundary {
         self.past(offset) == ByteCount::ZERO
     }
 
+    /// How far past a boundary the multiples of this family's size come to lie, counted in a space whose byte `inner`
+    /// is the medium's byte `outer`: 0 when blocks of that size in the space are whole units of the medium.
+    pub fn skew(self, inner: ByteOffset, outer: ByteOffset) -> ByteCount {
+        let size = self.size.get();
+        let (inner, outer) = (inner.get() % size, self.past(outer).get());
+        ByteCount::new(if outer >= inner { outer - inner } else { size - (inner - outer) })
+    }
+
     /// The last boundary at or before `offset`; `None` when that would lie before the medium.
     pub fn floor(self, offset: ByteOffset) -> Option<ByteOffset> {
         offset.checked_back(self.past(offset))

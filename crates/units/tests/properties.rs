@@ -59,6 +59,14 @@ proptest! {
     }
 
     #[test]
+    fn skew_is_where_the_next_multiple_in_the_space_lands(inner in 0_u64..100_000, outer in 0_u64..100_000, size in 1_u64..3_000, phase in 0_u64..6_000) {
+        let b = boundary(size, phase);
+        let next_multiple = inner.next_multiple_of(size);
+        let lands = ByteOffset::new(outer + (next_multiple - inner));
+        prop_assert_eq!(b.skew(ByteOffset::new(inner), ByteOffset::new(outer)), b.past(lands));
+    }
+
+    #[test]
     fn the_kernel_formula_agrees(start in 0_u64..1 << 50, exponent in 9_u32..20, offset: u64) {
         // queue_limit_alignment_offset of block/blk-settings.c, in its own words.
         let granularity = 1_u64 << exponent;

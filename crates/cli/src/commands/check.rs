@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
 use straddle_audit::{Context, Finding, Severity, Subject};
+use straddle_device::topology::Source;
 use straddle_device::{DeviceKind, Options, Target};
 use straddle_layout::{Stack, TableKind};
 
@@ -59,6 +60,7 @@ pub(crate) fn run(arguments: &CheckArguments, styles: Styles) -> Result<Exit> {
         sysroot: arguments.sysroot.clone(),
         assume: arguments.assume.clone().unwrap_or_default(),
         logical: arguments.logical,
+        allow_backing: arguments.allow_backing.clone(),
     };
     let single = |path: &PathBuf| outcome(path, &options, arguments, styles);
     let bar = progress(targets.len());
@@ -85,7 +87,7 @@ pub(crate) fn run(arguments: &CheckArguments, styles: Styles) -> Result<Exit> {
             if let Some(complaint) = &outcome.complaint {
                 // In order with what was printed before.
                 out.flush()?;
-                eprintln!("straddle: {complaint}");
+                output::complain(complaint);
             }
             summary.add(outcome.status);
             outcome.worst.iter().for_each(|severity| severities[severity_index(*severity)] += 1);
@@ -123,7 +125,7 @@ fn targets(arguments: &CheckArguments) -> Result<Vec<PathBuf>> {
     let found = straddle_device::discover(arguments.sysroot.as_deref(), arguments.all)
         .context("cannot list the disks of this machine")?;
     if found.is_empty() {
-        eprintln!("straddle: no disk found; --all also looks at loop, ram and zram devices");
+        output::complain("no disk found; --all also looks at loop, ram and zram devices");
     }
     Ok(found)
 }
@@ -158,7 +160,7 @@ fn outcome(path: &Path, options: &Options, arguments: &CheckArguments, styles: S
             let json = || to_json(&TargetReport::failed(name.clone(), message.clone()));
             Outcome {
                 text: if arguments.json { json() } else { String::new() },
-                complaint: Some(format!("{name}: {message}")),
+                complaint: Some(output::printable(&format!("{name}: {message}"))),
                 status: Status::Failed,
                 exit: Exit::Failed,
                 worst: Vec::new(),
@@ -225,8 +227,11 @@ fn concerns(finding: &Finding, partition: Option<u32>) -> bool {
 fn read(target: &mut Target, options: &Options) -> Result<Stack> {
     // An image's block size is found from its table, unless it is declared; a device's is what the kernel uses.
     let declared = options.logical.or(options.assume.logical());
+    let logical = &target.topology.logical;
+    let stated = matches!(logical.source(), Source::Container(_)).then(|| logical.value());
     let device_block = match target.kind {
-        DeviceKind::Image => declared,
+        // A container may say it as a device does.
+        DeviceKind::Image => declared.or(stated),
         _ => Some(target.topology.logical.value()),
     };
     let listed = target.kernel_partitions.as_deref().unwrap_or_default();

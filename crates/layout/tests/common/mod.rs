@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
 #![allow(clippy::cast_possible_truncation, reason = "the images are small and built here")]
 
+pub(crate) mod tools;
+
 use straddle_device::{Medium, MemoryMedium, ReadError};
 use straddle_layout::{Problem, Stack, read_stack};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB};

@@ -1,0 +1,120 @@
+//! Measures straddle beside the tools that do the like: `cargo run --release -p straddle-bench -- check`.
+//!
+//! The law of this crate: whole processes are measured from outside, the arms take turns within each round so that
+//! whatever else the machine does hits all of them, and a figure is a median with its quartiles.
+
+mod images;
+mod process;
+mod samples;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::Arm;
+use crate::samples::Samples;
+
+/// Rounds for one image: a process takes about a millisecond.
+const ROUNDS_OF_ONE: usize = 400;
+
+/// Rounds for many images.
+const ROUNDS_OF_MANY: usize = 9;
+
+/// So many images are given in one call.
+const MANY: usize = 10_000;
+
+/// So many of them have a table of their own; the others are copies.
+const DISTINCT: usize = 250;
+
+const USAGE: &str = "usage: straddle-bench check [--raw FILE]   (--raw keeps every sample)";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let raw = match words[..] {
+        ["check"] => None,
+        ["check", "--raw", file] => Some(PathBuf::from(file)),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match check(raw.as_deref()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("straddle-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn check(raw: Option<&Path>) -> Result<()> {
+    let straddle = build()?;
+    let dir = images::Dir::new()?;
+    let mut all = one_image(&straddle, &dir)?;
+    all.extend(many_images(&straddle, &dir)?);
+    if let Some(path) = raw {
+        let mut file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        for samples in &all {
+            writeln!(file, "{}", samples.raw())?;
+        }
+    }
+    Ok(())
+}
+
+/// Builds straddle as it is released, so that no old one is measured, and returns where it is.
+fn build() -> Result<PathBuf> {
+    let status = Command::new(env!("CARGO")).args(["build", "--release", "-p", "straddle"]).status()?;
+    if !status.success() {
+        bail!("straddle cannot be built");
+    }
+    let own = std::env::current_exe()?;
+    let built = own.with_file_name("straddle");
+    if !built.exists() {
+        bail!("{} is not there: run this with --release", built.display());
+    }
+    Ok(built)
+}
+
+/// One image and a process for it: what a person at a prompt, or a loop in a script, waits for.
+fn one_image(straddle: &Path, dir: &images::Dir) -> Result<Vec<Samples>> {
+    let image = dir.one_table(0)?;
+    let path = image.display().to_string();
+    let mut arms = vec![
+        Arm::new("straddle check", straddle, &["check", &path]),
+        Arm::new("sfdisk -J", Path::new("/usr/sbin/sfdisk"), &["-J", &path]),
+        Arm::new("parted print", Path::new("/usr/sbin/parted"), &["-sm", &path, "unit", "s", "print"]),
+    ];
+    arms.retain(|arm| arm.is_there());
+    println!("one image, {ROUNDS_OF_ONE} rounds, the whole process:");
+    let samples = process::interleave(&arms, ROUNDS_OF_ONE)?;
+    for of_arm in &samples {
+        println!("  {:16} {}", of_arm.name, of_arm.told(1e3, "ms"));
+    }
+    let faster = samples[1..].iter().min_by(|a, b| a.median().total_cmp(&b.median()));
+    if let Some(peer) = faster {
+        println!("  straddle takes {} of {}", samples[0].ratio(peer), peer.name);
+    }
+    Ok(samples)
+}
+
+/// Ten thousand images in one call: what an image store's nightly check waits for.
+fn many_images(straddle: &Path, dir: &images::Dir) -> Result<Vec<Samples>> {
+    let names = dir.many(MANY, DISTINCT)?;
+    let arm = |name, options: &[&str]| {
+        let mut words = vec!["check"];
+        words.extend(options);
+        words.extend(names.iter().map(String::as_str));
+        Arm::new(name, straddle, &words).within(dir.path())
+    };
+    let arms = [arm("text", &[]), arm("--json", &["--json"]), arm("--quiet", &["--quiet"])];
+    println!("{MANY} images ({DISTINCT} different tables) in one call, {ROUNDS_OF_MANY} rounds:");
+    let samples = process::interleave(&arms, ROUNDS_OF_MANY)?;
+    for of_arm in &samples {
+        println!("  {:16} {}", of_arm.name, of_arm.rate(MANY));
+    }
+    Ok(samples)
+}

@@ -1,0 +1,426 @@
+//! Image containers: files in which the bytes of a disk do not simply stand one after the other.
+//!
+//! The law of this module: nothing is written; no file is opened but the image itself and those that the user named
+//! ([`Allowed`]), whatever an image says; no buffer is as large as an image says, only as large as the constants here
+//! say. Tables are read where an entry is needed, in pages of 4 KiB of which a few are kept, so an image of any size
+//! needs less than 8 MiB. What an image says wrongly is an [`ImageError`] with the byte of the file that is wrong.
+//!
+//! The readers are our own. `imago` 0.2 was looked at for qcow2 and does not serve: it refuses extended L2 entries and
+//! zstd, loads the whole L1 table (32 MiB are allowed, twice in memory), knows no VHD, VHDX, VDI or sparse VMDK, and
+//! opens backing files unless a gate is put before each of them. What remains is a table of two levels.
+//!
+//! Sources: qemu `docs/interop/qcow2.txt`; VMware "Virtual Disk Format 5.0"; Microsoft "Virtual Hard Disk Image Format
+//! Specification" 1.0 and [MS-VHDX] 8.0; VirtualBox `VDICore.h`, and qemu's `block/*.c` for what is found in the wild.
+
+mod access;
+mod bits;
+mod fields;
+mod host;
+mod placement;
+mod qcow2;
+mod unpack;
+mod vdi;
+mod vhd;
+mod vhdx;
+mod vmdk;
+
+use std::fmt;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use straddle_units::{BlockSize, ByteCount, ByteOffset};
+
+pub use access::{Access, Allowed, MAX_DEPTH};
+pub use placement::{Container, Placed, Placement};
+
+use crate::medium::{Medium, ReadError, check_end};
+use host::Host;
+use unpack::Packed;
+
+/// A format in which a disk is kept in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// The disk's bytes and nothing else.
+    Raw,
+    /// QEMU's, versions 2 and 3.
+    Qcow2,
+    /// VMware's.
+    Vmdk,
+    /// Microsoft's first, also called VPC.
+    Vhd,
+    /// Microsoft's second.
+    Vhdx,
+    /// VirtualBox's.
+    Vdi,
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Raw => "raw",
+            Self::Qcow2 => "qcow2",
+            Self::Vmdk => "VMDK",
+            Self::Vhd => "VHD",
+            Self::Vhdx => "VHDX",
+            Self::Vdi => "VDI",
+        })
+    }
+}
+
+/// How much of a file's start is looked at to tell its format.
+const HEAD: usize = 4096;
+
+impl Format {
+    /// The format that the first bytes of a file show. A fixed VHD shows at its end only.
+    fn of_head(head: &[u8]) -> Self {
+        let at = |offset: usize, magic: &[u8]| head.get(offset..).is_some_and(|h| h.starts_with(magic));
+        if at(0, b"QFI\xfb") {
+            Self::Qcow2
+        } else if at(0, b"KDMV") || at(0, b"COWD") || vmdk::is_descriptor(head) {
+            Self::Vmdk
+        } else if at(0, b"vhdxfile") {
+            Self::Vhdx
+        } else if at(0, b"conectix") {
+            Self::Vhd
+        } else if at(vdi::SIGNATURE_AT, &vdi::SIGNATURE) {
+            Self::Vdi
+        } else {
+            Self::Raw
+        }
+    }
+
+    /// The format of `medium`: two short reads. What cannot be read is raw: whoever needs its bytes will see why.
+    pub fn detect(medium: &dyn Medium) -> Self {
+        let mut head = [0; HEAD];
+        let have = usize::try_from(medium.len().get()).unwrap_or(HEAD).min(HEAD);
+        if medium.read_at(ByteOffset::ZERO, &mut head[..have]).is_err() {
+            return Self::Raw;
+        }
+        match Self::of_head(&head[..have]) {
+            Self::Raw if vhd::has_fixed_footer(medium) => Self::Vhd,
+            format => format,
+        }
+    }
+}
+
+/// Why an image cannot be opened or read. Every byte is a byte of the file, not of the disk in it.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// The image contradicts its format or itself.
+    #[error("{format}: byte {at}: {what}")]
+    Damaged {
+        /// The image's format.
+        format: Format,
+        /// The byte of the file that says so.
+        at: ByteOffset,
+        /// What is wrong.
+        what: String,
+    },
+    /// The image is right but uses something that is not read here.
+    #[error("{format}: byte {at}: {what} cannot be read by this program")]
+    Unsupported {
+        /// The image's format.
+        format: Format,
+        /// The byte of the file that says so.
+        at: ByteOffset,
+        /// What it uses.
+        what: String,
+    },
+    /// The bytes are in another file, which the user did not name.
+    #[error("{format}: needs the {role} {name}, which is not opened; see --allow-backing")]
+    NotOpened {
+        /// The image's format.
+        format: Format,
+        /// What the other file is to this one.
+        role: &'static str,
+        /// Its name as the image gives it, made printable.
+        name: String,
+    },
+    /// Another file, which the user named, cannot be opened.
+    #[error("{format}: cannot open the {role} {name}")]
+    Open {
+        /// The image's format.
+        format: Format,
+        /// What the other file is to this one.
+        role: &'static str,
+        /// Its name, made printable.
+        name: String,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A chain of backing files is too long, or leads back to itself.
+    #[error("{format}: {name} would be the {role} number {}: is it its own?", MAX_DEPTH + 1)]
+    TooDeep {
+        /// The image's format.
+        format: Format,
+        /// What the other file is to this one.
+        role: &'static str,
+        /// Its name, made printable.
+        name: String,
+    },
+    /// Another file, which was opened, is at fault.
+    #[error("{format}: in the {role} {name}")]
+    Other {
+        /// The image's format.
+        format: Format,
+        /// What the other file is to this one.
+        role: &'static str,
+        /// Its name, made printable.
+        name: String,
+        /// What is wrong with it.
+        #[source]
+        source: Box<ImageError>,
+    },
+    /// The file itself cannot be read there.
+    #[error("{format}: the image file")]
+    Read {
+        /// The image's format.
+        format: Format,
+        /// Where and why.
+        #[source]
+        source: Box<ReadError>,
+    },
+}
+
+/// Where some bytes of the guest are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// In a file as they are; file 0 is the image itself.
+    Host { file: usize, at: u64 },
+    /// Nowhere: they read as zeros.
+    Zero,
+    /// In the backing file, at the same byte of the guest.
+    Below,
+    /// `into` bytes into something compressed.
+    Packed { packed: Packed, into: usize },
+}
+
+/// Bytes of the guest that are found in one place, one after the other; never none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    place: Place,
+    len: u64,
+}
+
+/// A format's reader: where each byte of the guest is.
+trait Map: Send + Sync {
+    /// The place of byte `at` of the guest, which is less than the guest's size.
+    fn locate(&self, at: u64) -> Result<Run, ImageError>;
+
+    /// A file that [`Place::Host`] or [`Place::Packed`] names.
+    fn file(&self, index: usize) -> Result<&Host, ImageError>;
+}
+
+/// What holds the bytes that an image does not hold itself.
+enum Below {
+    /// Nothing: they are zeros.
+    Nothing,
+    /// A file that the user did not name.
+    Missing { role: &'static str, name: String },
+    /// An opened file.
+    Open { role: &'static str, name: String, medium: Box<dyn Medium> },
+}
+
+/// What a format's reader makes of an image.
+struct Parts {
+    map: Box<dyn Map>,
+    below: Below,
+    variant: &'static str,
+    size: u64,
+    /// What is kept together in the file.
+    block: u64,
+    sectors: Option<SectorSizes>,
+    remarks: Vec<String>,
+}
+
+/// The sector sizes that an image states for its disk; only VHDX does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SectorSizes {
+    /// The logical sector.
+    pub logical: BlockSize,
+    /// The physical sector.
+    pub physical: ByteCount,
+}
+
+/// Where a byte of the guest is in the image's file, as far as that can be said with a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostPlace {
+    /// At this byte of the image's own file.
+    At(ByteOffset),
+    /// At this byte of an extent or data file.
+    InOtherFile(ByteOffset),
+    /// Inside something compressed.
+    Compressed,
+    /// Nowhere: it reads as zero.
+    Zero,
+    /// In the backing file.
+    Below,
+}
+
+/// An opened image. As a [`Medium`] it is the guest's disk; what is not allocated reads as zeros.
+pub struct Image {
+    map: Box<dyn Map>,
+    below: Below,
+    size: ByteCount,
+    container: Container,
+    sectors: Option<SectorSizes>,
+    remarks: Vec<String>,
+    /// The last thing that was decompressed.
+    unpacked: Mutex<Option<(Packed, Vec<u8>)>>,
+}
+
+/// What a file turned out to be.
+pub enum Opened {
+    /// A raw image, as it was given.
+    Raw(Box<dyn Medium>),
+    /// A container.
+    Image(Box<Image>),
+}
+
+/// Opens what `medium` holds, by its format.
+pub fn open(medium: Box<dyn Medium>, access: &Access<'_>) -> Result<Opened, ImageError> {
+    open_as(Format::detect(medium.as_ref()), medium, access)
+}
+
+fn open_as(format: Format, medium: Box<dyn Medium>, access: &Access<'_>) -> Result<Opened, ImageError> {
+    let host = |medium: Box<dyn Medium>| Host::new(format, medium);
+    let parts = match format {
+        Format::Raw => return Ok(Opened::Raw(medium)),
+        Format::Qcow2 => qcow2::open(host(medium), access),
+        Format::Vmdk => vmdk::open(host(medium), access),
+        Format::Vhd => vhd::open(host(medium), access),
+        Format::Vhdx => vhdx::open(host(medium), access),
+        Format::Vdi => vdi::open(host(medium)),
+    }?;
+    Ok(Opened::Image(Box::new(Image::new(format, parts))))
+}
+
+impl Image {
+    fn new(format: Format, parts: Parts) -> Self {
+        let Parts { map, below, variant, size, block, sectors, mut remarks } = parts;
+        if let Below::Missing { role, name } = &below {
+            remarks.push(format!("the {role} {name} is not opened: only what this file holds is known"));
+        }
+        let (placement, fault) = Placement::sample(map.as_ref(), size);
+        // A file that is not opened is no damage, and is told where its bytes are asked for.
+        if let Some(fault) = fault.filter(|fault| !matches!(fault, ImageError::NotOpened { .. })) {
+            let error = placement::whole_text(&fault);
+            remarks.push(format!("{} allocated blocks were looked at, then: {error}", placement.units()));
+        }
+        let size = ByteCount::new(size);
+        let block = ByteCount::new(block);
+        let container = Container { format, variant, virtual_size: size, block, placement };
+        Self { map, below, size, container, sectors, remarks, unpacked: Mutex::new(None) }
+    }
+
+    /// What the container does to the guest's bytes.
+    pub fn container(&self) -> &Container {
+        &self.container
+    }
+
+    /// The sector sizes that the image states.
+    pub fn sectors(&self) -> Option<SectorSizes> {
+        self.sectors
+    }
+
+    /// What is odd about the image, in sentences.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
+    /// Where the guest's byte `at` is, and how many bytes from there on follow it in the same place.
+    pub fn host_place(&self, at: ByteOffset) -> Result<(HostPlace, ByteCount), ReadError> {
+        check_end(at, 1, self.size)?;
+        let run = self.run(at.get()).map_err(|error| at_guest(at.get(), error))?;
+        let place = match run.place {
+            Place::Host { file: 0, at } => HostPlace::At(ByteOffset::new(at)),
+            Place::Host { at, .. } => HostPlace::InOtherFile(ByteOffset::new(at)),
+            Place::Zero => HostPlace::Zero,
+            Place::Below => HostPlace::Below,
+            Place::Packed { .. } => HostPlace::Compressed,
+        };
+        Ok((place, ByteCount::new(run.len)))
+    }
+
+    /// The run at `at`, cut where the guest ends.
+    fn run(&self, at: u64) -> Result<Run, ImageError> {
+        let run = self.map.locate(at)?;
+        Ok(Run { len: run.len.clamp(1, (self.size.get() - at).max(1)), ..run })
+    }
+
+    fn read_run(&self, guest: u64, place: Place, part: &mut [u8]) -> Result<(), ImageError> {
+        match place {
+            Place::Host { file, at } => self.map.file(file)?.read(at, part),
+            Place::Zero => {
+                part.fill(0);
+                Ok(())
+            }
+            Place::Below => self.read_below(guest, part),
+            Place::Packed { packed, into } => self.read_packed(packed, into, part),
+        }
+    }
+
+    fn read_below(&self, guest: u64, part: &mut [u8]) -> Result<(), ImageError> {
+        let format = self.container.format;
+        match &self.below {
+            Below::Nothing => part.fill(0),
+            Below::Missing { role, name } => {
+                return Err(ImageError::NotOpened { format, role, name: name.clone() });
+            }
+            Below::Open { role, name, medium } => {
+                // A backing file may be the shorter one; what it does not have is zeros.
+                let have = medium.len().get().saturating_sub(guest);
+                let have = usize::try_from(have).unwrap_or(usize::MAX).min(part.len());
+                let (there, not_there) = part.split_at_mut(have);
+                medium.read_at(ByteOffset::new(guest), there).map_err(|source| {
+                    let source = Box::new(ImageError::Read { format, source: Box::new(source) });
+                    ImageError::Other { format, role, name: name.clone(), source }
+                })?;
+                not_there.fill(0);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_packed(&self, packed: Packed, into: usize, part: &mut [u8]) -> Result<(), ImageError> {
+        let mut kept = self.unpacked.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.as_ref().is_none_or(|(of, _)| *of != packed) {
+            // Room for one, not for two.
+            *kept = None;
+            *kept = Some((packed, unpack::unpack(self.map.file(packed.file)?, &packed)?));
+        }
+        if let Some((_, bytes)) = kept.as_ref()
+            && let Some(wanted) = bytes.get(into..).and_then(|bytes| bytes.get(..part.len()))
+        {
+            part.copy_from_slice(wanted);
+        }
+        Ok(())
+    }
+}
+
+fn at_guest(at: u64, error: ImageError) -> ReadError {
+    ReadError::Image { at: ByteOffset::new(at), source: Box::new(error) }
+}
+
+impl Medium for Image {
+    fn len(&self) -> ByteCount {
+        self.size
+    }
+
+    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
+        check_end(at, buf.len(), self.size)?;
+        let mut rest = buf;
+        let mut guest = at.get();
+        while !rest.is_empty() {
+            let run = self.run(guest).map_err(|error| at_guest(guest, error))?;
+            let here = usize::try_from(run.len).unwrap_or(usize::MAX).min(rest.len());
+            let (part, later) = rest.split_at_mut(here);
+            self.read_run(guest, run.place, part).map_err(|error| at_guest(guest, error))?;
+            rest = later;
+            // Within the guest's size, which is less than 2^63.
+            guest += u64::try_from(here).unwrap_or(0);
+        }
+        Ok(())
+    }
+}

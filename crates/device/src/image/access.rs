@@ -1,0 +1,172 @@
+//! Which other files an image may make us open: those that the user named, and no others.
+//!
+//! The law of this module: an image's word never opens a file. A name in an image is only compared with the files that
+//! the user named, and what is then opened is the path that the user gave. Where the user named none, a name is not
+//! even looked up.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use straddle_units::{ByteCount, ByteOffset};
+
+use super::{Below, Format, ImageError, Opened, open, open_as};
+use crate::medium::{FileMedium, Medium, ReadError};
+use crate::target::open_for_reading;
+
+/// How many files may lie under an image, each under the one before.
+pub const MAX_DEPTH: u32 = 16;
+
+/// A name longer than this is cut where it is shown.
+const MAX_SHOWN: usize = 255;
+
+struct Entry {
+    path: PathBuf,
+    /// Opened once, however many images and extents name it.
+    medium: OnceLock<Arc<FileMedium>>,
+}
+
+/// The files that may be opened besides the image.
+#[derive(Default)]
+pub struct Allowed {
+    files: Vec<Entry>,
+}
+
+impl Allowed {
+    /// The files at `paths`, which must exist; the one that does not comes back with the error.
+    pub fn new(paths: &[PathBuf]) -> Result<Self, (PathBuf, io::Error)> {
+        let entry = |path: &PathBuf| match fs::canonicalize(path) {
+            Ok(path) => Ok(Entry { path, medium: OnceLock::new() }),
+            Err(error) => Err((path.clone(), error)),
+        };
+        Ok(Self { files: paths.iter().map(entry).collect::<Result<_, _>>()? })
+    }
+}
+
+/// What one image may open, and how its names are meant.
+#[derive(Clone, Copy)]
+pub struct Access<'a> {
+    allowed: &'a Allowed,
+    folder: &'a Path,
+    depth: u32,
+}
+
+/// A file that several readers share.
+struct Shared(Arc<FileMedium>);
+
+impl Medium for Shared {
+    fn len(&self) -> ByteCount {
+        self.0.len()
+    }
+
+    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
+        self.0.read_at(at, buf)
+    }
+}
+
+/// A file that an image names.
+#[derive(Clone, Copy)]
+pub(super) struct Named<'a> {
+    /// The format of the image that names it.
+    pub(super) by: Format,
+    /// What it is to that image.
+    pub(super) role: &'static str,
+    pub(super) name: &'a [u8],
+}
+
+impl Named<'_> {
+    /// The name as it may be shown on a terminal.
+    pub(super) fn shown(&self) -> String {
+        let text = String::from_utf8_lossy(self.name);
+        let mut shown: String = text.chars().take(MAX_SHOWN).flat_map(char::escape_debug).collect();
+        if text.chars().nth(MAX_SHOWN).is_some() {
+            shown.push('…');
+        }
+        shown
+    }
+
+    pub(super) fn not_opened(&self) -> ImageError {
+        ImageError::NotOpened { format: self.by, role: self.role, name: self.shown() }
+    }
+}
+
+impl<'a> Access<'a> {
+    /// For the image at `image`, whose folder its relative names start from.
+    pub fn new(image: &'a Path, allowed: &'a Allowed) -> Self {
+        Self { allowed, folder: image.parent().unwrap_or(Path::new("")), depth: 0 }
+    }
+
+    /// Opens a file as it is, if the user named it too: with its path.
+    pub(super) fn open_file(&self, named: &Named<'_>) -> Result<Option<(Box<dyn Medium>, &'a Path)>, ImageError> {
+        let Some(entry) = self.find(named.name) else { return Ok(None) };
+        let failed = |source| ImageError::Open {
+            format: named.by,
+            role: named.role,
+            name: named.shown(),
+            source,
+        };
+        let medium = match entry.medium.get() {
+            Some(medium) => medium.clone(),
+            None => {
+                let opened = Arc::new(open_regular(&entry.path).map_err(failed)?);
+                entry.medium.get_or_init(|| opened).clone()
+            }
+        };
+        Ok(Some((Box::new(Shared(medium)), &entry.path)))
+    }
+
+    /// Opens what lies under an image, as `format` or as what it shows itself to be.
+    pub(super) fn open_below(&self, named: &Named<'_>, format: Option<Format>) -> Result<Below, ImageError> {
+        let (role, name) = (named.role, named.shown());
+        let Some((medium, path)) = self.open_file(named)? else {
+            return Ok(Below::Missing { role, name });
+        };
+        if self.depth >= MAX_DEPTH {
+            return Err(ImageError::TooDeep { format: named.by, role, name });
+        }
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        let access = Access { allowed: self.allowed, folder, depth: self.depth + 1 };
+        let opened = match format {
+            Some(format) => open_as(format, medium, &access),
+            None => open(medium, &access),
+        };
+        match opened {
+            Ok(Opened::Raw(medium)) => Ok(Below::Open { role, name, medium }),
+            Ok(Opened::Image(image)) => Ok(Below::Open { role, name, medium: image }),
+            // One line is enough to tell of a circle.
+            Err(error @ ImageError::TooDeep { .. }) => Err(error),
+            Err(error) => Err(ImageError::Other { format: named.by, role, name, source: Box::new(error) }),
+        }
+    }
+
+    /// Opens the first of several names of the same file that the user named too, as an image of `format`.
+    pub(super) fn open_first(&self, format: Format, role: &'static str, names: &[String]) -> Result<Below, ImageError> {
+        let named = |name: &String| self.find(name.as_bytes()).is_some();
+        let name = names.iter().find(|name| named(name)).or_else(|| names.iter().find(|name| !name.is_empty()));
+        let name = name.map_or(&b""[..], |name| name.as_bytes());
+        self.open_below(&Named { by: format, role, name }, Some(format))
+    }
+
+    /// The named file that `name` leads to.
+    fn find(&self, name: &[u8]) -> Option<&'a Entry> {
+        if self.allowed.files.is_empty() || name.is_empty() {
+            return None;
+        }
+        let path = self.folder.join(OsStr::from_bytes(name));
+        let path = fs::canonicalize(path).ok()?;
+        self.allowed.files.iter().find(|entry| entry.path == path)
+    }
+}
+
+fn open_regular(path: &Path) -> io::Result<FileMedium> {
+    let irregular = || io::Error::other("not a regular file");
+    // Before, because some devices act on being opened; and after, because the path may have been replaced.
+    fs::metadata(path)?.is_file().then_some(()).ok_or_else(irregular)?;
+    let file = open_for_reading(path)?;
+    let metadata = file.metadata()?;
+    metadata.is_file().then_some(()).ok_or_else(irregular)?;
+    Ok(FileMedium::new(file, ByteCount::new(metadata.len())))
+}

@@ -1,0 +1,126 @@
+//! The file that holds an image, with the last few pages of its tables.
+//!
+//! The law of this module: a table is read in pages of a fixed size, however long the image says that it is.
+
+use std::sync::{Mutex, PoisonError};
+
+use straddle_units::ByteOffset;
+
+use super::{Format, ImageError};
+use crate::medium::{Medium, ReadError};
+
+/// How much of a table is read at once: 512 entries of eight bytes.
+const PAGE: u64 = 4096;
+
+/// How many pages are kept: those of two levels of tables, a bitmap, and the ones before.
+const PAGES: usize = 6;
+
+struct Page {
+    /// The page's number in the file.
+    number: u64,
+    /// Its bytes: fewer than a page at the file's end.
+    bytes: Vec<u8>,
+}
+
+/// An image's file, or one of its extents.
+pub(super) struct Host {
+    format: Format,
+    medium: Box<dyn Medium>,
+    /// The last one used is the first.
+    pages: Mutex<Vec<Page>>,
+}
+
+impl Host {
+    pub(super) fn new(format: Format, medium: Box<dyn Medium>) -> Self {
+        Self { format, medium, pages: Mutex::new(Vec::new()) }
+    }
+
+    pub(super) fn format(&self) -> Format {
+        self.format
+    }
+
+    /// The file's length.
+    pub(super) fn len(&self) -> u64 {
+        self.medium.len().get()
+    }
+
+    /// Reads data: nothing of it is kept.
+    pub(super) fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), ImageError> {
+        self.medium.read_at(ByteOffset::new(at), buf).map_err(|source| self.failed(source))
+    }
+
+    /// Reads `N` bytes of a header or table through the kept pages.
+    pub(super) fn bytes<const N: usize>(&self, at: u64) -> Result<[u8; N], ImageError> {
+        let mut bytes = [0; N];
+        let mut rest = bytes.as_mut_slice();
+        let mut here = at;
+        while !rest.is_empty() {
+            let copied = self.with_page(here / PAGE, |page| {
+                let from = usize::try_from(here % PAGE).unwrap_or(usize::MAX);
+                let have = page.get(from..).unwrap_or_default();
+                let copied = have.len().min(rest.len());
+                rest[..copied].copy_from_slice(&have[..copied]);
+                copied
+            })?;
+            if copied == 0 {
+                let len = self.len();
+                return Err(self.failed(ReadError::PastEnd { at: ByteOffset::new(at), want: N, len }));
+            }
+            rest = &mut rest[copied..];
+            here = here.saturating_add(u64::try_from(copied).unwrap_or(u64::MAX));
+        }
+        Ok(bytes)
+    }
+
+    pub(super) fn be32(&self, at: u64) -> Result<u32, ImageError> {
+        self.bytes(at).map(u32::from_be_bytes)
+    }
+
+    pub(super) fn be64(&self, at: u64) -> Result<u64, ImageError> {
+        self.bytes(at).map(u64::from_be_bytes)
+    }
+
+    pub(super) fn le32(&self, at: u64) -> Result<u32, ImageError> {
+        self.bytes(at).map(u32::from_le_bytes)
+    }
+
+    pub(super) fn le64(&self, at: u64) -> Result<u64, ImageError> {
+        self.bytes(at).map(u64::from_le_bytes)
+    }
+
+    /// The error that byte `at` of the file is wrong.
+    pub(super) fn damaged(&self, at: u64, what: impl Into<String>) -> ImageError {
+        ImageError::Damaged { format: self.format, at: ByteOffset::new(at), what: what.into() }
+    }
+
+    /// The error that byte `at` of the file asks for something that is not read here.
+    pub(super) fn unsupported(&self, at: u64, what: impl Into<String>) -> ImageError {
+        ImageError::Unsupported { format: self.format, at: ByteOffset::new(at), what: what.into() }
+    }
+
+    fn failed(&self, source: ReadError) -> ImageError {
+        ImageError::Read { format: self.format, source: Box::new(source) }
+    }
+
+    /// Gives page `number` to `read`, from the kept ones or from the file. A page past the end is empty.
+    fn with_page<T>(&self, number: u64, read: impl FnOnce(&[u8]) -> T) -> Result<T, ImageError> {
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        match pages.iter().position(|page| page.number == number) {
+            Some(0) => {}
+            Some(index) => pages[..=index].rotate_right(1),
+            None => {
+                let at = number.saturating_mul(PAGE);
+                let have = self.len().saturating_sub(at).min(PAGE);
+                let mut bytes = if pages.len() < PAGES {
+                    Vec::new()
+                } else {
+                    pages.pop().map(|page| page.bytes).unwrap_or_default()
+                };
+                bytes.resize(usize::try_from(have).unwrap_or(0), 0);
+                self.read(at, &mut bytes)?;
+                pages.insert(0, Page { number, bytes });
+            }
+        }
+        Ok(read(pages.first().map_or(&[], |page| page.bytes.as_slice())))
+    }
+}

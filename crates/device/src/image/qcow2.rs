@@ -1,0 +1,383 @@
+//! QEMU's copy-on-write format, versions 2 and 3 (qemu `docs/interop/qcow2.txt`; all numbers are big-endian).
+
+use super::access::Named;
+use super::fields::{be32, be64};
+use super::host::Host;
+use super::unpack::{Method, Packed};
+use super::{Access, Below, Format, ImageError, Map, Parts, Place, Run};
+
+/// The longest header that is read: version 3 has 104 bytes and the compression type.
+const HEADER: usize = 112;
+
+/// How many header extensions are looked at.
+const MAX_EXTENSIONS: usize = 64;
+
+/// A backing file's name is at most this long.
+const MAX_NAME: u32 = 1023;
+
+/// Incompatible feature bits of version 3.
+mod feature {
+    pub(super) const DIRTY: u64 = 1 << 0;
+    pub(super) const CORRUPT: u64 = 1 << 1;
+    pub(super) const DATA_FILE: u64 = 1 << 2;
+    pub(super) const COMPRESSION: u64 = 1 << 3;
+    pub(super) const EXTENDED_L2: u64 = 1 << 4;
+    pub(super) const KNOWN: u64 = DIRTY | CORRUPT | DATA_FILE | COMPRESSION | EXTENDED_L2;
+}
+
+/// Header extension types.
+mod extension {
+    pub(super) const END: u32 = 0;
+    pub(super) const BACKING_FORMAT: u32 = 0xE279_2ACA;
+    pub(super) const DATA_FILE: u32 = 0x4441_5441;
+}
+
+/// The byte of a field in the header.
+mod field {
+    pub(super) const BACKING_AT: usize = 8;
+    pub(super) const BACKING_LEN: usize = 16;
+    pub(super) const CLUSTER_BITS: usize = 20;
+    pub(super) const SIZE: usize = 24;
+    pub(super) const ENCRYPTION: usize = 32;
+    pub(super) const L1_ENTRIES: usize = 36;
+    pub(super) const L1_AT: usize = 40;
+    pub(super) const INCOMPATIBLE: usize = 72;
+    pub(super) const HEADER_LEN: usize = 100;
+    pub(super) const COMPRESSION: usize = 104;
+    pub(super) const LEN_OF_V2: u32 = 72;
+}
+
+/// The bits of a table entry that are a byte of the file.
+const OFFSET: u64 = 0x00FF_FFFF_FFFF_FE00;
+/// An L2 entry: the cluster is this image's alone. With a data file, where byte 0 is data, it means "allocated".
+const COPIED: u64 = 1 << 63;
+/// An L2 entry: the cluster is compressed.
+const COMPRESSED: u64 = 1 << 62;
+/// An L2 entry of version 3: the cluster reads as zeros.
+const ZERO: u64 = 1;
+/// In extended L2 entries a cluster has so many subclusters.
+const SUBCLUSTERS: u64 = 32;
+
+/// What the header says, checked.
+struct Header {
+    version: u32,
+    cluster_bits: u32,
+    size: u64,
+    l1_at: u64,
+    features: u64,
+    method: Method,
+}
+
+/// What the header extensions say.
+#[derive(Default)]
+struct Extensions {
+    backing_format: Option<Vec<u8>>,
+    data_file: Option<Vec<u8>>,
+}
+
+/// Where data clusters are.
+enum Data {
+    Here,
+    There(Host),
+    /// In a file that was not named by the user.
+    NotOpened {
+        name: Vec<u8>,
+    },
+}
+
+struct Qcow2 {
+    host: Host,
+    data: Data,
+    header: Header,
+}
+
+const DATA_FILE: &str = "data file";
+
+pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
+    let raw = header_bytes(&host)?;
+    let header = Header::read(&host, &raw)?;
+    let extensions = Extensions::read(&host, &raw, &header)?;
+    let mut remarks = Vec::new();
+    if header.features & feature::CORRUPT != 0 {
+        remarks.push("the image is marked as corrupt".to_owned());
+    }
+    if header.features & feature::DIRTY != 0 {
+        remarks.push("the image was not closed cleanly; its reference counts do not matter here".to_owned());
+    }
+    let data = match extensions.data_file {
+        _ if header.features & feature::DATA_FILE == 0 => Data::Here,
+        None => return Err(host.damaged(offset(field::INCOMPATIBLE), "a data file without a name")),
+        Some(name) => {
+            let named = Named { by: Format::Qcow2, role: DATA_FILE, name: &name };
+            match access.open_file(&named)? {
+                Some((medium, _)) => Data::There(Host::new(Format::Qcow2, medium)),
+                None => {
+                    remarks.push(format!("the data file {} is not opened", named.shown()));
+                    Data::NotOpened { name }
+                }
+            }
+        }
+    };
+    let below = match backing_name(&host, &raw)? {
+        None => Below::Nothing,
+        Some(name) => {
+            let format = extensions.backing_format.as_deref().and_then(format_named);
+            // qemu takes a name with this prefix for a file's.
+            let name = name.strip_prefix(b"file:").unwrap_or(&name);
+            access.open_below(&Named { by: Format::Qcow2, role: "backing file", name }, format)?
+        }
+    };
+    Ok(Parts {
+        variant: if header.version == 2 { "version 2" } else { "version 3" },
+        size: header.size,
+        block: 1 << header.cluster_bits,
+        below,
+        sectors: None,
+        remarks,
+        map: Box::new(Qcow2 { host, data, header }),
+    })
+}
+
+/// The header, with zeros where a short file ends.
+fn header_bytes(host: &Host) -> Result<[u8; HEADER], ImageError> {
+    const SHORT: usize = field::LEN_OF_V2 as usize;
+    if host.len() >= 112 {
+        return host.bytes(0);
+    }
+    let mut raw = [0; HEADER];
+    raw[..SHORT].copy_from_slice(&host.bytes::<SHORT>(0)?);
+    Ok(raw)
+}
+
+/// The byte of a header field.
+fn offset(field: usize) -> u64 {
+    u64::try_from(field).unwrap_or(u64::MAX)
+}
+
+/// The format that a backing format extension names; an unknown one is looked for in the file itself.
+fn format_named(name: &[u8]) -> Option<Format> {
+    match name {
+        b"raw" => Some(Format::Raw),
+        b"qcow2" => Some(Format::Qcow2),
+        b"vmdk" => Some(Format::Vmdk),
+        b"vpc" => Some(Format::Vhd),
+        b"vhdx" => Some(Format::Vhdx),
+        b"vdi" => Some(Format::Vdi),
+        _ => None,
+    }
+}
+
+/// The backing file's name.
+fn backing_name(host: &Host, raw: &[u8]) -> Result<Option<Vec<u8>>, ImageError> {
+    let (at, len) = (be64(raw, field::BACKING_AT), be32(raw, field::BACKING_LEN));
+    if at == 0 || len == 0 {
+        return Ok(None);
+    }
+    if len > MAX_NAME {
+        let what = format!("the backing file's name is {len} bytes long; {MAX_NAME} are allowed");
+        return Err(host.damaged(offset(field::BACKING_LEN), what));
+    }
+    let mut name = vec![0; usize::try_from(len).unwrap_or(0)];
+    host.read(at, &mut name)?;
+    Ok(Some(name))
+}
+
+impl Header {
+    fn read(host: &Host, raw: &[u8]) -> Result<Self, ImageError> {
+        let wrong = |field: usize, what: String| Err(host.damaged(offset(field), what));
+        let version = be32(raw, 4);
+        if !(2..=3).contains(&version) {
+            return Err(host.unsupported(4, format!("version {version}")));
+        }
+        let cluster_bits = be32(raw, field::CLUSTER_BITS);
+        if !(9..=21).contains(&cluster_bits) {
+            return wrong(
+                field::CLUSTER_BITS,
+                format!("clusters of 2^{cluster_bits} bytes; 9 to 21 are allowed"),
+            );
+        }
+        match be32(raw, field::ENCRYPTION) {
+            0 => {}
+            1 => return Err(host.unsupported(offset(field::ENCRYPTION), "an encrypted image (AES)")),
+            2 => return Err(host.unsupported(offset(field::ENCRYPTION), "an encrypted image (LUKS)")),
+            n => return wrong(field::ENCRYPTION, format!("unknown encryption {n}")),
+        }
+        let size = be64(raw, field::SIZE);
+        if i64::try_from(size).is_err() {
+            return wrong(field::SIZE, format!("a disk of {size} bytes"));
+        }
+        let features = if version == 2 { 0 } else { be64(raw, field::INCOMPATIBLE) };
+        if features & !feature::KNOWN != 0 {
+            let what = format!("a feature that is not known (bits {:#x})", features & !feature::KNOWN);
+            return Err(host.unsupported(offset(field::INCOMPATIBLE), what));
+        }
+        if features & feature::EXTENDED_L2 != 0 && cluster_bits < 14 {
+            return wrong(field::CLUSTER_BITS, "clusters too small for extended L2 entries".to_owned());
+        }
+        let method = match raw[field::COMPRESSION] {
+            _ if features & feature::COMPRESSION == 0 => Method::Deflate,
+            0 => Method::Deflate,
+            1 => Method::Zstd,
+            n => return Err(host.unsupported(offset(field::COMPRESSION), format!("compression type {n}"))),
+        };
+        let header = Self { version, cluster_bits, size, l1_at: be64(raw, field::L1_AT), features, method };
+        header.check_l1(host, be32(raw, field::L1_ENTRIES))?;
+        Ok(header)
+    }
+
+    /// The L1 table must be in the file and long enough for the disk. It is not read here.
+    fn check_l1(&self, host: &Host, entries: u32) -> Result<(), ImageError> {
+        let needed = self.size.div_ceil(1 << self.l1_bits());
+        if u64::from(entries) < needed {
+            let what = format!("an L1 table of {entries} entries, where {needed} are needed");
+            return Err(host.damaged(offset(field::L1_ENTRIES), what));
+        }
+        let end = needed.checked_mul(8).and_then(|len| len.checked_add(self.l1_at));
+        if !self.l1_at.is_multiple_of(1 << self.cluster_bits) || end.is_none_or(|end| end > host.len()) {
+            let what = format!("the L1 table at byte {} is not in the file, or not on a cluster", self.l1_at);
+            return Err(host.damaged(offset(field::L1_AT), what));
+        }
+        Ok(())
+    }
+
+    fn extended(&self) -> bool {
+        self.features & feature::EXTENDED_L2 != 0
+    }
+
+    /// An L2 entry is 2^this bytes long.
+    fn entry_bits(&self) -> u32 {
+        if self.extended() { 4 } else { 3 }
+    }
+
+    /// An L1 entry covers 2^this bytes of the guest.
+    fn l1_bits(&self) -> u32 {
+        self.cluster_bits + self.cluster_bits - self.entry_bits()
+    }
+}
+
+impl Extensions {
+    fn read(host: &Host, raw: &[u8], header: &Header) -> Result<Self, ImageError> {
+        let mut found = Self::default();
+        let start = if header.version == 2 { field::LEN_OF_V2 } else { be32(raw, field::HEADER_LEN) };
+        // They end where the backing file's name begins, and with the first cluster at the latest.
+        let cluster = 1_u64 << header.cluster_bits;
+        let name_at = be64(raw, field::BACKING_AT);
+        let end = if name_at == 0 { cluster } else { name_at.min(cluster) }.min(host.len());
+        let mut at = u64::from(start);
+        for _ in 0..MAX_EXTENSIONS {
+            if at.saturating_add(8) > end {
+                break;
+            }
+            let head: [u8; 8] = host.bytes(at)?;
+            let (kind, len) = (be32(&head, 0), u64::from(be32(&head, 4)));
+            if kind == extension::END {
+                break;
+            }
+            if at + 8 + len > end {
+                return Err(
+                    host.damaged(at + 4, format!("a header extension of {len} bytes leaves the header"))
+                );
+            }
+            let slot = match kind {
+                extension::BACKING_FORMAT => Some(&mut found.backing_format),
+                extension::DATA_FILE => Some(&mut found.data_file),
+                _ => None,
+            };
+            if let (Some(slot), true) = (slot, len <= u64::from(MAX_NAME)) {
+                let mut text = vec![0; usize::try_from(len).unwrap_or(0)];
+                host.read(at + 8, &mut text)?;
+                *slot = Some(text);
+            }
+            at += 8 + len.next_multiple_of(8);
+        }
+        Ok(found)
+    }
+}
+
+impl Qcow2 {
+    /// The place of an L2 entry's cluster, for byte `at` of the guest.
+    fn cluster(&self, at: u64, entry: u64, bitmap: u64, entry_at: u64) -> Result<Run, ImageError> {
+        let cluster = 1_u64 << self.header.cluster_bits;
+        let into = at & (cluster - 1);
+        let whole = |place| Ok(Run { place, len: cluster - into });
+        if entry & COMPRESSED != 0 {
+            return whole(self.packed(entry, into));
+        }
+        let host = entry & OFFSET;
+        if !host.is_multiple_of(cluster) {
+            return Err(self
+                .host
+                .damaged(entry_at, format!("a cluster at byte {host}, between two clusters")));
+        }
+        let outside = !matches!(self.data, Data::Here);
+        let allocated = host != 0 || (outside && entry & COPIED != 0);
+        let file = usize::from(outside);
+        if !self.header.extended() {
+            let zero = self.header.version > 2 && entry & ZERO != 0;
+            return whole(match allocated {
+                _ if zero => Place::Zero,
+                true => Place::Host { file, at: host + into },
+                false => Place::Below,
+            });
+        }
+        // Bit x of the lower half: subcluster x is allocated; of the upper half: it reads as zeros.
+        let size = cluster / SUBCLUSTERS;
+        let state = |index: u64| (bitmap >> index & 1 != 0, bitmap >> (index + SUBCLUSTERS) & 1 != 0);
+        let index = into / size;
+        let alike = (index..SUBCLUSTERS).take_while(|other| state(*other) == state(index)).count();
+        let end = (index + u64::try_from(alike).unwrap_or(1)) * size;
+        let place = match state(index) {
+            (_, true) => Place::Zero,
+            (true, _) if allocated => Place::Host { file, at: host + into },
+            (true, _) => {
+                return Err(self.host.damaged(entry_at, "an allocated subcluster of no cluster"));
+            }
+            (false, false) => Place::Below,
+        };
+        Ok(Run { place, len: end - into })
+    }
+
+    /// A compressed cluster: its byte, and how many sectors more than its first one it has.
+    fn packed(&self, entry: u64, into: u64) -> Place {
+        let bits = 62 - (self.header.cluster_bits - 8);
+        let at = entry & ((1 << bits) - 1);
+        let sectors = ((entry & (COMPRESSED - 1)) >> bits) + 1;
+        let len = sectors * 512 - (at & 511);
+        let unit = 1 << self.header.cluster_bits;
+        let packed = Packed { file: 0, at, len, unit, method: self.header.method };
+        Place::Packed { packed, into: usize::try_from(into).unwrap_or(0) }
+    }
+}
+
+impl Map for Qcow2 {
+    fn locate(&self, at: u64) -> Result<Run, ImageError> {
+        let header = &self.header;
+        let covered = 1_u64 << header.l1_bits();
+        let l1_entry_at = header.l1_at + (at >> header.l1_bits()) * 8;
+        let table = self.host.be64(l1_entry_at)? & OFFSET;
+        if table == 0 {
+            return Ok(Run { place: Place::Below, len: covered - (at & (covered - 1)) });
+        }
+        if !table.is_multiple_of(1 << header.cluster_bits) {
+            let what = format!("an L2 table at byte {table}, between two clusters");
+            return Err(self.host.damaged(l1_entry_at, what));
+        }
+        let index = (at & (covered - 1)) >> header.cluster_bits;
+        let entry_at = table + (index << header.entry_bits());
+        if header.extended() {
+            let both: [u8; 16] = self.host.bytes(entry_at)?;
+            return self.cluster(at, be64(&both, 0), be64(&both, 8), entry_at);
+        }
+        self.cluster(at, self.host.be64(entry_at)?, 0, entry_at)
+    }
+
+    fn file(&self, index: usize) -> Result<&Host, ImageError> {
+        match &self.data {
+            Data::There(data) if index > 0 => Ok(data),
+            Data::NotOpened { name } if index > 0 => {
+                Err(Named { by: Format::Qcow2, role: DATA_FILE, name }.not_opened())
+            }
+            _ => Ok(&self.host),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Compressed clusters and grains.
+
+use flate2::{Decompress, FlushDecompress, Status};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+
+use super::ImageError;
+use super::fields::{array, le32};
+use super::host::Host;
+
+/// Nothing larger is decompressed: qcow2's largest cluster.
+pub(super) const MAX_UNIT: usize = 2 << 20;
+
+/// The compressed form may be a little longer than the plain one.
+const MAX_PACKED: usize = MAX_UNIT + (64 << 10);
+
+/// How something is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    /// Deflate without a header.
+    Deflate,
+    /// One zstd frame.
+    Zstd,
+    /// A VMDK grain marker (eight bytes of address, four of length), then zlib.
+    MarkedZlib,
+}
+
+/// A compressed unit of the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Packed {
+    pub(super) file: usize,
+    pub(super) at: u64,
+    /// How long it is in the file, at most; a marker says for itself.
+    pub(super) len: u64,
+    /// How long it is when decompressed.
+    pub(super) unit: usize,
+    pub(super) method: Method,
+}
+
+/// The bytes of `packed`, exactly as many as its unit has.
+pub(super) fn unpack(host: &Host, packed: &Packed) -> Result<Vec<u8>, ImageError> {
+    if packed.unit > MAX_UNIT {
+        return Err(host.unsupported(packed.at, format!("a compressed unit of {} bytes", packed.unit)));
+    }
+    let (at, len) = match packed.method {
+        Method::MarkedZlib => {
+            let marker: [u8; 12] = host.bytes(packed.at)?;
+            (packed.at.saturating_add(12), u64::from(le32(&marker, 8)))
+        }
+        // The length is in whole sectors, which the last cluster of a file need not fill.
+        Method::Deflate | Method::Zstd => (packed.at, packed.len.min(host.len().saturating_sub(packed.at))),
+    };
+    let len = usize::try_from(len).ok().filter(|len| *len <= MAX_PACKED);
+    let len = len.ok_or_else(|| host.damaged(packed.at, "compressed data longer than what it holds"))?;
+    let mut input = vec![0; len];
+    host.read(at, &mut input)?;
+    let mut output = vec![0; packed.unit];
+    let whole = match packed.method {
+        Method::Deflate => inflate(&input, &mut output, false) == Inflated::Full,
+        // The grain at the end of a disk may be packed short.
+        Method::MarkedZlib => inflate(&input, &mut output, true) != Inflated::Broken,
+        Method::Zstd => unpack_zstd(&input, &mut output),
+    };
+    if whole { Ok(output) } else { Err(host.damaged(at, "compressed data that cannot be decompressed")) }
+}
+
+/// How far decompressing came.
+#[derive(PartialEq, Eq)]
+enum Inflated {
+    /// All of the output is there; what follows in the input does not matter.
+    Full,
+    /// The data ended before.
+    Short,
+    Broken,
+}
+
+/// Fills `output` from the start of `input`.
+fn inflate(input: &[u8], output: &mut [u8], zlib_header: bool) -> Inflated {
+    let mut state = Decompress::new(zlib_header);
+    match state.decompress(input, output, FlushDecompress::Finish) {
+        Ok(_) if usize::try_from(state.total_out()).is_ok_and(|n| n == output.len()) => Inflated::Full,
+        Ok(Status::StreamEnd) => Inflated::Short,
+        _ => Inflated::Broken,
+    }
+}
+
+/// Fills `output` from a zstd frame; whether it could.
+fn unpack_zstd(input: &[u8], output: &mut [u8]) -> bool {
+    if zstd_window(input).is_none_or(|window| window > MAX_UNIT) {
+        return false;
+    }
+    let mut decoder = FrameDecoder::new();
+    let mut source = input;
+    if decoder.reset(&mut source).is_err() {
+        return false;
+    }
+    let mut filled = 0;
+    while filled < output.len() {
+        let step = BlockDecodingStrategy::UptoBytes(128 << 10);
+        let blocks = decoder.decode_blocks(&mut source, step);
+        let read = std::io::Read::read(&mut decoder, &mut output[filled..]).unwrap_or(0);
+        filled += read;
+        if blocks.is_err() || (read == 0 && decoder.is_finished()) {
+            break;
+        }
+    }
+    filled == output.len()
+}
+
+/// How much memory a zstd frame asks for (RFC 8878, 3.1.1.1); `None` when it is no frame or asks for a dictionary.
+fn zstd_window(frame: &[u8]) -> Option<usize> {
+    const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+    let rest = frame.strip_prefix(&MAGIC)?;
+    let (&descriptor, rest) = rest.split_first()?;
+    if descriptor & 0x03 != 0 {
+        return None;
+    }
+    if descriptor & 0x20 == 0 {
+        let window = rest.first()?;
+        let base = 1_usize.checked_shl(10 + u32::from(window >> 3))?;
+        return base.checked_add(base / 8 * usize::from(window & 7));
+    }
+    // A single segment: the window is the content.
+    let size = match descriptor >> 6 {
+        0 => u64::from(*rest.first()?),
+        1 => u64::from(u16::from_le_bytes(array(rest, 0))) + 256,
+        2 => u64::from(le32(rest, 0)),
+        _ => u64::from_le_bytes(array(rest, 0)),
+    };
+    usize::try_from(size).ok()
+}

@@ -1,0 +1,116 @@
+//! VirtualBox's format, version 1.1 (VirtualBox `VDICore.h`; all numbers are little-endian).
+
+use super::fields::{array, le32, le64};
+use super::host::Host;
+use super::{Below, Format, ImageError, Map, Parts, Place, Run};
+
+/// Where the signature is, behind 64 bytes of text.
+pub(super) const SIGNATURE_AT: usize = 0x40;
+/// The signature, 0xBEDA107F.
+pub(super) const SIGNATURE: [u8; 4] = [0x7F, 0x10, 0xDA, 0xBE];
+
+/// Version 1.1, the only one since 2008.
+const VERSION: u32 = 0x0001_0001;
+
+/// The byte of a field.
+mod field {
+    pub(super) const VERSION: usize = 0x44;
+    pub(super) const TYPE: usize = 0x4C;
+    pub(super) const MAP_AT: usize = 0x154;
+    pub(super) const DATA_AT: usize = 0x158;
+    pub(super) const SIZE: usize = 0x170;
+    pub(super) const BLOCK: usize = 0x178;
+    pub(super) const EXTRA: usize = 0x17C;
+    pub(super) const BLOCKS: usize = 0x180;
+    pub(super) const PARENT: usize = 0x1B8;
+}
+
+/// A map entry from here on is no block: 0xFFFFFFFF was never written, 0xFFFFFFFE was discarded.
+const DISCARDED: u32 = 0xFFFF_FFFE;
+const NEVER_WRITTEN: u32 = 0xFFFF_FFFF;
+
+struct Vdi {
+    host: Host,
+    map_at: u64,
+    data_at: u64,
+    block: u64,
+    /// Bytes before the data of every block.
+    extra: u64,
+}
+
+pub(super) fn open(host: Host) -> Result<Parts, ImageError> {
+    let raw: [u8; 512] = host.bytes(0)?;
+    let number = |field| u64::from(le32(&raw, field));
+    let byte = |field| u64::try_from(field).unwrap_or(0);
+    let version = le32(&raw, field::VERSION);
+    if version != VERSION {
+        let what = format!("version {}.{}", version >> 16, version & 0xFFFF);
+        return Err(host.unsupported(byte(field::VERSION), what));
+    }
+    let variant = match le32(&raw, field::TYPE) {
+        1 => "dynamic",
+        2 => "static",
+        3 => "undo",
+        4 => "differencing",
+        n => return Err(host.damaged(byte(field::TYPE), format!("unknown image type {n}"))),
+    };
+    let (size, block) = (le64(&raw, field::SIZE), number(field::BLOCK));
+    if i64::try_from(size).is_err() {
+        return Err(host.damaged(byte(field::SIZE), format!("a disk of {size} bytes")));
+    }
+    if block < 512 || !block.is_multiple_of(512) {
+        return Err(host.damaged(byte(field::BLOCK), format!("blocks of {block} bytes")));
+    }
+    let (map_at, blocks) = (number(field::MAP_AT), number(field::BLOCKS));
+    if blocks < size.div_ceil(block) {
+        let what = format!("{blocks} blocks of {block} bytes are too few for {size} bytes");
+        return Err(host.damaged(byte(field::BLOCKS), what));
+    }
+    if map_at + size.div_ceil(block) * 4 > host.len() {
+        return Err(
+            host.damaged(byte(field::MAP_AT), format!("the block map at byte {map_at} is not in the file"))
+        );
+    }
+    let parent: [u8; 16] = array(&raw, field::PARENT);
+    let below = match variant {
+        "differencing" | "undo" => Below::Missing { role: "parent", name: by_uuid(parent) },
+        _ => Below::Nothing,
+    };
+    let (data_at, extra) = (number(field::DATA_AT), number(field::EXTRA));
+    let map = Box::new(Vdi { host, map_at, data_at, block, extra });
+    Ok(Parts { map, below, variant, size, block, sectors: None, remarks: Vec::new() })
+}
+
+/// How a parent is called: VDI has its UUID and no path, so no named file can be known for it.
+fn by_uuid(bytes: [u8; 16]) -> String {
+    let (a, rest) = (le32(&bytes, 0), &bytes[8..]);
+    let (b, c) = (u16::from_le_bytes(array(&bytes, 4)), u16::from_le_bytes(array(&bytes, 6)));
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    format!("{{{a:08x}-{b:04x}-{c:04x}-{}-{}}} (named by its UUID only)", hex(&rest[..2]), hex(&rest[2..]))
+}
+
+impl Map for Vdi {
+    fn locate(&self, at: u64) -> Result<Run, ImageError> {
+        let into = at % self.block;
+        let len = self.block - into;
+        let entry_at = self.map_at + at / self.block * 4;
+        let place = match self.host.le32(entry_at)? {
+            NEVER_WRITTEN => Place::Below,
+            DISCARDED => Place::Zero,
+            index => {
+                let start = self.data_at + u64::from(index) * (self.block + self.extra) + self.extra;
+                if start >= self.host.len() {
+                    let what = format!("block {index}, at byte {start}, is past the end of the file");
+                    return Err(self.host.damaged(entry_at, what));
+                }
+                Place::Host { file: 0, at: start + into }
+            }
+        };
+        Ok(Run { place, len })
+    }
+
+    fn file(&self, _: usize) -> Result<&Host, ImageError> {
+        debug_assert_eq!(self.host.format(), Format::Vdi);
+        Ok(&self.host)
+    }
+}

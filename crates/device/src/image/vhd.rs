@@ -1,0 +1,234 @@
+//! Microsoft's Virtual Hard Disk ("Virtual Hard Disk Image Format Specification" 1.0; all numbers are big-endian).
+
+use straddle_units::ByteOffset;
+
+use super::bits::{Bitmap, Order};
+use super::fields::{array, be32, be64, from_windows, utf16, utf16_le};
+use super::host::Host;
+use super::{Access, Below, Format, ImageError, Map, Parts, Place, Run};
+use crate::medium::Medium;
+
+/// The footer's length; files of Virtual PC before 2004 lack its last byte.
+const FOOTER: usize = 512;
+const MAGIC: &[u8] = b"conectix";
+
+/// The byte of a field in the footer.
+mod footer {
+    pub(super) const DATA_AT: usize = 16;
+    pub(super) const SIZE: usize = 48;
+    pub(super) const TYPE: usize = 60;
+    pub(super) const CHECKSUM: usize = 64;
+}
+
+/// The byte of a field in the header of a dynamic disk.
+mod header {
+    pub(super) const LEN: usize = 1024;
+    pub(super) const MAGIC: &[u8] = b"cxsparse";
+    pub(super) const TABLE_AT: usize = 16;
+    pub(super) const ENTRIES: usize = 28;
+    pub(super) const BLOCK: usize = 32;
+    pub(super) const CHECKSUM: usize = 36;
+    pub(super) const PARENT_NAME: usize = 64;
+    pub(super) const PARENT_NAME_LEN: usize = 512;
+    pub(super) const LOCATORS: usize = 576;
+    pub(super) const LOCATOR_LEN: usize = 24;
+    pub(super) const LOCATOR_COUNT: usize = 8;
+}
+
+/// A table entry: the block is not there.
+const ABSENT: u32 = 0xFFFF_FFFF;
+const SECTOR: u64 = 512;
+/// The largest block that is accepted; Windows makes 2 MiB and 512 KiB.
+const MAX_BLOCK: u64 = 256 << 20;
+/// A parent's path is at most this long, in bytes.
+const MAX_PATH: u32 = 4096;
+
+/// Whether `medium` ends with the footer of a fixed disk: its only sign. One short read, none where sizes tell.
+pub(super) fn has_fixed_footer(medium: &dyn Medium) -> bool {
+    let len = medium.len().get();
+    let tail = match len % SECTOR {
+        0 => 512,
+        511 => 511,
+        _ => return false,
+    };
+    let mut raw = [0; FOOTER];
+    let Some(start) = len.checked_sub(tail).filter(|start| *start > 0) else { return false };
+    let have = usize::try_from(tail).unwrap_or(0);
+    medium.read_at(ByteOffset::new(start), &mut raw[..have]).is_ok()
+        && is_footer(&raw)
+        && be32(&raw, footer::TYPE) == 2
+        && be64(&raw, footer::SIZE) <= start
+}
+
+fn is_footer(raw: &[u8; FOOTER]) -> bool {
+    raw.starts_with(MAGIC) && checksum_holds(raw, footer::CHECKSUM)
+}
+
+/// The complement of the sum of all bytes but the checksum's own.
+fn checksum_holds(raw: &[u8], at: usize) -> bool {
+    let sum = |bytes: &[u8]| bytes.iter().fold(0_u32, |sum, byte| sum.wrapping_add(u32::from(*byte)));
+    let own = raw.get(at..at + 4).map_or(0, sum);
+    !sum(raw).wrapping_sub(own) == be32(raw, at)
+}
+
+pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
+    let (raw, at) = find_footer(&host)?;
+    let byte = |field: usize| at.saturating_add(u64::try_from(field).unwrap_or(0));
+    let size = be64(&raw, footer::SIZE);
+    if i64::try_from(size).is_err() {
+        return Err(host.damaged(byte(footer::SIZE), format!("a disk of {size} bytes")));
+    }
+    let variant = match be32(&raw, footer::TYPE) {
+        2 => {
+            if size > at {
+                let what = format!("a disk of {size} bytes in a file of {} bytes", host.len());
+                return Err(host.damaged(byte(footer::SIZE), what));
+            }
+            let map = Box::new(Fixed { host, size });
+            let below = Below::Nothing;
+            return Ok(Parts {
+                map,
+                below,
+                variant: "fixed",
+                size,
+                block: size,
+                sectors: None,
+                remarks: Vec::new(),
+            });
+        }
+        3 => "dynamic",
+        4 => "differencing",
+        n => return Err(host.unsupported(byte(footer::TYPE), format!("disk type {n}"))),
+    };
+    open_sparse(host, access, be64(&raw, footer::DATA_AT), size, variant)
+}
+
+/// The footer, from the end of the file or from the copy at the start, and its byte.
+fn find_footer(host: &Host) -> Result<([u8; FOOTER], u64), ImageError> {
+    let len = host.len();
+    for tail in [512, 511] {
+        let Some(at) = len.checked_sub(tail) else { continue };
+        let mut raw = [0; FOOTER];
+        let have = usize::try_from(tail).unwrap_or(0);
+        host.read(at, &mut raw[..have])?;
+        if is_footer(&raw) {
+            return Ok((raw, at));
+        }
+    }
+    let copy: [u8; FOOTER] = host.bytes(0)?;
+    if is_footer(&copy) {
+        Ok((copy, 0))
+    } else {
+        Err(host.damaged(0, "the checksum of the footer does not hold"))
+    }
+}
+
+fn open_sparse(
+    host: Host,
+    access: &Access<'_>,
+    header_at: u64,
+    size: u64,
+    variant: &'static str,
+) -> Result<Parts, ImageError> {
+    let byte = |field: usize| header_at.saturating_add(u64::try_from(field).unwrap_or(0));
+    let raw: [u8; header::LEN] = host.bytes(header_at)?;
+    if !raw.starts_with(header::MAGIC) || !checksum_holds(&raw, header::CHECKSUM) {
+        return Err(host.damaged(header_at, "no header of a dynamic disk, or its checksum does not hold"));
+    }
+    let block = u64::from(be32(&raw, header::BLOCK));
+    if !block.is_power_of_two() || !(SECTOR..=MAX_BLOCK).contains(&block) {
+        return Err(host.damaged(byte(header::BLOCK), format!("blocks of {block} bytes")));
+    }
+    let (entries, needed) = (u64::from(be32(&raw, header::ENTRIES)), size.div_ceil(block));
+    if entries < needed {
+        let what = format!("a block table of {entries} entries, where {needed} are needed");
+        return Err(host.damaged(byte(header::ENTRIES), what));
+    }
+    let table_at = be64(&raw, header::TABLE_AT);
+    if table_at.checked_add(needed * 4).is_none_or(|end| end > host.len()) {
+        let what = format!("the block table at byte {table_at} is not in the file");
+        return Err(host.damaged(byte(header::TABLE_AT), what));
+    }
+    let differencing = variant == "differencing";
+    let below = if differencing { open_parent(&host, access, &raw)? } else { Below::Nothing };
+    let bitmap = (block / SECTOR).div_ceil(8).next_multiple_of(SECTOR);
+    let map = Box::new(Sparse { host, table_at, block, bitmap, differencing });
+    Ok(Parts { map, below, variant, size, block, sectors: None, remarks: Vec::new() })
+}
+
+/// Looks at every name that the header gives for the parent, relative ones first; the first that may be opened is it.
+fn open_parent(host: &Host, access: &Access<'_>, raw: &[u8]) -> Result<Below, ImageError> {
+    let mut names = Vec::new();
+    for platform in [b"W2ru", b"W2ku"] {
+        for slot in 0..header::LOCATOR_COUNT {
+            let at = header::LOCATORS + slot * header::LOCATOR_LEN;
+            let entry: [u8; header::LOCATOR_LEN] = array(raw, at);
+            let len = be32(&entry, 8).min(MAX_PATH);
+            if !entry.starts_with(platform) || len == 0 {
+                continue;
+            }
+            let mut text = vec![0; usize::try_from(len).unwrap_or(0)];
+            host.read(be64(&entry, 16), &mut text)?;
+            names.push(from_windows(&utf16_le(&text)));
+        }
+    }
+    let name =
+        raw.get(header::PARENT_NAME..header::PARENT_NAME + header::PARENT_NAME_LEN).unwrap_or_default();
+    names.push(from_windows(&utf16(name.chunks_exact(2).map(|pair| u16::from_be_bytes(array(pair, 0))))));
+    access.open_first(Format::Vhd, "parent", &names)
+}
+
+/// The whole disk, then the footer.
+struct Fixed {
+    host: Host,
+    size: u64,
+}
+
+impl Map for Fixed {
+    fn locate(&self, at: u64) -> Result<Run, ImageError> {
+        Ok(Run { place: Place::Host { file: 0, at }, len: self.size.saturating_sub(at) })
+    }
+
+    fn file(&self, _: usize) -> Result<&Host, ImageError> {
+        Ok(&self.host)
+    }
+}
+
+/// Blocks in any order, each behind a bitmap of its sectors.
+struct Sparse {
+    host: Host,
+    table_at: u64,
+    block: u64,
+    /// The bitmap's length, in whole sectors.
+    bitmap: u64,
+    differencing: bool,
+}
+
+impl Map for Sparse {
+    fn locate(&self, at: u64) -> Result<Run, ImageError> {
+        let into = at % self.block;
+        let entry_at = self.table_at + at / self.block * 4;
+        let entry = self.host.be32(entry_at)?;
+        if entry == ABSENT {
+            return Ok(Run { place: Place::Below, len: self.block - into });
+        }
+        let bitmap_at = u64::from(entry) * SECTOR;
+        let data_at = bitmap_at + self.bitmap;
+        if data_at >= self.host.len() {
+            let what = format!("a block at byte {data_at} is past the end of the file");
+            return Err(self.host.damaged(entry_at, what));
+        }
+        let there = Place::Host { file: 0, at: data_at + into };
+        // What a dynamic disk's bitmap leaves out was never written and is zero in the block, as qemu relies on.
+        if !self.differencing {
+            return Ok(Run { place: there, len: self.block - into });
+        }
+        let bitmap = Bitmap { host: &self.host, at: bitmap_at, sector: SECTOR, order: Order::HighFirst };
+        let (here, len) = bitmap.run(into, self.block)?;
+        Ok(Run { place: if here { there } else { Place::Below }, len })
+    }
+
+    fn file(&self, _: usize) -> Result<&Host, ImageError> {
+        Ok(&self.host)
+    }
+}

@@ -1,0 +1,326 @@
+//! Microsoft's VHDX ([MS-VHDX] 8.0; all numbers are little-endian).
+//!
+//! The log is not replayed: that would be writing, or keeping what it holds. An image that needs it says so in a
+//! remark, and its tables are read as they are.
+
+use straddle_units::{BlockSize, ByteCount, MIB};
+
+use super::bits::{Bitmap, Order};
+use super::fields::{array, from_windows, le16, le32, le64, utf16_le};
+use super::host::Host;
+use super::{Access, Below, Format, ImageError, Map, Parts, Place, Run, SectorSizes};
+
+/// The two copies of the header and of the region table, in units of 64 KiB.
+const HEADERS: [u64; 2] = [64 << 10, 128 << 10];
+const REGION_TABLES: [u64; 2] = [192 << 10, 256 << 10];
+/// How much of each its checksum covers.
+const HEADER_LEN: u64 = 4 << 10;
+const REGION_TABLE_LEN: u64 = 64 << 10;
+/// A region or metadata table has at most this many entries.
+const MAX_ENTRIES: u32 = 2047;
+/// A parent locator has about five.
+const MAX_LOCATORS: u16 = 32;
+
+/// A GUID as it stands on disk: the first three numbers are little-endian.
+type Guid = [u8; 16];
+
+const fn guid(a: u32, b: u16, c: u16, d: [u8; 8]) -> Guid {
+    let (a, b, c) = (a.to_le_bytes(), b.to_le_bytes(), c.to_le_bytes());
+    [a[0], a[1], a[2], a[3], b[0], b[1], c[0], c[1], d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7]]
+}
+
+const BAT: Guid = guid(0x2DC2_7766, 0xF623, 0x4200, [0x9D, 0x64, 0x11, 0x5E, 0x9B, 0xFD, 0x4A, 0x08]);
+const METADATA: Guid = guid(0x8B7C_A206, 0x4790, 0x4B9A, [0xB8, 0xFE, 0x57, 0x5F, 0x05, 0x0F, 0x88, 0x6E]);
+
+/// Metadata items.
+mod item {
+    use super::{Guid, guid};
+
+    pub(super) const FILE: Guid =
+        guid(0xCAA1_6737, 0xFA36, 0x4D43, [0xB3, 0xB6, 0x33, 0xF0, 0xAA, 0x44, 0xE7, 0x6B]);
+    pub(super) const SIZE: Guid =
+        guid(0x2FA5_4224, 0xCD1B, 0x4876, [0xB2, 0x11, 0x5D, 0xBE, 0xD8, 0x3B, 0xF4, 0xB8]);
+    pub(super) const DISK_ID: Guid =
+        guid(0xBECA_12AB, 0xB2E6, 0x4523, [0x93, 0xEF, 0xC3, 0x09, 0xE0, 0x00, 0xC7, 0x46]);
+    pub(super) const LOGICAL: Guid =
+        guid(0x8141_BF1D, 0xA96F, 0x4709, [0xBA, 0x47, 0xF2, 0x33, 0xA8, 0xFA, 0xAB, 0x5F]);
+    pub(super) const PHYSICAL: Guid =
+        guid(0xCDA3_48C7, 0x445D, 0x4471, [0x9C, 0xC9, 0xE9, 0x88, 0x52, 0x51, 0xC5, 0x56]);
+    pub(super) const PARENT: Guid =
+        guid(0xA8D3_5F2D, 0xB30B, 0x454D, [0xAB, 0xF7, 0xD3, 0xD8, 0x48, 0x34, 0xAB, 0x0C]);
+}
+
+/// The names that a parent locator has for the parent's path, relative first.
+const PARENT_PATHS: [&str; 2] = ["relative_path", "absolute_win32_path"];
+
+/// A sector bitmap block of 1 MiB has a bit for each of so many sectors: a chunk.
+const CHUNK_SECTORS: u64 = 1 << 23;
+
+struct Region {
+    at: u64,
+    len: u64,
+}
+
+/// What the metadata say.
+struct Metadata {
+    block: u64,
+    size: u64,
+    fixed: bool,
+    sectors: SectorSizes,
+    parent: Option<Below>,
+}
+
+struct Vhdx {
+    host: Host,
+    bat: Region,
+    block: u64,
+    sector: u64,
+    /// How many blocks a chunk has: after their entries stands the one of their bitmap.
+    ratio: u64,
+    differencing: bool,
+}
+
+pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
+    let header_at = current_header(&host)?;
+    let header: [u8; 80] = host.bytes(header_at)?;
+    let mut remarks = Vec::new();
+    if header[48..64] != [0; 16] {
+        let what = "it was not closed cleanly, and what is still in its log is not seen";
+        remarks.push(format!("VHDX: log not replayed: {what}"));
+    }
+    let (bat, metadata) = regions(&host)?;
+    let metadata = Metadata::read(&host, &metadata, access)?;
+    let Metadata { block, size, fixed, sectors, parent } = metadata;
+    let sector = sectors.logical.get();
+    let ratio = CHUNK_SECTORS * sector / block;
+    let blocks = size.div_ceil(block);
+    let last = blocks.saturating_sub(1);
+    let entries = last + last / ratio + 1;
+    if entries * 8 > bat.len || bat.at.saturating_add(entries * 8) > host.len() {
+        let what = format!("the block table at byte {} is too short, or not in the file", bat.at);
+        return Err(host.damaged(bat.at, what));
+    }
+    let variant = match (&parent, fixed) {
+        (Some(_), _) => "differencing",
+        (None, true) => "fixed",
+        (None, false) => "dynamic",
+    };
+    let differencing = parent.is_some();
+    let map = Box::new(Vhdx { host, bat, block, sector, ratio, differencing });
+    let below = parent.unwrap_or(Below::Nothing);
+    Ok(Parts { map, below, variant, size, block, sectors: Some(sectors), remarks })
+}
+
+/// The byte of the header that holds: of the two, the one with a right checksum and the higher sequence number.
+fn current_header(host: &Host) -> Result<u64, ImageError> {
+    let mut current = None;
+    for at in HEADERS {
+        let raw: [u8; 80] = host.bytes(at)?;
+        if raw.starts_with(b"head") && checksum_holds(host, at, HEADER_LEN)? {
+            let sequence = le64(&raw, 8);
+            if current.is_none_or(|(_, best)| sequence > best) {
+                current = Some((at, sequence));
+            }
+        }
+    }
+    let (at, _) =
+        current.ok_or_else(|| host.damaged(HEADERS[0], "neither copy of the header has a right checksum"))?;
+    match le16(&host.bytes::<80>(at)?, 66) {
+        1 => Ok(at),
+        n => Err(host.unsupported(at + 66, format!("version {n}"))),
+    }
+}
+
+/// Where the block table and the metadata are.
+fn regions(host: &Host) -> Result<(Region, Region), ImageError> {
+    let mut intact = None;
+    for at in REGION_TABLES {
+        if host.bytes::<4>(at)? == *b"regi" && checksum_holds(host, at, REGION_TABLE_LEN)? {
+            intact = Some(at);
+            break;
+        }
+    }
+    let what = "neither copy of the region table has a right checksum";
+    let table = intact.ok_or_else(|| host.damaged(REGION_TABLES[0], what))?;
+    let count = host.le32(table + 8)?.min(MAX_ENTRIES);
+    let (mut bat, mut metadata) = (None, None);
+    for index in 0..u64::from(count) {
+        let at = table + 16 + index * 32;
+        let entry: [u8; 32] = host.bytes(at)?;
+        let region = Region { at: le64(&entry, 16), len: u64::from(le32(&entry, 24)) };
+        let slot = match array(&entry, 0) {
+            BAT => &mut bat,
+            METADATA => &mut metadata,
+            _ if le32(&entry, 28) & 1 != 0 => return Err(host.unsupported(at, "a required region")),
+            _ => continue,
+        };
+        if region.at < MIB || !region.at.is_multiple_of(MIB) || region.at >= host.len() {
+            return Err(host.damaged(at + 16, format!("a region at byte {}", region.at)));
+        }
+        *slot = Some(region);
+    }
+    match (bat, metadata) {
+        (Some(bat), Some(metadata)) => Ok((bat, metadata)),
+        _ => Err(host.damaged(table, "no block table or no metadata in the region table")),
+    }
+}
+
+impl Metadata {
+    fn read(host: &Host, region: &Region, access: &Access<'_>) -> Result<Self, ImageError> {
+        let table: [u8; 32] = host.bytes(region.at)?;
+        if !table.starts_with(b"metadata") {
+            return Err(host.damaged(region.at, "no metadata table"));
+        }
+        let count = u64::from(u32::from(le16(&table, 10)).min(MAX_ENTRIES));
+        let (mut block, mut flags, mut size, mut logical, mut physical) = (0, 0, 0, 0, 0);
+        let mut locator = None;
+        for index in 0..count {
+            let at = region.at + 32 + index * 32;
+            let entry: [u8; 32] = host.bytes(at)?;
+            let item = region.at + u64::from(le32(&entry, 16));
+            match array(&entry, 0) {
+                item::FILE => (block, flags) = (u64::from(host.le32(item)?), host.le32(item + 4)?),
+                item::SIZE => size = host.le64(item)?,
+                item::LOGICAL => logical = u64::from(host.le32(item)?),
+                item::PHYSICAL => physical = u64::from(host.le32(item)?),
+                item::PARENT => locator = Some(item),
+                item::DISK_ID => {}
+                _ if le32(&entry, 24) & 4 != 0 => {
+                    return Err(host.unsupported(at, "a required metadata item"));
+                }
+                _ => {}
+            }
+        }
+        let wrong = |what: String| Err(host.damaged(region.at, what));
+        if !block.is_power_of_two() || !(MIB..=256 * MIB).contains(&block) {
+            return wrong(format!("blocks of {block} bytes"));
+        }
+        let sector = |bytes| matches!(bytes, 512 | 4096);
+        let (Ok(logical), true, true) = (BlockSize::new(logical), sector(logical), sector(physical)) else {
+            return wrong(format!("sectors of {logical} and {physical} bytes"));
+        };
+        // The format's own limit is 64 TiB.
+        if size > 64 << 40 || !size.is_multiple_of(logical.get()) {
+            return wrong(format!("a disk of {size} bytes in sectors of {logical} bytes"));
+        }
+        let parent = match locator {
+            _ if flags & 2 == 0 => None,
+            Some(at) => Some(open_parent(host, at, access)?),
+            None => return wrong("a differencing disk without a parent locator".to_owned()),
+        };
+        let sectors = SectorSizes { logical, physical: ByteCount::new(physical) };
+        Ok(Self { block, size, fixed: flags & 1 != 0, sectors, parent })
+    }
+}
+
+/// Reads the parent's paths from the locator: pairs of names and values, both UTF-16.
+fn open_parent(host: &Host, locator: u64, access: &Access<'_>) -> Result<Below, ImageError> {
+    let head: [u8; 20] = host.bytes(locator)?;
+    let mut names = vec![String::new(); PARENT_PATHS.len()];
+    for index in 0..u64::from(le16(&head, 18).min(MAX_LOCATORS)) {
+        let entry: [u8; 12] = host.bytes(locator + 20 + index * 12)?;
+        let text = |offset: u32, len: u16| {
+            let mut bytes = vec![0; usize::from(len)];
+            host.read(locator + u64::from(offset), &mut bytes)?;
+            Ok(utf16_le(&bytes))
+        };
+        let key = text(le32(&entry, 0), le16(&entry, 8))?;
+        if let Some(known) = PARENT_PATHS.iter().position(|name| *name == key) {
+            names[known] = from_windows(&text(le32(&entry, 4), le16(&entry, 10))?);
+        }
+    }
+    access.open_first(Format::Vhdx, "parent", &names)
+}
+
+impl Vhdx {
+    /// A table entry: its state, the byte it points to, and its own byte.
+    fn entry(&self, index: u64) -> Result<(u64, u64, u64), ImageError> {
+        let entry_at = self.bat.at + index * 8;
+        let entry = self.host.le64(entry_at)?;
+        let (state, at) = (entry & 7, entry & !(MIB - 1));
+        if state >= 6 && at >= self.host.len() {
+            return Err(self
+                .host
+                .damaged(entry_at, format!("a block at byte {at} is past the end of the file")));
+        }
+        Ok((state, at, entry_at))
+    }
+}
+
+impl Map for Vhdx {
+    fn locate(&self, at: u64) -> Result<Run, ImageError> {
+        let (block, into) = (at / self.block, at % self.block);
+        let (chunk, in_chunk) = (block / self.ratio, block % self.ratio);
+        let (state, data_at, entry_at) = self.entry(block + chunk)?;
+        let there = Place::Host { file: 0, at: data_at + into };
+        let whole = |place| Ok(Run { place, len: self.block - into });
+        match state {
+            0 => whole(Place::Below),
+            1..=3 => whole(Place::Zero),
+            6 => whole(there),
+            7 if self.differencing => {
+                let (state, bitmap_at, bitmap_entry_at) =
+                    self.entry(chunk * (self.ratio + 1) + self.ratio)?;
+                if state != 6 {
+                    let what = "a block is there in part, and no bitmap says which";
+                    return Err(self.host.damaged(bitmap_entry_at, what));
+                }
+                let bitmap =
+                    Bitmap { host: &self.host, at: bitmap_at, sector: self.sector, order: Order::LowFirst };
+                let start = in_chunk * self.block;
+                let (here, len) = bitmap.run(start + into, start + self.block)?;
+                Ok(Run { place: if here { there } else { Place::Below }, len })
+            }
+            n => Err(self.host.damaged(entry_at, format!("a block in the unknown state {n}"))),
+        }
+    }
+
+    fn file(&self, _: usize) -> Result<&Host, ImageError> {
+        Ok(&self.host)
+    }
+}
+
+/// Whether the checksum at byte 4 of a structure is right: CRC-32C, computed with zeros in its own place.
+fn checksum_holds(host: &Host, at: u64, len: u64) -> Result<bool, ImageError> {
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+    host.read(at, &mut bytes)?;
+    let stored = le32(&bytes, 4);
+    bytes[4..8].fill(0);
+    Ok(crc32c(&bytes) == stored)
+}
+
+fn crc32c(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, byte: &u8| CRC32C[usize::from(crc.to_le_bytes()[0] ^ byte)] ^ (crc >> 8);
+    !bytes.iter().fold(u32::MAX, step)
+}
+
+/// CRC-32C (Castagnoli) by bytes, reflected.
+const CRC32C: [u32; 256] = {
+    let mut table = [0_u32; 256];
+    let mut index = 0;
+    let mut byte = 0_u32;
+    while index < 256 {
+        let mut crc = byte;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 1 != 0 { (crc >> 1) ^ 0x82F6_3B78 } else { crc >> 1 };
+            bit += 1;
+        }
+        table[index] = crc;
+        index += 1;
+        byte += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_castagnolis() {
+        // RFC 3720, B.4: 32 bytes of zeros, and the usual check value.
+        assert_eq!(crc32c(&[0; 32]), 0x8A91_36AA);
+        assert_eq!(crc32c(b"123456789"), 0xE306_9283);
+    }
+}

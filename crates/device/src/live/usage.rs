@@ -1,0 +1,144 @@
+//! Who uses a device: mounts, swap, and loop devices over files.
+//!
+//! Source: proc(5) for /proc/self/mountinfo and /proc/swaps, both of which write blanks, tabs, line feeds and
+//! backslashes of a path as three octal digits behind a backslash.
+
+use std::path::{Path, PathBuf};
+
+/// More uses of one device than this are not listed: containers mount the same file system many times.
+pub const MAX_USES: usize = 64;
+
+/// Who uses a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Where it is mounted; the mounts of its whole tree before bind mounts.
+    pub mounts: Vec<Mount>,
+    /// Whether it is a swap device.
+    pub is_swap: bool,
+    /// Swap files on it.
+    pub swap_files: Vec<PathBuf>,
+    /// Loop devices over files on it.
+    pub loops: Vec<LoopUse>,
+}
+
+impl Usage {
+    /// Whether anyone does.
+    pub fn is_used(&self) -> bool {
+        !self.mounts.is_empty() || self.is_swap
+    }
+}
+
+/// A mounted file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Where.
+    pub point: PathBuf,
+    /// The kernel's name of the file system, `ext4`.
+    pub kind: String,
+    /// `major:minor` of what is mounted; of no device for Btrfs and the like.
+    pub dev: String,
+    /// What mount(8) was given.
+    pub source: PathBuf,
+    /// Which part of the file system it shows: `/`, but for bind mounts.
+    pub root: PathBuf,
+}
+
+/// A loop device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoopUse {
+    /// The loop device's name.
+    pub name: String,
+    /// The file.
+    pub file: PathBuf,
+    /// Where in the file it begins, in bytes.
+    pub offset: u64,
+    /// The loop device's size in bytes.
+    pub size: u64,
+}
+
+/// Reads /proc/self/mountinfo; lines that cannot be read are left out.
+pub fn mounts(text: &str) -> Vec<Mount> {
+    text.lines().filter_map(mount).collect()
+}
+
+/// `36 35 98:0 /root /point options optional… - kind source options`
+fn mount(line: &str) -> Option<Mount> {
+    let mut words = line.split(' ').skip(2);
+    let (dev, root, point) = (words.next()?, words.next()?, words.next()?);
+    let mut after = words.skip_while(|word| *word != "-").skip(1);
+    let (kind, source) = (after.next()?, after.next()?);
+    Some(Mount {
+        point: unescape(point),
+        kind: kind.to_owned(),
+        dev: dev.to_owned(),
+        source: unescape(source),
+        root: unescape(root),
+    })
+}
+
+/// Reads /proc/swaps: the path of each, and whether it is a file.
+pub fn swaps(text: &str) -> Vec<(PathBuf, bool)> {
+    let line = |line: &str| {
+        let mut words = line.split_whitespace();
+        Some((unescape(words.next()?), words.next()? == "file"))
+    };
+    text.lines().skip(1).filter_map(line).collect()
+}
+
+/// The mount on which `file` is: the last one at the longest of the points above it.
+pub fn mount_of<'a>(mounts: &'a [Mount], file: &Path) -> Option<&'a Mount> {
+    mounts.iter().filter(|mount| file.starts_with(&mount.point)).max_by_key(|mount| mount.point.components().count())
+}
+
+fn unescape(text: &str) -> PathBuf {
+    let mut out = Vec::new();
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let octal = bytes.get(at + 1..at + 4).filter(|_| *byte == b'\\').and_then(|digits| {
+            let digits = std::str::from_utf8(digits).ok()?;
+            u8::from_str_radix(digits, 8).ok()
+        });
+        out.push(octal.unwrap_or(*byte));
+        at += if octal.is_some() { 4 } else { 1 };
+    }
+    PathBuf::from(String::from_utf8_lossy(&out).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MOUNTINFO: &str = "\
+22 1 8:2 / / rw,relatime shared:1 - ext4 /dev/sda2 rw
+40 22 253:3 / /srv/a\\040b rw shared:7 master:2 - xfs /dev/mapper/vg-lv rw
+41 22 0:45 /sub /data rw - btrfs /dev/sdb1 rw
+nonsense
+";
+
+    #[test]
+    fn mountinfo_is_read() {
+        let mounts = mounts(MOUNTINFO);
+        assert_eq!(mounts.len(), 3);
+        assert_eq!((mounts[1].point.as_path(), mounts[1].dev.as_str()), (Path::new("/srv/a b"), "253:3"));
+        assert_eq!((mounts[2].kind.as_str(), mounts[2].source.as_path()), ("btrfs", Path::new("/dev/sdb1")));
+        let of = |file: &str| mount_of(&mounts, Path::new(file)).unwrap().dev.clone();
+        assert_eq!([of("/srv/a b/x.img"), of("/srv/a bc"), of("/data/x")], ["253:3", "8:2", "0:45"]);
+    }
+
+    #[test]
+    fn swaps_are_read() {
+        let text = "Filename\t\t\t\tType\t\tSize\tUsed\tPriority\n/dev/dm-1 partition 524284 0 -2\n/a\\040b file 8 0 -3\n";
+        assert_eq!(swaps(text), [(PathBuf::from("/dev/dm-1"), false), (PathBuf::from("/a b"), true)]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "(\\PC|\\\\[0-7]{1,3}|[ \n-]){0,80}") {
+            let mounts = mounts(&text);
+            let _ = (mount_of(&mounts, Path::new("/x")), swaps(&text));
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Btrfs: `struct btrfs_super_block`, include/uapi/linux/btrfs_tree.h.
+//!
+//! What it calls its sector is what data is allocated in, hence `block`; its trees are made of nodes, each of which
+//! is written whole.
+
+use super::{bytes, text, unit};
+use crate::fields::le32;
+use crate::layer::FileSystem;
+use crate::view::View;
+
+/// Where the first superblock is (`BTRFS_SUPER_INFO_OFFSET`), and how long (`BTRFS_SUPER_INFO_SIZE`).
+const SUPERBLOCK: (u64, usize) = (64 * 1024, 4096);
+/// `sectorsize`, 32 bits.
+const SECTORSIZE: usize = 0x90;
+/// `nodesize`, 32 bits.
+const NODESIZE: usize = 0x94;
+/// `label`, 256 bytes.
+const LABEL: std::ops::Range<usize> = 0x12B..0x22B;
+
+pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
+    let superblock = bytes(view, SUPERBLOCK.0, SUPERBLOCK.1)?;
+    let block = unit(u64::from(le32(&superblock, SECTORSIZE)))?;
+    let node = unit(u64::from(le32(&superblock, NODESIZE))).filter(|node| *node >= block);
+    Some((FileSystem { block, node, ..FileSystem::default() }, text(&superblock[LABEL])))
+}

@@ -1,0 +1,182 @@
+//! FAT12, FAT16 and FAT32 ("Microsoft Extensible Firmware Initiative FAT32 File System Specification", version 1.03;
+//! `struct fat_boot_sector`, include/uapi/linux/msdos_fs.h) and exFAT ("exFAT file system specification", Microsoft
+//! Learn, section 3.1).
+//!
+//! Clusters are counted from 2 in both, and where cluster 2 starts is theirs to choose: an aligned partition may well
+//! hold clusters that are not.
+
+use straddle_units::{ByteCount, ByteOffset};
+
+use super::{bytes, place, text, text_of_utf16, unit, unit_of_log};
+use crate::fields::{byte, le16, le32, le64};
+use crate::layer::FileSystem;
+use crate::view::View;
+
+/// Both are described by the first sector, of which the first 512 bytes matter.
+const BOOT_SECTOR: (u64, usize) = (0, 512);
+/// The number of the first cluster.
+const FIRST_CLUSTER: u64 = 2;
+/// A directory's entry, in both.
+const ENTRY: usize = 32;
+/// How much of the root directory is searched for the label: it is among the first entries.
+const DIRECTORY: u64 = 16 * 1024;
+
+/// The BIOS parameter block.
+mod bpb {
+    /// `BPB_BytsPerSec`, 16 bits.
+    pub(super) const SECTOR_SIZE: usize = 11;
+    /// `BPB_SecPerClus`, 8 bits.
+    pub(super) const CLUSTER_SECTORS: usize = 13;
+    /// `BPB_RsvdSecCnt`, 16 bits.
+    pub(super) const RESERVED: usize = 14;
+    /// `BPB_NumFATs`, 8 bits.
+    pub(super) const FATS: usize = 16;
+    /// `BPB_RootEntCnt`, 16 bits; zero for FAT32.
+    pub(super) const ROOT_ENTRIES: usize = 17;
+    /// `BPB_FATSz16`, 16 bits; zero for FAT32.
+    pub(super) const FAT_SECTORS_16: usize = 22;
+    /// `BPB_HiddSec`, 32 bits.
+    pub(super) const HIDDEN: usize = 28;
+    /// `BPB_FATSz32`, 32 bits.
+    pub(super) const FAT_SECTORS_32: usize = 36;
+    /// `BPB_RootClus`, 32 bits.
+    pub(super) const ROOT_CLUSTER_32: usize = 44;
+    /// `BS_BootSig` and `BS_VolLab`: of FAT12 and FAT16, and of FAT32.
+    pub(super) const LABEL_16: (usize, std::ops::Range<usize>) = (38, 43..54);
+    pub(super) const LABEL_32: (usize, std::ops::Range<usize>) = (66, 71..82);
+    /// The signature with which there is a label.
+    pub(super) const HAS_LABEL: u8 = 0x29;
+    /// What stands there when there is none.
+    pub(super) const NO_LABEL: &str = "NO NAME";
+}
+
+/// A directory entry of FAT: `DIR_Name` is its first 11 bytes.
+mod entry {
+    pub(super) const NAME: std::ops::Range<usize> = 0..11;
+    /// `DIR_Attr`, 8 bits.
+    pub(super) const ATTRIBUTES: usize = 11;
+    /// Of the attributes: `ATTR_VOLUME_ID` and `ATTR_DIRECTORY`.
+    pub(super) const VOLUME_OR_DIRECTORY: u8 = 0x08 | 0x10;
+    pub(super) const VOLUME: u8 = 0x08;
+    /// `ATTR_LONG_NAME`, of which the mask is `ATTR_LONG_NAME_MASK`.
+    pub(super) const LONG_NAME: u8 = 0x0F;
+    pub(super) const LONG_NAME_MASK: u8 = 0x3F;
+    /// In the name's first byte: free, and free with none after it.
+    pub(super) const FREE: u8 = 0xE5;
+    pub(super) const END: u8 = 0;
+}
+
+/// The main boot sector of exFAT, and its volume label entry (section 7.3).
+mod exfat {
+    /// `PartitionOffset`, 64 bits, in sectors.
+    pub(super) const PARTITION_OFFSET: usize = 64;
+    /// `ClusterHeapOffset`, 32 bits, in sectors.
+    pub(super) const CLUSTER_HEAP: usize = 88;
+    /// `FirstClusterOfRootDirectory`, 32 bits.
+    pub(super) const ROOT_CLUSTER: usize = 96;
+    /// `BytesPerSectorShift`, 8 bits: 9 to 12.
+    pub(super) const SECTOR_SHIFT: usize = 108;
+    /// `SectorsPerClusterShift`, 8 bits: clusters have up to 32 MiB.
+    pub(super) const CLUSTER_SHIFT: usize = 109;
+    /// The type of the label's entry, and of the end of the directory.
+    pub(super) const LABEL_TYPE: u8 = 0x83;
+    pub(super) const END_TYPE: u8 = 0;
+    /// `CharacterCount`, 8 bits, and `VolumeLabel`, 11 characters of UTF-16.
+    pub(super) const LABEL_COUNT: usize = 1;
+    pub(super) const LABEL: std::ops::Range<usize> = 2..24;
+}
+
+pub(super) fn read_fat(view: &View<'_>) -> Option<(FileSystem, String)> {
+    let boot = bytes(view, BOOT_SECTOR.0, BOOT_SECTOR.1)?;
+    let sector = unit(u64::from(le16(&boot, bpb::SECTOR_SIZE)))?;
+    let cluster = unit(sector.checked_mul(u64::from(byte(&boot, bpb::CLUSTER_SECTORS)))?.get())?;
+    let fat_sectors = match le16(&boot, bpb::FAT_SECTORS_16) {
+        0 => le32(&boot, bpb::FAT_SECTORS_32),
+        sectors => u32::from(sectors),
+    };
+    let root_entries = u64::from(le16(&boot, bpb::ROOT_ENTRIES));
+    let root_sectors = (root_entries * 32).div_ceil(sector.get());
+    // 16, 8 + 32 and 12 bits: the sum stays far below 2^64.
+    let root_at =
+        u64::from(le16(&boot, bpb::RESERVED)) + u64::from(byte(&boot, bpb::FATS)) * u64::from(fat_sectors);
+    let data_start = place(view, root_at + root_sectors, sector);
+    let fs = FileSystem {
+        block: cluster,
+        sector: Some(sector),
+        cluster: Some(cluster),
+        data_start,
+        hidden_sectors: Some(u64::from(le32(&boot, bpb::HIDDEN))),
+        ..FileSystem::default()
+    };
+    let is_fat32 = le16(&boot, bpb::FAT_SECTORS_16) == 0;
+    let root = if is_fat32 {
+        cluster_at(view, data_start, le32(&boot, bpb::ROOT_CLUSTER_32), cluster).map(|at| (at, cluster.get()))
+    } else {
+        place(view, root_at, sector).map(|at| (at, root_entries * 32))
+    };
+    let entries = root.and_then(|(at, len)| directory(view, at, len));
+    let label = entries.and_then(|entries| label_in_root(&entries));
+    Some((fs, label.unwrap_or_else(|| label_in_boot_sector(&boot, is_fat32))))
+}
+
+pub(super) fn read_exfat(view: &View<'_>) -> Option<(FileSystem, String)> {
+    let boot = bytes(view, BOOT_SECTOR.0, BOOT_SECTOR.1)?;
+    let sector_shift = u32::from(byte(&boot, exfat::SECTOR_SHIFT));
+    let sector = unit_of_log(sector_shift)?;
+    let cluster = unit_of_log(sector_shift + u32::from(byte(&boot, exfat::CLUSTER_SHIFT)))?;
+    let data_start = place(view, u64::from(le32(&boot, exfat::CLUSTER_HEAP)), sector);
+    let fs = FileSystem {
+        block: cluster,
+        sector: Some(sector),
+        cluster: Some(cluster),
+        data_start,
+        hidden_sectors: Some(le64(&boot, exfat::PARTITION_OFFSET)),
+        ..FileSystem::default()
+    };
+    let root = cluster_at(view, data_start, le32(&boot, exfat::ROOT_CLUSTER), cluster);
+    let entries = root.and_then(|at| directory(view, at, cluster.get())).unwrap_or_default();
+    let used = entries.chunks_exact(ENTRY).take_while(|entry| byte(entry, 0) != exfat::END_TYPE);
+    let mut labels = used.filter(|entry| byte(entry, 0) == exfat::LABEL_TYPE);
+    let label = labels.next().map(|entry| {
+        let characters = usize::from(byte(entry, exfat::LABEL_COUNT));
+        let name = &entry[exfat::LABEL];
+        text_of_utf16(name.get(..2 * characters).unwrap_or(name))
+    });
+    Some((fs, label.unwrap_or_default()))
+}
+
+/// Where cluster `number` starts.
+fn cluster_at(
+    view: &View<'_>,
+    data_start: Option<ByteOffset>,
+    number: u32,
+    cluster: ByteCount,
+) -> Option<ByteOffset> {
+    let index = u64::from(number).checked_sub(FIRST_CLUSTER)?;
+    let at = data_start?.checked_add(cluster.checked_mul(index)?)?;
+    place(view, at.get(), ByteCount::new(1))
+}
+
+/// The beginning of a directory of `len` bytes.
+fn directory(view: &View<'_>, at: ByteOffset, len: u64) -> Option<Vec<u8>> {
+    bytes(view, at.get(), usize::try_from(len.min(DIRECTORY)).ok()?)
+}
+
+/// The label that stands in the root directory, where Linux and Windows look.
+fn label_in_root(entries: &[u8]) -> Option<String> {
+    let mut used = entries.chunks_exact(ENTRY).take_while(|entry| byte(entry, 0) != entry::END);
+    let label = used.find(|entry| {
+        let attributes = byte(entry, entry::ATTRIBUTES);
+        byte(entry, 0) != entry::FREE
+            && attributes & entry::LONG_NAME_MASK != entry::LONG_NAME
+            && attributes & entry::VOLUME_OR_DIRECTORY == entry::VOLUME
+    })?;
+    Some(text(&label[entry::NAME]))
+}
+
+/// The label in the boot sector, which older tools wrote alone.
+fn label_in_boot_sector(boot: &[u8], is_fat32: bool) -> String {
+    let (signature, label) = if is_fat32 { bpb::LABEL_32 } else { bpb::LABEL_16 };
+    let label = boot.get(label).filter(|_| byte(boot, signature) == bpb::HAS_LABEL).map(text);
+    label.filter(|label| label != bpb::NO_LABEL).unwrap_or_default()
+}

@@ -1,0 +1,83 @@
+//! The file systems that write like a log, in segments: F2FS and NILFS2.
+
+use straddle_units::ByteCount;
+
+use super::{bytes, place, said, text, text_of_utf16, unit_of_log};
+use crate::fields::{le32, le64};
+use crate::layer::FileSystem;
+use crate::view::View;
+
+/// Both keep their first superblock here.
+const SUPERBLOCK: u64 = 1024;
+
+/// `struct f2fs_super_block`, include/linux/f2fs_fs.h.
+mod f2fs {
+    /// As much of it as is looked at: all before the extension list.
+    pub(super) const LEN: usize = 0x47C;
+    /// `log_blocksize`, 32 bits.
+    pub(super) const LOG_BLOCKSIZE: usize = 0x10;
+    /// `log_blocks_per_seg`, 32 bits.
+    pub(super) const LOG_BLOCKS_PER_SEG: usize = 0x14;
+    /// `segment0_blkaddr`, 32 bits: the block where segments are counted from.
+    pub(super) const SEGMENT0_BLKADDR: usize = 0x48;
+    /// `main_blkaddr`, 32 bits: the block where the main area begins.
+    pub(super) const MAIN_BLKADDR: usize = 0x5C;
+    /// `volume_name`, 512 characters of UTF-16.
+    pub(super) const VOLUME_NAME: std::ops::Range<usize> = 0x7C..0x47C;
+}
+
+/// `struct nilfs_super_block`, include/uapi/linux/nilfs2_ondisk.h.
+mod nilfs2 {
+    /// As much of it as is looked at.
+    pub(super) const LEN: usize = 248;
+    /// `s_log_block_size`, 32 bits: the block is 2^(10 + this).
+    pub(super) const LOG_BLOCK_SIZE: usize = 20;
+    /// What that logarithm is counted from (`BLOCK_SIZE`, 1 KiB).
+    pub(super) const LOG_BASE: u32 = 10;
+    /// `s_first_data_block`, 64 bits: where the first segment begins, which is cut short; the others count from 0.
+    pub(super) const FIRST_DATA_BLOCK: usize = 40;
+    /// `s_blocks_per_segment`, 32 bits.
+    pub(super) const BLOCKS_PER_SEGMENT: usize = 48;
+    /// `s_volume_name`, 80 bytes.
+    pub(super) const VOLUME_NAME: std::ops::Range<usize> = 168..248;
+}
+
+/// The main area is where its data starts. A segment is 2^`log_blocks_per_seg` blocks.
+pub(super) fn read_f2fs(view: &View<'_>) -> Option<(FileSystem, String)> {
+    let superblock = bytes(view, SUPERBLOCK, f2fs::LEN)?;
+    let block = unit_of_log(le32(&superblock, f2fs::LOG_BLOCKSIZE))?;
+    let per_segment = 1_u64.checked_shl(le32(&superblock, f2fs::LOG_BLOCKS_PER_SEG));
+    let at = |field| match le32(&superblock, field) {
+        // Block 0 holds the superblock itself.
+        0 => None,
+        number => place(view, u64::from(number), block),
+    };
+    let fs = FileSystem {
+        block,
+        segment: per_segment.and_then(|blocks| segment(view, blocks, block)),
+        segment_start: at(f2fs::SEGMENT0_BLKADDR),
+        data_start: at(f2fs::MAIN_BLKADDR),
+        ..FileSystem::default()
+    };
+    Some((fs, text_of_utf16(&superblock[f2fs::VOLUME_NAME])))
+}
+
+/// Its segments count from byte 0, but for what the superblock takes from the first.
+pub(super) fn read_nilfs2(view: &View<'_>) -> Option<(FileSystem, String)> {
+    let superblock = bytes(view, SUPERBLOCK, nilfs2::LEN)?;
+    let log = le32(&superblock, nilfs2::LOG_BLOCK_SIZE).checked_add(nilfs2::LOG_BASE)?;
+    let block = unit_of_log(log)?;
+    let fs = FileSystem {
+        block,
+        segment: segment(view, u64::from(le32(&superblock, nilfs2::BLOCKS_PER_SEGMENT)), block),
+        data_start: place(view, le64(&superblock, nilfs2::FIRST_DATA_BLOCK), block),
+        ..FileSystem::default()
+    };
+    Some((fs, text(&superblock[nilfs2::VOLUME_NAME])))
+}
+
+/// A segment of so many blocks, if the whole is large enough for one.
+fn segment(view: &View<'_>, blocks: u64, block: ByteCount) -> Option<ByteCount> {
+    use straddle_device::Medium;
+    said(blocks, block).filter(|segment| *segment <= view.len())
+}

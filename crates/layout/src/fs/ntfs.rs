@@ -1,0 +1,116 @@
+//! NTFS: the boot sector and the record of `$Volume`, as in fs/ntfs3/ntfs.h (`struct NTFS_BOOT`, `struct MFT_REC`,
+//! `struct ATTRIB`) and include/ntfs-3g/layout.h.
+
+use straddle_units::ByteCount;
+
+use super::{bytes, text_of_utf16, unit};
+use crate::fields::{byte, has, le16, le32, le64};
+use crate::layer::FileSystem;
+use crate::view::View;
+
+/// The boot sector's first 512 bytes.
+const BOOT_SECTOR: (u64, usize) = (0, 512);
+/// `bytes_per_sector`, 16 bits.
+const SECTOR_SIZE: usize = 0x0B;
+/// `sectors_per_clusters`, 8 bits: their number up to 128; from 240 on, 2^(256 - this).
+const CLUSTER_SECTORS: usize = 0x0D;
+/// The first of the values that stand for a power of two.
+const CLUSTER_SHIFTS_FROM: u8 = 240;
+/// `hidden_sectors`, 32 bits.
+const HIDDEN: usize = 0x1C;
+/// `mft_clst`, 64 bits: the cluster of the master file table.
+const MFT_CLUSTER: usize = 0x30;
+/// `record_size`, 8 bits: the size of a record in clusters; if negative, as a signed number, 2^-this bytes.
+const RECORD_SIZE: usize = 0x40;
+/// The largest record that is read; there are none over 4 KiB.
+const MAX_RECORD: u64 = 16 * 1024;
+/// Which record is that of `$Volume` (`MFT_REC_VOL`).
+const VOLUME_RECORD: u64 = 3;
+
+/// A record of the master file table.
+mod record {
+    /// Its magic (`NTFS_FILE_SIGNATURE`).
+    pub(super) const MAGIC: &[u8] = b"FILE";
+    /// `fix_off` and `fix_num`, 16 bits each: where the update sequence is, and how many numbers it has.
+    pub(super) const FIX_AT: usize = 4;
+    pub(super) const FIX_COUNT: usize = 6;
+    /// Every so many bytes end with a number that belongs elsewhere (`SECTOR_SIZE` of fs/ntfs3).
+    pub(super) const FIX_EVERY: usize = 512;
+    /// `attr_off`, 16 bits: the first attribute.
+    pub(super) const ATTRIBUTES_AT: usize = 0x14;
+}
+
+/// An attribute: its type and its length, 32 bits each, then what follows.
+mod attribute {
+    /// `ATTR_LABEL`, the volume's name.
+    pub(super) const LABEL: u32 = 0x60;
+    /// `ATTR_END`.
+    pub(super) const END: u32 = 0xFFFF_FFFF;
+    pub(super) const LEN: usize = 4;
+    /// `non_res`, 8 bits.
+    pub(super) const NON_RESIDENT: usize = 8;
+    /// `res.data_size`, 32 bits, and `res.data_off`, 16 bits.
+    pub(super) const DATA_LEN: usize = 0x10;
+    pub(super) const DATA_AT: usize = 0x14;
+    /// The header of a resident attribute: no attribute is shorter.
+    pub(super) const MIN_LEN: usize = 0x18;
+}
+
+pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
+    let boot = bytes(view, BOOT_SECTOR.0, BOOT_SECTOR.1)?;
+    let sector = unit(u64::from(le16(&boot, SECTOR_SIZE)))?;
+    let sectors = match byte(&boot, CLUSTER_SECTORS) {
+        shift @ CLUSTER_SHIFTS_FROM.. => 1 << (u8::MAX - shift + 1),
+        number => u64::from(number),
+    };
+    let cluster = unit(sector.checked_mul(sectors)?.get())?;
+    let fs = FileSystem {
+        block: cluster,
+        sector: Some(sector),
+        cluster: Some(cluster),
+        hidden_sectors: Some(u64::from(le32(&boot, HIDDEN))),
+        ..FileSystem::default()
+    };
+    let record = volume_record(view, &boot, cluster);
+    Some((fs, record.and_then(|record| label(&record)).unwrap_or_default()))
+}
+
+/// The record of `$Volume`, with its own numbers put back where the update sequence stands.
+fn volume_record(view: &View<'_>, boot: &[u8], cluster: ByteCount) -> Option<Vec<u8>> {
+    let size = match byte(boot, RECORD_SIZE).cast_signed() {
+        clusters @ 1.. => cluster.checked_mul(u64::from(clusters.unsigned_abs()))?,
+        log => ByteCount::new(1_u64.checked_shl(u32::from(log.unsigned_abs()))?),
+    };
+    let size = unit(size.get()).filter(|size| size.get() <= MAX_RECORD)?;
+    let mft = cluster.checked_mul(le64(boot, MFT_CLUSTER))?;
+    let at = mft.checked_add(size.checked_mul(VOLUME_RECORD)?)?;
+    let mut record = bytes(view, at.get(), usize::try_from(size.get()).ok()?)?;
+    if !has(&record, 0, record::MAGIC) {
+        return None;
+    }
+    let (fix_at, count) =
+        (usize::from(le16(&record, record::FIX_AT)), usize::from(le16(&record, record::FIX_COUNT)));
+    for index in 1..count {
+        let own = record.get(fix_at + 2 * index..)?.first_chunk::<2>().copied()?;
+        let end = index * record::FIX_EVERY;
+        record.get_mut(end - 2..end)?.copy_from_slice(&own);
+    }
+    Some(record)
+}
+
+/// The name among the record's attributes.
+fn label(record: &[u8]) -> Option<String> {
+    let mut rest = record.get(usize::from(le16(record, record::ATTRIBUTES_AT))..)?;
+    while le32(rest, 0) != attribute::END {
+        let len =
+            usize::try_from(le32(rest, attribute::LEN)).ok().filter(|len| *len >= attribute::MIN_LEN)?;
+        let (this, after) = rest.split_at_checked(len)?;
+        if le32(this, 0) == attribute::LABEL && byte(this, attribute::NON_RESIDENT) == 0 {
+            let len = usize::try_from(le32(this, attribute::DATA_LEN)).ok()?;
+            let data = this.get(usize::from(le16(this, attribute::DATA_AT))..)?;
+            return data.get(..len).map(text_of_utf16);
+        }
+        rest = after;
+    }
+    None
+}

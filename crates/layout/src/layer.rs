@@ -1,0 +1,190 @@
+//! Layers: what stands on a partition or a whole disk, from RAID members down to file systems, each with its bytes.
+//!
+//! The law of this module: a layer says where it stands on the device directly below and on the drive, and where the
+//! space lies that it provides; it decides nothing about alignment. Depth and number are limited, whatever the bytes say.
+
+use straddle_units::{ByteCount, ByteOffset, Span};
+
+use crate::stack::Stack;
+use crate::view::Piece;
+
+/// Deeper nesting than this is not followed: no real stack has it.
+pub const MAX_DEPTH: usize = 12;
+
+/// More layers than this on one drive are not listed.
+pub const MAX_LAYERS: usize = 4096;
+
+/// One layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layer {
+    /// What it is: blkid's TYPE where it has one, "LV" for a logical volume, "table" for a nested partition table.
+    pub kind: &'static str,
+    /// What it is called (label, VG/LV, array name); empty where it has no name.
+    pub name: String,
+    /// Where it stands on the device directly below.
+    pub below: Span,
+    /// Where its first byte is on the drive; `None` when that is on another disk.
+    pub drive: Option<ByteOffset>,
+    /// Its own figures.
+    pub facts: Facts,
+    /// Where the space that it provides lies: on the device below, and on the drive. Empty for layers that provide none
+    /// (file systems, swap) and for those whose space lies elsewhere.
+    pub space: Vec<Piece>,
+    /// What stands on that space.
+    pub children: Vec<Layer>,
+    /// What could not be followed, and why.
+    pub remarks: Vec<String>,
+}
+
+/// The figures of a layer, by what it is. Sizes and offsets are bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Facts {
+    /// A member of a Linux software RAID.
+    Md(Md),
+    /// An LVM physical volume.
+    Pv(Pv),
+    /// An LVM logical volume, as far as it lies on this physical volume.
+    Lv(Lv),
+    /// A LUKS container.
+    Luks(Luks),
+    /// Another mapping with a header and a payload: dm-integrity, dm-verity, bcache.
+    Mapped(Mapped),
+    /// A file system, or swap.
+    FileSystem(FileSystem),
+    /// A partition table inside another layer.
+    Table(Box<Stack>),
+    /// Something known by its signature only.
+    Opaque,
+}
+
+/// A member of a Linux software RAID (drivers/md, mdadm super0.c and super1.c).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Md {
+    /// "0.90", "1.0", "1.1" or "1.2".
+    pub version: &'static str,
+    /// 0, 1, 4, 5, 6, 10; -1 is linear, -4 multipath, -5 faulty.
+    pub level: i32,
+    /// How parity or copies are laid out.
+    pub layout: u32,
+    /// What one member holds before the next follows; zero where nothing is striped.
+    pub chunk: ByteCount,
+    /// Members of the array, without spares.
+    pub raid_disks: u32,
+    /// This member's place among them; `None` for a spare or where it is not known.
+    pub role: Option<u32>,
+    /// Where the array's data starts on the member.
+    pub data_offset: ByteCount,
+    /// How much of the member the array uses.
+    pub data_size: ByteCount,
+}
+
+impl Md {
+    /// How many members hold data in each stripe; `None` where nothing is striped.
+    pub fn data_members(&self) -> Option<u64> {
+        let disks = u64::from(self.raid_disks);
+        let data = match self.level {
+            0 => disks,
+            4 | 5 => disks.checked_sub(1)?,
+            6 => disks.checked_sub(2)?,
+            10 => {
+                // The low byte of the layout counts near copies, the next one far copies (drivers/md/raid10.c).
+                let copies = u64::from(self.layout & 0xff) * u64::from((self.layout >> 8) & 0xff);
+                disks.checked_div(copies).filter(|data| data * copies == disks)?
+            }
+            _ => return None,
+        };
+        (data > 1).then_some(data)
+    }
+
+    /// A full stripe's data.
+    pub fn stripe(&self) -> Option<ByteCount> {
+        if self.chunk == ByteCount::ZERO { None } else { self.chunk.checked_mul(self.data_members()?) }
+    }
+}
+
+/// An LVM2 physical volume (LVM2 lib/format_text/layout.h).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pv {
+    /// The volume group's name; empty for a PV in none.
+    pub vg: String,
+    /// Where the first physical extent starts (`pvs -o pe_start`).
+    pub data_start: ByteOffset,
+    /// The size of an extent; zero for a PV in no volume group.
+    pub extent_size: ByteCount,
+}
+
+/// A logical volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lv {
+    /// Its segments in order of where they start.
+    pub segments: Vec<Segment>,
+}
+
+/// A segment of a logical volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Where it lies in the volume.
+    pub span: Span,
+    /// LVM's segment type ("striped", which with one stripe is linear; "raid5", "thin", "thin-pool", …).
+    pub kind: String,
+    /// How many stripes, or images.
+    pub stripes: u32,
+    /// The size of a stripe's part on one disk; zero where nothing is striped.
+    pub stripe_size: ByteCount,
+    /// Where its data starts on this physical volume (from the PV's first byte); `None` when it has none here, or not
+    /// in one run.
+    pub on_pv: Option<ByteOffset>,
+}
+
+/// A LUKS container (LUKS1 and LUKS2 on-disk format specifications).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Luks {
+    /// 1 or 2.
+    pub version: u16,
+    /// Where the encrypted payload starts; `None` with a detached header.
+    pub payload: Option<ByteOffset>,
+    /// The size of an encryption sector; 512 for LUKS1.
+    pub sector_size: ByteCount,
+}
+
+/// Another mapping with a header and a payload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mapped {
+    /// Where the payload starts.
+    pub payload: Option<ByteOffset>,
+    /// The block that it works in, where it has one.
+    pub block: Option<ByteCount>,
+}
+
+/// A file system, or swap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileSystem {
+    /// The block in which it allocates and mostly writes (the cluster of FAT, exFAT and NTFS); zero where it does not say
+    /// (a ZFS spare).
+    pub block: ByteCount,
+    /// The smallest unit that it ever writes, where it has one beside the block (XFS, NTFS, FAT and exFAT sector).
+    pub sector: Option<ByteCount>,
+    /// The smallest unit that its log writes, where it has one (XFS; the sector again where the log has no other).
+    pub log_sector: Option<ByteCount>,
+    /// A larger unit of allocation (ext4 bigalloc); or what its format calls a cluster, and then the same as the block
+    /// (FAT, exFAT, NTFS).
+    pub cluster: Option<ByteCount>,
+    /// The block of its own trees, where that is another one (Btrfs node).
+    pub node: Option<ByteCount>,
+    /// What it writes and frees as one, where it writes like a log (F2FS and NILFS2 segments).
+    pub segment: Option<ByteCount>,
+    /// Where segments are counted from, when that is not byte 0 (F2FS segment 0), in the file system.
+    pub segment_start: Option<ByteOffset>,
+    /// Where data starts, or blocks or clusters are counted from, when that is not byte 0 (FAT: cluster 2; exFAT: the
+    /// cluster heap; F2FS: the main area; NILFS2: the first segment; ZFS: offset 0), in the file system.
+    pub data_start: Option<ByteOffset>,
+    /// What it believes one disk of an array holds (ext4 stride, XFS sunit).
+    pub stripe_unit: Option<ByteCount>,
+    /// What it believes a full stripe holds.
+    pub stripe_width: Option<ByteCount>,
+    /// The exponent of its smallest write, for ZFS.
+    pub ashift: Option<u32>,
+    /// Where it believes to start on the drive, in sectors of its own size (NTFS and FAT "hidden sectors", exFAT
+    /// partition offset); zero means that it does not say.
+    pub hidden_sectors: Option<u64>,
+}

@@ -1,0 +1,163 @@
+//! A layer's own address space: which of its bytes lie where on the drive.
+//!
+//! The law of this module: a view never invents bytes. What is not mapped (a segment on another disk, another member's
+//! chunk, an encrypted payload) cannot be read, and says so.
+
+use straddle_device::{Medium, ReadError};
+use straddle_units::{ByteCount, ByteOffset, Span};
+
+/// More pieces than this in one view are not kept: an LV of a hostile or a much-extended VG.
+pub const MAX_PIECES: usize = 4096;
+
+/// A run of bytes that lies in one piece on the device below and on the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Where it lies in the layer's own space.
+    pub span: Span,
+    /// Where it starts on the device directly below.
+    pub below: ByteOffset,
+    /// Where it starts on the drive.
+    pub drive: ByteOffset,
+}
+
+/// The space that a layer provides to those above.
+#[derive(Clone)]
+pub struct View<'a> {
+    medium: &'a dyn Medium,
+    len: ByteCount,
+    /// Sorted by where they start; they do not overlap.
+    pieces: Vec<Piece>,
+}
+
+impl<'a> View<'a> {
+    /// The drive itself.
+    pub fn of_drive(medium: &'a dyn Medium) -> Self {
+        let len = medium.len();
+        let whole = Span::new(ByteOffset::ZERO, len);
+        let pieces = whole.map(|span| Piece { span, below: ByteOffset::ZERO, drive: ByteOffset::ZERO });
+        Self { medium, len, pieces: pieces.into_iter().collect() }
+    }
+
+    /// A space of `len` bytes whose runs lie on this one as listed: `(span in the new space, where it starts here)`.
+    /// A run that crosses pieces of this view is cut; what is not mapped here, or passes the new space's end, is left
+    /// out. Runs are to be sorted and must not overlap; one that overlaps the one before is left out.
+    pub fn map(&self, len: ByteCount, runs: impl IntoIterator<Item = (Span, ByteOffset)>) -> Self {
+        let mut pieces: Vec<Piece> = Vec::new();
+        for (span, below) in runs {
+            let after_last = pieces.last().is_none_or(|last| last.span.end() <= span.start());
+            if !after_last || span.end().get() > len.get() || pieces.len() >= MAX_PIECES {
+                continue;
+            }
+            let Some(wanted) = Span::new(below, span.len()) else { continue };
+            for piece in &self.pieces {
+                if !piece.span.overlaps(wanted) || pieces.len() >= MAX_PIECES {
+                    continue;
+                }
+                let start = piece.span.start().max(wanted.start());
+                let end = piece.span.end().min(wanted.end());
+                pieces.extend(cut(piece, span, wanted, start, end));
+            }
+        }
+        Self { medium: self.medium, len, pieces }
+    }
+
+    /// The part of this space from `start` on, `len` bytes of it or as many as there are.
+    pub fn slice(&self, start: ByteOffset, len: ByteCount) -> Self {
+        let room = ByteOffset::new(self.len.get()).checked_since(start).unwrap_or(ByteCount::ZERO);
+        let len = len.min(room);
+        self.map(len, Span::new(ByteOffset::ZERO, len).map(|span| (span, start)))
+    }
+
+    /// Its runs.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// Where byte `at` of this space lies on the drive; `None` where it is not mapped.
+    pub fn drive_at(&self, at: ByteOffset) -> Option<ByteOffset> {
+        let index = self.pieces.partition_point(|piece| piece.span.end() <= at);
+        let piece = self.pieces.get(index)?;
+        piece.drive.checked_add(at.checked_since(piece.span.start())?)
+    }
+}
+
+/// The part from `start` to `end` of what is `wanted` below, as a piece of the new space.
+fn cut(piece: &Piece, span: Span, wanted: Span, start: ByteOffset, end: ByteOffset) -> Option<Piece> {
+    let into_wanted = start.checked_since(wanted.start())?;
+    let into_piece = start.checked_since(piece.span.start())?;
+    Some(Piece {
+        span: Span::new(span.start().checked_add(into_wanted)?, end.checked_since(start)?)?,
+        below: start,
+        drive: piece.drive.checked_add(into_piece)?,
+    })
+}
+
+impl Medium for View<'_> {
+    fn len(&self) -> ByteCount {
+        self.len
+    }
+
+    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
+        let past_end = ReadError::PastEnd { at, want: buf.len(), len: self.len.get() };
+        let wanted = u64::try_from(buf.len()).ok().and_then(|len| Span::new(at, ByteCount::new(len)));
+        match wanted {
+            Some(span) if span.end().get() <= self.len.get() => {}
+            _ => return Err(past_end),
+        }
+        let mut filled = 0;
+        let mut here = at;
+        while filled < buf.len() {
+            let unmapped = || ReadError::Unmapped { at: here };
+            let index = self.pieces.partition_point(|piece| piece.span.end() <= here);
+            let piece =
+                self.pieces.get(index).filter(|piece| piece.span.start() <= here).ok_or_else(unmapped)?;
+            let left = piece.span.end().checked_since(here).map_or(0, ByteCount::get);
+            let room = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len() - filled);
+            let drive = self.drive_at(here).ok_or_else(unmapped)?;
+            self.medium.read_at(drive, &mut buf[filled..filled + room])?;
+            filled += room;
+            let step = ByteCount::new(u64::try_from(room).unwrap_or(u64::MAX));
+            here = here.checked_add(step).ok_or_else(unmapped)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use straddle_device::MemoryMedium;
+
+    use super::*;
+
+    fn span(start: u64, len: u64) -> Span {
+        Span::new(ByteOffset::new(start), ByteCount::new(len)).unwrap()
+    }
+
+    #[test]
+    fn mapped_bytes_are_read_where_they_lie() {
+        let medium = MemoryMedium::new((0..=255).collect());
+        let drive = View::of_drive(&medium);
+        let partition = drive.slice(ByteOffset::new(100), ByteCount::new(100));
+        // Two runs in the other order, with a hole after them.
+        let runs = [(span(0, 10), ByteOffset::new(50)), (span(10, 10), ByteOffset::new(5))];
+        let lv = partition.map(ByteCount::new(30), runs);
+        let mut bytes = [0; 4];
+        lv.read_at(ByteOffset::new(8), &mut bytes).unwrap();
+        assert_eq!(bytes, [158, 159, 105, 106]);
+        assert_eq!(lv.drive_at(ByteOffset::new(12)), Some(ByteOffset::new(107)));
+        assert_eq!(lv.drive_at(ByteOffset::new(25)), None);
+        assert!(lv.read_at(ByteOffset::new(18), &mut bytes).is_err());
+        assert!(lv.read_at(ByteOffset::new(28), &mut bytes).is_err());
+    }
+
+    #[test]
+    fn a_run_over_two_pieces_is_cut() {
+        let medium = MemoryMedium::new((0..=255).collect());
+        let runs = [(span(0, 10), ByteOffset::new(50)), (span(10, 10), ByteOffset::new(5))];
+        let lower = View::of_drive(&medium).map(ByteCount::new(20), runs);
+        let upper = lower.slice(ByteOffset::new(5), ByteCount::new(100));
+        let drives: Vec<u64> = upper.pieces().iter().map(|piece| piece.drive.get()).collect();
+        assert_eq!(drives, [55, 5]);
+        assert_eq!(upper.len(), ByteCount::new(15));
+    }
+}
