@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const COMMANDS: [&str; 6] = ["check", "explain", "efficiency", "completions", "man", "schema"];
+const COMMANDS: [&str; 7] = ["check", "map", "explain", "efficiency", "completions", "man", "schema"];
 
 struct Run {
     out: String,

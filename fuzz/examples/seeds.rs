@@ -1,6 +1,8 @@
 //! Turns real images and real attributes into inputs for the fuzz targets; `fuzz/make-seeds` calls it.
 //!
 //!     seeds image FLAGS BLOCKS FILE    an image, for gpt and mbr, to stdout (numbers as in `Disk`)
+//!     seeds layers FLAGS BLOCKS FILE   the same with no more of the image than all that is read of it needs
+//!     seeds container FLAGS FILE       the same for an image in a container
 //!     seeds sysfs DIR                  a directory of sysfs (…/sys/block/NAME), for sysfs, to stdout
 
 use std::error::Error;
@@ -18,11 +20,40 @@ fn main() -> Result<(), Box<dyn Error>> {
         ["image", flags, blocks, file] => {
             Disk::encode(&std::fs::read(file)?, flags.parse()?, blocks.parse()?)
         }
+        ["layers", flags, blocks, file] => {
+            let disk = Disk::encode(&std::fs::read(file)?, flags.parse()?, blocks.parse()?);
+            trim(&disk, straddle_fuzz::layers_say)
+        }
+        ["container", flags, file] => {
+            let disk = Disk::encode(&std::fs::read(file)?, flags.parse()?, 0);
+            trim(&disk, straddle_fuzz::image_says)
+        }
         ["sysfs", dir] => sysfs(Path::new(dir)),
         _ => return Err("seeds image FLAGS BLOCKS FILE, or seeds sysfs DIR".into()),
     };
     std::io::stdout().write_all(&bytes)?;
     Ok(())
+}
+
+/// Leaves out every patch that changes nothing of what `says` says: first many at once, then one by one.
+fn trim(data: &[u8], says: fn(&[u8]) -> String) -> Vec<u8> {
+    let said = says(data);
+    let (head, mut patches) = Disk::patches(data);
+    let mut step = patches.len().next_power_of_two();
+    while step > 0 {
+        let mut at = 0;
+        while at < patches.len() {
+            let end = patches.len().min(at + step);
+            let rest = [&patches[..at], &patches[end..]].concat();
+            if says(&[&[head], &rest[..]].concat().concat()) == said {
+                patches = rest;
+            } else {
+                at = end;
+            }
+        }
+        step /= 2;
+    }
+    [&[head], &patches[..]].concat().concat()
 }
 
 fn sysfs(dir: &Path) -> Vec<u8> {

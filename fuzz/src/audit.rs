@@ -2,6 +2,7 @@
 
 use straddle_audit::{Context, Cure, Finding, Severity, Subject};
 use straddle_device::Assume;
+use straddle_device::image::Container;
 use straddle_device::topology::{AlignmentOffset, Figure, Source, Topology};
 use straddle_layout::{MAX_PARTITIONS, Partition, PartitionType, Role, Stack, TableKind};
 use straddle_units::{ByteCount, Lba, LbaCount, Span};
@@ -57,9 +58,7 @@ pub(crate) fn on_many_topologies(stack: &Stack, size: ByteCount, is_image: bool,
         if stack.partitions.len() > FEW && index != 0 && index != choice {
             continue;
         }
-        let mut topology = Topology::unknown();
-        let assume: Assume = text.parse().expect("these are right");
-        assume.apply(&mut topology);
+        let mut topology = topology_of(text);
         if index == 0 && choice == 0 {
             topology.alignment_offset = Figure::new(AlignmentOffset::Misaligned, Source::Assumed);
         }
@@ -68,20 +67,77 @@ pub(crate) fn on_many_topologies(stack: &Stack, size: ByteCount, is_image: bool,
     }
 }
 
+fn topology_of(text: &str) -> Topology {
+    let mut topology = Topology::unknown();
+    let assume: Assume = text.parse().expect("these are right");
+    assume.apply(&mut topology);
+    topology
+}
+
+/// Pages of databases; the last is none that there is.
+const PAGES: [Option<u64>; 6] = [None, Some(4096), Some(8192), Some(16 << 10), Some(64 << 10), Some(1000)];
+
+/// Audits a stack with the layers on it: on every topology where the layers are few, else on two. Of the pages, each
+/// input has another one with each topology.
+pub(crate) fn layers_on_many_topologies(stack: &Stack, size: ByteCount, choice: u8, layers: usize) {
+    let choice = usize::from(choice);
+    for (index, text) in TOPOLOGIES.into_iter().enumerate() {
+        if layers > FEW && index != 3 && index != choice % TOPOLOGIES.len() {
+            continue;
+        }
+        let mut topology = topology_of(text);
+        topology.adopt_table_block(stack.block);
+        let page = PAGES[(choice + index) % PAGES.len()].map(ByteCount::new);
+        audit(stack, &topology, size, true, page, None);
+    }
+}
+
+/// Audits the disk of an image in its container.
+pub(crate) fn in_container(stack: &Stack, container: &Container, choice: u8) {
+    let choice = usize::from(choice);
+    let mut topology = topology_of(TOPOLOGIES[choice % TOPOLOGIES.len()]);
+    topology.adopt_table_block(stack.block);
+    let page = PAGES[choice % PAGES.len()].map(ByteCount::new);
+    audit(stack, &topology, container.virtual_size, false, page, Some(container));
+}
+
 /// Audits a stack on a topology.
 pub(crate) fn on_topology(stack: &Stack, topology: &Topology, size: ByteCount, is_image: bool) {
-    let context = Context { target: TARGET, is_image, size, topology, model: Some("model"), stack };
+    audit(stack, topology, size, is_image, None, None);
+}
+
+fn audit(
+    stack: &Stack,
+    topology: &Topology,
+    size: ByteCount,
+    is_image: bool,
+    page: Option<ByteCount>,
+    container: Option<&Container>,
+) {
+    let context = Context {
+        target: TARGET,
+        file: TARGET,
+        is_image,
+        size,
+        topology,
+        model: Some("model"),
+        stack,
+        container,
+        page,
+        disagreements: &[],
+    };
     let findings = straddle_audit::run(&context);
     for partition in stack.partitions.iter().take(FEW) {
         let _ = straddle_audit::verdict(partition, &findings);
+        let _ = straddle_audit::inside(partition, &findings);
     }
     let mut cured = 0;
     for finding in &findings {
         check_finding(finding);
         let Some(cure) = &finding.cure else { continue };
-        check_commands(cure);
+        check_commands(cure, finding.layer.is_none());
         let Subject::Partition(number) = finding.subject else { continue };
-        if finding.miss.is_some() && cured < FEW {
+        if finding.miss.is_some() && finding.layer.is_none() && cured < FEW {
             cured += 1;
             check_place(&context, number, cure);
         }
@@ -91,22 +147,27 @@ pub(crate) fn on_topology(stack: &Stack, topology: &Topology, size: ByteCount, i
 fn check_finding(finding: &Finding) {
     assert!(!finding.message.is_empty());
     assert!(!finding.message.contains(char::is_control), "{:?}", finding.message);
+    let layer = finding.layer.as_deref();
+    assert!(layer.is_none_or(|layer| !layer.is_empty() && !layer.contains(char::is_control)), "{layer:?}");
     let Some(miss) = finding.miss else { return };
     assert!(miss.past > ByteCount::ZERO && miss.past < miss.boundary.size());
     let at = finding.at.expect("a boundary is missed somewhere");
-    assert_eq!(miss.boundary.past(at), miss.past);
+    // A layer, and what a container holds, misses by its distance from where it stands below.
+    if finding.layer.is_none() && miss.name != "physical sector of the host" {
+        assert_eq!(miss.boundary.past(at), miss.past);
+    }
     if let Some(span) = Span::new(at, miss.boundary.size()) {
         let _ = straddle_audit::picture(miss.boundary, span);
     }
 }
 
-/// Commands are one line each, safe to show on a terminal, and a shell sees the target as one word.
-fn check_commands(cure: &Cure) {
+/// Commands are one line each, safe to show on a terminal, and a shell sees the target as one word, where it is named.
+fn check_commands(cure: &Cure, names_target: bool) {
     for command in &cure.commands {
         let line = &command.line;
         assert!(!line.contains(char::is_control), "{line:?}");
         let words = shell_words(line).unwrap_or_else(|| panic!("a quote is left open: {line:?}"));
-        assert!(words.iter().any(|word| word == TARGET), "{line:?}");
+        assert!(!names_target || words.iter().any(|word| word == TARGET), "{line:?}");
     }
 }
 
@@ -162,6 +223,7 @@ fn check_place(context: &Context<'_>, number: u32, cure: &Cure) {
     let again = straddle_audit::run(&Context { stack: &moved, ..*context });
     let left = again.iter().find(|finding| {
         finding.subject == Subject::Partition(number)
+            && finding.layer.is_none()
             && finding.miss.is_some()
             && finding.rule.severity > Severity::Advice
     });

@@ -1,12 +1,12 @@
-//! A disk in a few bytes: the encoding of the inputs of `gpt` and `mbr`.
+//! A disk in a few bytes: the encoding of the inputs of all targets that read a medium.
 //!
 //! A head of [`HEAD`] bytes, then patches over a disk of zeros:
 //!
 //! | byte | what |
 //! |---|---|
-//! | 0 | bit 0: mend CRCs (`gpt`) or signatures (`mbr`) |
+//! | 0 | bit 0: mend CRCs (`gpt`), signatures (`mbr`), checksums (layers and images) |
 //! | 1 | bits 0-3: the device's block size (see [`block_choice`]), bits 4-7: the forced one |
-//! | 2 | which topologies a table with many partitions is audited on |
+//! | 2 | which topologies a table with many partitions is audited on; for layers, on what they stand too |
 //! | 3-10 | size in bytes, little endian |
 //!
 //! | byte of a patch | what |
@@ -32,6 +32,7 @@ const PAGE: u64 = 512;
 const LARGEST_ARRAY: u64 = 1 << 20;
 
 /// A disk of zeros with patches.
+#[derive(Clone)]
 pub struct Disk {
     /// The block size that the device has, where it says one.
     pub device_block: Option<BlockSize>,
@@ -39,7 +40,8 @@ pub struct Disk {
     pub forced_block: Option<BlockSize>,
     /// Which topologies to audit it on.
     pub choice: u8,
-    mend: bool,
+    /// Whether checksums are to be made right.
+    pub mend: bool,
     len: u64,
     pages: BTreeMap<u64, [u8; PAGE as usize]>,
     unreadable: BTreeSet<u64>,
@@ -118,14 +120,31 @@ impl Disk {
         data
     }
 
-    fn write(&mut self, at: u64, bytes: &[u8]) {
+    /// The head of an encoding, and its patches: what [`Disk::decode`] takes, one after the other.
+    pub fn patches(data: &[u8]) -> (&[u8], Vec<&[u8]>) {
+        let (head, mut rest) = data.split_at(data.len().min(HEAD));
+        let mut patches = Vec::new();
+        while rest.len() >= PATCH_HEAD {
+            let (patch, after) = rest.split_at(rest.len().min(PATCH_HEAD + usize::from(rest[6]) + 1));
+            patches.push(patch);
+            rest = after;
+        }
+        (head, patches)
+    }
+
+    /// The 512-byte blocks that hold bytes, by their first byte.
+    pub(crate) fn touched(&self) -> Vec<u64> {
+        self.pages.keys().map(|page| page * PAGE).collect()
+    }
+
+    pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) {
         for (at, byte) in (at..self.len).zip(bytes) {
             let page = self.pages.entry(at / PAGE).or_insert([0; PAGE as usize]);
             page[usize::try_from(at % PAGE).expect("it is below 512")] = *byte;
         }
     }
 
-    fn bytes(&self, at: u64, len: u64) -> Option<Vec<u8>> {
+    pub(crate) fn bytes(&self, at: u64, len: u64) -> Option<Vec<u8>> {
         let mut bytes = vec![0; usize::try_from(len).ok()?];
         self.read_at(ByteOffset::new(at), &mut bytes).ok()?;
         Some(bytes)

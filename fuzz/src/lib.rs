@@ -7,6 +7,9 @@
 mod attributes;
 mod audit;
 mod disk;
+mod images;
+mod layers;
+mod mend;
 
 use straddle_device::identify::{
     AtaIdentify, BlockCharacteristics, BlockLimits, NvmeIdentifyController, NvmeIdentifyNamespace,
@@ -18,6 +21,8 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, KERNEL_SECTOR, LbaCount, 
 
 pub use attributes::{KINDS, Map, NAMES};
 pub use disk::Disk;
+pub use images::{image, image_says};
+pub use layers::{FILE_SYSTEMS, filesystems, layers, layers_say, volume};
 
 /// GPTs (and what stands in their place): a sparse disk, with the CRCs made right where the input asks for it.
 pub fn gpt(data: &[u8]) {

@@ -1,6 +1,7 @@
 //! The rules: code, severity, and what `straddle explain` tells of each.
 //!
-//! A code is for life. New rules take new numbers: S00x placement, S02x the device, S03x and S04x the table.
+//! A code is for life. New rules take new numbers: S00x placement, S02x the device, S03x and S04x the table,
+//! S05x and S06x layers and file systems, S07x image containers, S08x the running kernel.
 
 use crate::finding::{Rule, Severity};
 
@@ -168,7 +169,7 @@ pub(crate) static DOS_START: Rule = Rule {
     cost: "What S001 says, on a drive with 4096-byte sectors; nothing on 512n, or on a drive whose firmware \
            offset makes sector 63 the aligned one.",
     cure: "See S001. Once partitioned so, fdisk does not correct later partitions by itself.",
-    sources: &["util-linux 2.18 release notes", "advice for Advanced Format drives, Western Digital"],
+    sources: &["util-linux 2.18 release notes", "Documentation of fdisk(8), DOS-compatible mode"],
 };
 
 pub(crate) static KERNEL_MISALIGNED: Rule = Rule {
@@ -391,7 +392,7 @@ pub(crate) static TOO_MANY: Rule = Rule {
     why: "No real disk has so many; Linux itself stops at 256.",
     cost: "Those not listed are not audited.",
     cure: "Look at the table by hand.",
-    sources: &["Linux include/linux/genhd.h, DISK_MAX_PARTS"],
+    sources: &["Linux include/linux/blkdev.h, DISK_MAX_PARTS"],
 };
 
 pub(crate) static MBR_REACH: Rule = Rule {
@@ -415,6 +416,279 @@ pub(crate) static PAST_2_32: Rule = Rule {
     cost: "Linux reads it; others see a shorter partition, or wrap to the disk's start when writing.",
     cure: "Use a GPT.",
     sources: &["Linux block/partitions/msdos.c"],
+};
+
+pub(crate) static MD_DATA_STRADDLES: Rule = Rule {
+    code: "S050",
+    severity: Severity::Error,
+    title: "RAID member's data starts inside a physical sector",
+    what: "The data offset of a Linux software RAID member does not fall on a physical sector of the disk.",
+    why: "The array's byte 0 is at the member's data offset. Offsets that are no multiple of the sector come \
+          from --data-offset given in sectors, from mdadm before 3.2 (136 or 272 sectors), or from bitmaps \
+          moved by hand.",
+    cost: "Every block of whatever is on the array lies across two sectors of this member: see S001.",
+    cure: "Make the array anew with --data-offset; or remove the member, and add it again once the others \
+           are right.",
+    sources: &[
+        "mdadm super1.c, validate_geometry1 and data_offset",
+        "Linux include/uapi/linux/raid/md_p.h, struct mdp_superblock_1",
+    ],
+};
+
+pub(crate) static PV_DATA_STRADDLES: Rule = Rule {
+    code: "S051",
+    severity: Severity::Error,
+    title: "LVM data starts inside a physical sector",
+    what: "The first physical extent of an LVM physical volume (pe_start) does not fall on a physical sector \
+           of the disk.",
+    why: "All extents, and so all logical volumes, are counted from pe_start. LVM before 2.02.73 used 192 \
+          KiB and odd alignments could be asked for; pvcreate follows what the device reports, which may be \
+          wrong.",
+    cost: "Every block on every logical volume lies across two sectors: see S001.",
+    cure: "pvcreate --dataalignment 1m, with the data restored; or move the extents to a good PV (pvmove).",
+    sources: &[
+        "LVM2 lib/format_text/layout.h, struct pv_header",
+        "LVM2 lib/metadata/metadata.c, set_pe_align",
+    ],
+};
+
+pub(crate) static LV_SEGMENT_STRADDLES: Rule = Rule {
+    code: "S052",
+    severity: Severity::Error,
+    title: "a logical volume's segment is shifted",
+    what: "A segment of a logical volume starts at a place where its blocks fall inside physical sectors, \
+           though the physical volume's data is aligned.",
+    why: "Extents of a size that is no multiple of the physical sector (vgcreate -s 1k) put segments \
+          anywhere. In a concatenation each segment counts from the end of the one before: the kernel \
+          compares only the segments' starts on their devices and reports alignment offset 0.",
+    cost: "Blocks in that segment lie across two sectors: see S001.",
+    cure: "Use extents of 4 MiB; move the volume (pvmove) after that.",
+    sources: &[
+        "Linux drivers/md/dm-table.c, dm_calculate_queue_limits",
+        "LVM2 metadata text, segment start_extent",
+    ],
+};
+
+pub(crate) static LUKS_PAYLOAD_STRADDLES: Rule = Rule {
+    code: "S053",
+    severity: Severity::Error,
+    title: "LUKS payload starts inside a physical sector",
+    what: "The encrypted payload of a LUKS container does not fall on a physical sector of the disk.",
+    why: "The payload follows the header and key slots. Old cryptsetup put it at 1032 or 2056 sectors of 512 \
+          bytes, or where --align-payload said.",
+    cost: "Every block in the container lies across two sectors: see S001.",
+    cure: "cryptsetup luksFormat --align-payload 2048 (LUKS1) or --offset 32768 (LUKS2), with the data \
+           restored; or cryptsetup reencrypt.",
+    sources: &[
+        "LUKS1 on-disk format specification, payload-offset",
+        "LUKS2 on-disk format specification, segments",
+    ],
+};
+
+pub(crate) static PAYLOAD_STRADDLES: Rule = Rule {
+    code: "S054",
+    severity: Severity::Error,
+    title: "a mapping's payload starts inside a physical sector",
+    what: "What a mapping (bcache, dm-integrity, a nested partition table, …) provides does not fall on a \
+           physical sector of the disk.",
+    why: "Its header and the offset of its data add up with those of all layers below.",
+    cost: "Every block in it lies across two sectors: see S001.",
+    cure: "Make the mapping anew with an aligned data offset.",
+    sources: &["Linux drivers/md/bcache/bcache_ondisk.h", "Linux drivers/md/dm-integrity.c"],
+};
+
+pub(crate) static LAYER_OFF_UNIT: Rule = Rule {
+    code: "S055",
+    severity: Severity::Warning,
+    title: "a layer's data is off a larger unit",
+    what: "A layer's data is on a physical sector, but off the indirection unit, minimum I/O or stripe of \
+           the device.",
+    why: "Each layer adds its own offset; 1 MiB everywhere suits units that are powers of two, stripes of \
+          three data disks it does not.",
+    cost: "What S003, S004 and S005 say of partitions.",
+    cure: "Align that layer's data to the unit.",
+    sources: &["Linux block/blk-settings.c, blk_stack_limits"],
+};
+
+pub(crate) static LAYERS_CANCEL: Rule = Rule {
+    code: "S056",
+    severity: Severity::Advice,
+    title: "two layers that are off make up for each other",
+    what: "A layer below is off a physical sector, and the offset of this one's data brings it back.",
+    why: "Tools that follow the kernel's alignment_offset do it on purpose (pvcreate on a partition at 63).",
+    cost: "Nothing as it is. Moving the partition alone, or making the layer anew with default offsets, \
+           misaligns what is aligned now.",
+    cure: "Leave both or move both.",
+    sources: &["LVM2 lib/metadata/metadata.c, set_pe_align_offset"],
+};
+
+pub(crate) static OFF_ARRAY_STRIPE: Rule = Rule {
+    code: "S057",
+    severity: Severity::Warning,
+    title: "a layer starts off the stripe of the array below",
+    what: "What is on a RAID starts on a sector, but not on a multiple of the array's stripe in the array's \
+           own space.",
+    why: "A partition, PV or payload inside the array counts from the array's byte 0. 1 MiB is no multiple \
+          of a stripe of three data disks, nor of one larger than 1 MiB.",
+    cost: "Writes of whole stripes become two partial ones; RAID 5 and 6 must read to compute the parity: 5 \
+           % to 30 % in published tests.",
+    cure: "Align the layer to the stripe: pvcreate --dataalignment, cryptsetup --align-payload or --offset, \
+           a partition start that is a multiple.",
+    sources: &["Linux drivers/md/raid5.c, raid5_set_limits"],
+};
+
+pub(crate) static MD_CHUNK_SMALL: Rule = Rule {
+    code: "S058",
+    severity: Severity::Warning,
+    title: "RAID chunk is no multiple of the drive's unit",
+    what: "The chunk of a striped array is not a whole number of physical sectors or indirection units.",
+    why: "Neighbouring chunks lie on different members: a unit that a chunk covers in part is completed by \
+          data that belongs elsewhere in the array.",
+    cost: "Streams of writes end each chunk with a read-modify-write.",
+    cure: "Use a chunk of 64 KiB or more (512 KiB is mdadm's default).",
+    sources: &["mdadm(8), --chunk"],
+};
+
+pub(crate) static LUKS_SECTOR_SMALL: Rule = Rule {
+    code: "S060",
+    severity: Severity::Advice,
+    title: "LUKS encrypts in sectors smaller than the physical one",
+    what: "The encryption sector is smaller than the physical sector.",
+    why: "dm-crypt shows the encryption sector as the mapping's logical block: what is above may write as \
+          little. LUKS1 has 512 always; LUKS2 takes 4096 where the device says so.",
+    cost: "Eight times the encryption calls a block; sub-sector writes from file systems that use small \
+           sectors.",
+    cure: "cryptsetup reencrypt --sector-size 4096 (LUKS2).",
+    sources: &["Linux drivers/md/dm-crypt.c, crypt_io_hints", "cryptsetup(8), --sector-size"],
+};
+
+pub(crate) static FS_BLOCK_SMALL: Rule = Rule {
+    code: "S061",
+    severity: Severity::Warning,
+    title: "file system writes less than a physical sector",
+    what: "The file system's block, sector or log sector is smaller than the physical sector.",
+    why: "mkfs takes the block by the size of the device (small ext file systems: 1 KiB) or by what the \
+          device reports (XFS: 512-byte sectors on an image file or a drive that lies).",
+    cost: "Each such write is a read-modify-write, however well it is aligned.",
+    cure: "Make it anew with blocks and sectors of 4096 bytes.",
+    sources: &["mke2fs(8), -b and mke2fs.conf", "mkfs.xfs(8), -s size"],
+};
+
+pub(crate) static FS_BLOCK_BELOW_UNIT: Rule = Rule {
+    code: "S062",
+    severity: Severity::Advice,
+    title: "file-system block is smaller than the indirection unit",
+    what: "The file system's block is a physical sector or more, but less than the SSD's indirection unit.",
+    why: "An SSD of 16 KiB units reads and writes again the rest of a unit for each 4 KiB written alone; its \
+          cache merges what comes together.",
+    cost: "Random small writes cost up to unit / block times the flash writes.",
+    cure: "Larger blocks where the file system has them (XFS with large block sizes, bigalloc clusters), or \
+           larger writes above.",
+    sources: &["NVM Express NVM Command Set specification, NPWG"],
+};
+
+pub(crate) static DATA_AREA_OFF: Rule = Rule {
+    code: "S063",
+    severity: Severity::Error,
+    title: "data area is off inside an aligned file system",
+    what: "The file system starts on a physical sector, but its clusters are counted from a byte that is \
+           none.",
+    why: "FAT counts clusters from the end of its reserved sectors, tables and root directory; exFAT from \
+          its cluster heap. mkfs.fat aligns them unless told not to, other formatters do not.",
+    cost: "Every cluster lies across one sector more than it needs: see S001.",
+    cure: "Make it anew with mkfs.fat (without -a) or mkfs.exfat -b 1M.",
+    sources: &[
+        "Microsoft FAT specification, FirstDataSector",
+        "exFAT file system specification, ClusterHeapOffset",
+    ],
+};
+
+pub(crate) static HINTS_CONTRADICT: Rule = Rule {
+    code: "S064",
+    severity: Severity::Warning,
+    title: "stripe hints contradict the array",
+    what: "The file system was told of another chunk or stripe than the array below has.",
+    why: "Hints are written once, by mkfs. They are wrong after the array was reshaped, or when the file \
+          system was copied from elsewhere.",
+    cost: "The allocator spreads data for disks that are not there: metadata piles up on one member, whole \
+           stripes become partial ones.",
+    cure: "tune2fs -E stride=,stripe_width=; mount -o sunit=,swidth= for XFS.",
+    sources: &["ext4: Documentation/filesystems/ext4/super.rst, s_raid_stride", "xfs(5), sunit and swidth"],
+};
+
+pub(crate) static ASHIFT_SMALL: Rule = Rule {
+    code: "S065",
+    severity: Severity::Warning,
+    title: "ZFS writes less than the drive's unit",
+    what: "The vdev's ashift is smaller than the physical sector or indirection unit.",
+    why: "ZFS takes the ashift from what the drive reports when the vdev is made, and keeps it for life.",
+    cost: "Every small record is a read-modify-write.",
+    cure: "Make the pool anew with -o ashift=12 (4 KiB), 13 (8 KiB) or 14 (16 KiB).",
+    sources: &["zpoolprops(7), ashift", "OpenZFS issues 287 and 289"],
+};
+
+pub(crate) static PAGE_STRADDLES: Rule = Rule {
+    code: "S066",
+    severity: Severity::Warning,
+    title: "database pages straddle",
+    what: "Pages of the given size (--page) do not cover whole units of the drive.",
+    why: "The page is no multiple of the unit, or the file system is off it.",
+    cost: "Each page write is two partial ones, and may be torn between them.",
+    cure: "Align what is below; use a page that is a multiple of the unit.",
+    sources: &["PostgreSQL documentation, full_page_writes", "MySQL documentation, innodb_doublewrite"],
+};
+
+pub(crate) static PAGE_NOT_ATOMIC: Rule = Rule {
+    code: "S067",
+    severity: Severity::Advice,
+    title: "database pages cannot be written atomically",
+    what: "Pages of the given size (--page) are not known to reach the drive as one atomic write.",
+    why: "The device offers no atomic write of that size, the partition's start turned it off, or the file \
+          system may allocate a page in two places.",
+    cost: "A power failure may leave half a page: databases guard against it by writing everything twice.",
+    cure: "Keep that guard on.",
+    sources: &[
+        "Linux Documentation/ABI/stable/sysfs-block, atomic_write_unit_max_bytes",
+        "MySQL documentation, innodb_doublewrite",
+    ],
+};
+
+pub(crate) static CONTAINER_OFF: Rule = Rule {
+    code: "S070",
+    severity: Severity::Error,
+    title: "image format puts guest blocks off the host's sectors",
+    what: "The image's container stores the guest's blocks at host offsets that are off a physical sector.",
+    why: "A dynamic VHD puts a 512-byte bitmap before each block; sparse VMDK and old VDI files start their \
+          data behind headers of any length. Aligned inside the guest, everything straddles on the host.",
+    cost: "Each guest write of 4 KiB costs the host two partial ones: NetApp counted 18 % longer runs.",
+    cure: "Convert the image: to raw, qcow2 or VHDX, or to a fixed VHD.",
+    sources: &[
+        "Microsoft Virtual Hard Disk Image Format Specification, Block Allocation Table and Data Blocks",
+        "VMware Virtual Disk Format 1.1, overHead",
+    ],
+};
+
+pub(crate) static CONTAINER_UNIT_SMALL: Rule = Rule {
+    code: "S071",
+    severity: Severity::Advice,
+    title: "image format allocates in small units",
+    what: "The container's cluster or grain is smaller than the physical sector.",
+    why: "A qcow2 of 512-byte clusters was possible; allocation then scatters parts of sectors.",
+    cost: "Read-modify-writes on the host at each newly written cluster.",
+    cure: "Convert with larger clusters (qemu-img convert -o cluster_size=64k).",
+    sources: &["QEMU docs/interop/qcow2.rst, cluster_bits"],
+};
+
+pub(crate) static VIEWS_DISAGREE: Rule = Rule {
+    code: "S080",
+    severity: Severity::Warning,
+    title: "the kernel and the disk disagree",
+    what: "What the kernel has in use (partitions, mappings, RAID) differs from what is written on the disk.",
+    why: "The table or metadata was changed while in use, and the kernel still works with the old one.",
+    cost: "What is written now goes where the old layout says; after the next boot it is looked for where \
+           the new one says.",
+    cure: "Reboot, or tell the kernel (partx -u, blockdev --rereadpt), before writing more.",
+    sources: &["partx(8)", "blockdev(8), --rereadpt"],
 };
 
 /// Every rule, in order of code.
@@ -449,6 +723,26 @@ pub static RULES: &[&Rule] = &[
     &TOO_MANY,
     &MBR_REACH,
     &PAST_2_32,
+    &MD_DATA_STRADDLES,
+    &PV_DATA_STRADDLES,
+    &LV_SEGMENT_STRADDLES,
+    &LUKS_PAYLOAD_STRADDLES,
+    &PAYLOAD_STRADDLES,
+    &LAYER_OFF_UNIT,
+    &LAYERS_CANCEL,
+    &OFF_ARRAY_STRIPE,
+    &MD_CHUNK_SMALL,
+    &LUKS_SECTOR_SMALL,
+    &FS_BLOCK_SMALL,
+    &FS_BLOCK_BELOW_UNIT,
+    &DATA_AREA_OFF,
+    &HINTS_CONTRADICT,
+    &ASHIFT_SMALL,
+    &PAGE_STRADDLES,
+    &PAGE_NOT_ATOMIC,
+    &CONTAINER_OFF,
+    &CONTAINER_UNIT_SMALL,
+    &VIEWS_DISAGREE,
 ];
 
 /// The rule of this code, in either case.

@@ -107,6 +107,9 @@ pub struct Finding {
     pub rule: &'static Rule,
     /// What it is about.
     pub subject: Subject,
+    /// The layer that it is about, by its way from the partition up (`partition 1 > PV vg > LV root`); `None` for
+    /// findings on the disk, its table, and the placement of partitions.
+    pub layer: Option<String>,
     /// The byte on the disk at which it shows.
     pub at: Option<ByteOffset>,
     /// The boundary that is missed, for findings of placement.
@@ -120,12 +123,20 @@ pub struct Finding {
 impl Finding {
     /// A finding about the disk or its table.
     pub(crate) fn on_disk(rule: &'static Rule, at: Option<ByteOffset>, message: String) -> Self {
-        Self { rule, subject: Subject::Disk, at, miss: None, message, cure: None }
+        Self { rule, subject: Subject::Disk, layer: None, at, miss: None, message, cure: None }
     }
 
     /// A finding about a partition.
     pub(crate) fn on_partition(rule: &'static Rule, number: u32, at: ByteOffset, message: String) -> Self {
-        Self { rule, subject: Subject::Partition(number), at: Some(at), miss: None, message, cure: None }
+        Self {
+            rule,
+            subject: Subject::Partition(number),
+            layer: None,
+            at: Some(at),
+            miss: None,
+            message,
+            cure: None,
+        }
     }
 
     /// The same, cured by `cure`.

@@ -5,22 +5,29 @@
 //! unit) are never mixed into one.
 
 mod catalogue;
+mod container;
 mod cure;
 mod device;
 mod efficiency;
+mod filesystems;
 mod finding;
+mod layers;
+mod live;
 mod picture;
 mod placement;
 mod rmw;
 mod table;
 
+use straddle_device::image::Container;
 use straddle_device::topology::Topology;
+use straddle_layout::live::Disagreement;
 use straddle_layout::{Partition, Role, Stack};
 use straddle_units::ByteCount;
 
 pub use catalogue::{RULES, rule};
 pub use efficiency::{Format, format_efficiency};
 pub use finding::{Command, Cure, Finding, Miss, Rule, Severity, Subject};
+pub use layers::{called, level_name};
 pub use picture::picture;
 pub use placement::{ATOMIC_UNIT, GRAIN, named_boundaries};
 pub use rmw::{Io, LISTED, RmwCount, count_rmw};
@@ -28,9 +35,12 @@ pub use rmw::{Io, LISTED, RmwCount, count_rmw};
 /// What is audited.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
-    /// How the target is called in commands: a device node or an image's path.
+    /// How the target is called in commands: a device node, a raw image's path, or the node under which an image of
+    /// another format can be connected.
     pub target: &'a str,
-    /// Whether the target is an image file.
+    /// The image's path, where the target is an image.
+    pub file: &'a str,
+    /// Whether the commands work on an image file.
     pub is_image: bool,
     /// Its size in bytes.
     pub size: ByteCount,
@@ -40,6 +50,12 @@ pub struct Context<'a> {
     pub model: Option<&'a str>,
     /// What is written on it.
     pub stack: &'a Stack,
+    /// The file format around an image's disk.
+    pub container: Option<&'a Container>,
+    /// Where the running kernel and the disk disagree.
+    pub disagreements: &'a [Disagreement],
+    /// The page of a database that is to live on it.
+    pub page: Option<ByteCount>,
 }
 
 /// What the findings make of one partition.
@@ -62,6 +78,7 @@ pub fn run(context: &Context<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     device::check(context, &mut findings);
     table::check(context, &mut findings);
+    container::check(context, &mut findings);
     placement::check_whole_disk(context, &mut findings);
     for partition in &context.stack.partitions {
         placement::check(context, partition, &mut findings);
@@ -69,6 +86,8 @@ pub fn run(context: &Context<'_>) -> Vec<Finding> {
     if context.target.contains(char::is_control) {
         findings.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(Cure::without_commands);
     }
+    layers::check(context, &mut findings);
+    live::check(context, &mut findings);
     findings.sort_by_key(|f| (f.subject, std::cmp::Reverse(f.rule.severity), f.rule.code));
     findings
 }
@@ -78,13 +97,14 @@ fn is_hopeless(finding: &Finding) -> bool {
     finding.rule == &catalogue::KERNEL_MISALIGNED
 }
 
-/// What `findings` make of `partition`.
+/// What `findings` make of the placement of `partition`; what stands on it is another matter ([`inside`]).
 pub fn verdict(partition: &Partition, findings: &[Finding]) -> Verdict {
     if partition.role == Role::Extended {
         return Verdict::Container;
     }
     // Where no start can be aligned for all members, none is.
-    let concerns = |f: &&Finding| f.subject == Subject::Partition(partition.number) || is_hopeless(f);
+    let placed = |f: &Finding| f.subject == Subject::Partition(partition.number) && f.layer.is_none();
+    let concerns = |f: &&Finding| placed(f) || is_hopeless(f);
     let worst = findings.iter().filter(concerns).map(|f| f.rule.severity).max();
     match worst {
         None => Verdict::Aligned,
@@ -92,4 +112,10 @@ pub fn verdict(partition: &Partition, findings: &[Finding]) -> Verdict {
         Some(Severity::Warning) => Verdict::Off,
         Some(Severity::Error) => Verdict::Misaligned,
     }
+}
+
+/// The worst that was found in the layers on `partition`.
+pub fn inside<'a>(partition: &Partition, findings: &'a [Finding]) -> Option<&'a Finding> {
+    let own = |f: &&Finding| f.subject == Subject::Partition(partition.number) && f.layer.is_some();
+    findings.iter().filter(own).max_by_key(|f| f.rule.severity)
 }

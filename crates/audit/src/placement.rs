@@ -99,6 +99,7 @@ pub(crate) fn check_whole_disk(context: &Context<'_>, findings: &mut Vec<Finding
     findings.push(Finding {
         rule: &rules::START_STRADDLES,
         subject: Subject::Disk,
+        layer: None,
         at: Some(ByteOffset::ZERO),
         miss: Some(Miss { name: "physical sector", boundary, past }),
         message,
@@ -123,6 +124,7 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
         found.push(Finding {
             rule: named.rule,
             subject: Subject::Partition(partition.number),
+            layer: None,
             at: Some(start),
             miss: Some(Miss { name: named.name, boundary: named.boundary, past }),
             message: start_message(context, partition, &named, past),
@@ -167,6 +169,7 @@ fn check_end(context: &Context<'_>, partition: &Partition, found: &mut Vec<Findi
     found.push(Finding {
         rule: &rules::END_STRADDLES,
         subject: Subject::Partition(partition.number),
+        layer: None,
         at: Some(end),
         miss: Some(Miss { name: "physical sector", boundary: physical, past }),
         message: format!(
@@ -191,6 +194,7 @@ fn check_atomic(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fi
     found.push(Finding {
         rule: &rules::ATOMIC_LOST,
         subject: Subject::Partition(partition.number),
+        layer: None,
         at: Some(start),
         miss: Some(Miss { name: ATOMIC_UNIT, boundary, past }),
         message: format!(

@@ -31,7 +31,7 @@ fn from_problem(context: &Context<'_>, problem: &Problem) -> Finding {
         _ => Subject::Disk,
     };
     let cure = cure_of(context, problem);
-    Finding { rule, subject, at: Some(at), miss: None, message: problem.to_string(), cure }
+    Finding { rule, subject, layer: None, at: Some(at), miss: None, message: problem.to_string(), cure }
 }
 
 /// The rule that a problem breaks, and the byte at which it shows.

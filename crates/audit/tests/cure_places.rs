@@ -18,6 +18,7 @@ fn partition(number: u32, start: u64, count: u64, role: Role, kind: PartitionTyp
         kind,
         attributes: Attributes::default(),
         content: None,
+        layer: None,
     }
 }
 
@@ -37,17 +38,22 @@ fn findings_on(
         block_found: true,
         disk_id: Vec::new(),
         usable,
+        layer: None,
         partitions,
         problems: Vec::new(),
     };
     let topology = Topology::unknown();
     straddle_audit::run(&Context {
         target,
+        file: target,
         is_image: true,
         size: SIZE,
         topology: &topology,
         model: None,
         stack: &stack,
+        container: None,
+        disagreements: &[],
+        page: None,
     })
 }
 

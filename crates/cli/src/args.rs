@@ -40,6 +40,8 @@ pub(crate) enum Colour {
 pub(crate) enum Command {
     /// Audit the alignment of disks and images.
     Check(Box<CheckArguments>),
+    /// Draw what is on disks and images: a bar to scale, and every layer with its offsets.
+    Map(Box<CheckArguments>),
     /// Tell what a finding means, or count the read-modify-writes of an I/O.
     Explain(ExplainArguments),
     /// Compute how much of a track holds data, for 512-byte and 4096-byte sectors.
@@ -90,7 +92,7 @@ pub(crate) struct CheckArguments {
     #[arg(long, short, conflicts_with = "json")]
     pub(crate) quiet: bool,
 
-    /// Also tell where every figure comes from, and what the tables say besides.
+    /// Also draw the layers with their offsets, and tell where every figure comes from.
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
@@ -102,6 +104,10 @@ pub(crate) struct CheckArguments {
     /// Read tables in this logical sector size only (images: found from the table otherwise).
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
+
+    /// The page size of a database that is to live on it: tells whether pages straddle or can be torn.
+    #[arg(long, value_name = "BYTES", value_parser = positive_size)]
+    pub(crate) page: Option<ByteCount>,
 
     /// Read a captured tree (DIR/sys, DIR/dev) instead of this machine.
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]

@@ -10,6 +10,7 @@ mod output;
 mod report;
 mod schema;
 mod text;
+mod tree;
 
 use std::process::ExitCode;
 

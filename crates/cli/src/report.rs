@@ -3,6 +3,8 @@
 //! These types are the interface: fields are added, never renamed, and [`SCHEMA`] counts what breaks. The domain's
 //! own types may change behind them.
 
+mod layers;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_audit::{Command, Cure, Finding, Severity, Subject, Verdict};
@@ -11,6 +13,7 @@ use straddle_device::topology::{AlignmentOffset, AtomicWrites, Figure, Topology}
 use straddle_layout::{Partition, PartitionType, Role, Stack, TableKind, types};
 use straddle_units::ByteCount;
 
+use self::layers::{ContainerReport, LayerReport, container_report, layer_report};
 use crate::commands::check::Audited;
 
 /// The version of this form.
@@ -32,6 +35,12 @@ pub(crate) struct TargetReport {
     /// What is written on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     table: Option<TableReport>,
+    /// The file format around it, for images that have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    container: Option<ContainerReport>,
+    /// What stands on the whole disk, where there is no table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layer: Option<LayerReport>,
     /// Its partitions, in order of number.
     partitions: Vec<PartitionReport>,
     /// What the rules found.
@@ -182,6 +191,9 @@ struct PartitionReport {
     /// What its first bytes are known to be: blkid's TYPE.
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<&'static str>,
+    /// What stands on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layer: Option<LayerReport>,
     /// What the findings make of it.
     verdict: VerdictReport,
 }
@@ -214,6 +226,10 @@ struct FindingReport {
     /// The partition's number; absent for findings on the disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     partition: Option<u32>,
+    /// The layer that it is about, by the way to it ("partition 1 > PV vg > LV root"); absent for findings on the disk,
+    /// its table and the placement of partitions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layer: Option<String>,
     /// The byte on the disk at which it shows.
     #[serde(skip_serializing_if = "Option::is_none")]
     byte: Option<u64>,
@@ -274,6 +290,8 @@ impl TargetReport {
             error: Some(error),
             device: None,
             table: None,
+            container: None,
+            layer: None,
             partitions: Vec::new(),
             findings: Vec::new(),
             remarks: Vec::new(),
@@ -289,6 +307,8 @@ impl TargetReport {
             error: None,
             device: Some(device_report(audited)),
             table: Some(table_report(stack)),
+            container: target.container.as_ref().map(container_report),
+            layer: stack.layer.as_ref().map(layer_report),
             partitions: stack.partitions.iter().map(|p| partition_report(p, findings)).collect(),
             findings: findings.iter().map(finding_report).collect(),
             remarks: target.remarks.clone(),
@@ -380,6 +400,7 @@ fn partition_report(partition: &Partition, findings: &[Finding]) -> PartitionRep
         uuid: partition.attributes.guid.map(types::guid_text),
         name: partition.attributes.name.clone(),
         content: partition.content,
+        layer: partition.layer.as_ref().map(layer_report),
         verdict: match straddle_audit::verdict(partition, findings) {
             Verdict::Container => VerdictReport::Container,
             Verdict::Aligned => VerdictReport::Aligned,
@@ -399,6 +420,7 @@ fn finding_report(finding: &Finding) -> FindingReport {
             Subject::Disk => None,
             Subject::Partition(number) => Some(number),
         },
+        layer: finding.layer.clone(),
         byte: finding.at.map(|at| at.get()),
         missed: finding.miss.map(|miss| MissReport {
             boundary: miss.name,

@@ -14,6 +14,7 @@ use textwrap::WordSplitter;
 use crate::commands::check::Audited;
 use crate::output::{Styles, paint, plural, printable};
 use crate::schema::Summary;
+use crate::tree;
 
 /// The block in which most file systems write; what a picture shows of a partition's start.
 const FILE_SYSTEM_BLOCK: ByteCount = ByteCount::new(4096);
@@ -54,15 +55,22 @@ pub(crate) fn lines(audited: &Audited) -> String {
         let rule = finding.rule;
         let _ = writeln!(
             text,
-            "{}: {} {} {}: {}",
+            "{}: {} {} {}",
             printable(&audited.name),
             rule.severity,
             rule.code,
-            subject(finding.subject),
-            finding.message
+            about(finding)
         );
     }
     text
+}
+
+/// What a finding says, with what it is about in front; one on a layer begins with the way to it by itself.
+fn about(finding: &Finding) -> String {
+    match finding.layer {
+        Some(_) => finding.message.clone(),
+        None => format!("{}: {}", subject(finding.subject), finding.message),
+    }
 }
 
 fn subject(subject: Subject) -> String {
@@ -92,11 +100,21 @@ pub(crate) fn target(audited: &Audited, verbose: bool, styles: Styles) -> String
     if !audited.stack.partitions.is_empty() {
         let _ = writeln!(text, "\n{}", partitions(audited, styles));
     }
+    if verbose {
+        let _ = write!(text, "\n{}", tree::draw(audited, styles));
+    }
     let mut told: Vec<&Cure> = Vec::new();
     for finding in &audited.findings {
         text += &finding_text(audited, finding, &mut told, styles);
     }
     text
+}
+
+/// A target drawn: what it is, and its layers with the codes of their findings.
+pub(crate) fn map(audited: &Audited, styles: Styles) -> String {
+    let mut text = heading(audited, styles);
+    let _ = writeln!(text, "{}\n{}", sectors(&audited.target.topology), table_line(audited));
+    text + &tree::draw(audited, styles)
 }
 
 fn heading(audited: &Audited, styles: Styles) -> String {
@@ -115,7 +133,11 @@ fn heading(audited: &Audited, styles: Styles) -> String {
         SectorFormat::Other => "neither 512n, 512e nor 4Kn".to_owned(),
         format => format.to_string(),
     };
-    parts.push(if audited.is_image() { format!("image, judged as if on {format}") } else { format });
+    let kind = match &target.container {
+        Some(container) => format!("{} image ({})", container.format, container.variant),
+        None => "image".to_owned(),
+    };
+    parts.push(if audited.is_image() { format!("{kind}, judged as if on {format}") } else { format });
     if let (Some(number), Some(node)) = (target.partition, &target.node) {
         parts.push(format!("partition {number} of {}", printable(&node.display().to_string())));
     }
@@ -222,6 +244,10 @@ fn table_line(audited: &Audited) -> String {
         TableKind::Gpt => format!("  GPT in {block}-byte sectors, {count}"),
         TableKind::HybridMbr => format!("  GPT with a hybrid MBR, in {block}-byte sectors, {count}"),
         TableKind::Mbr => format!("  MBR in {block}-byte sectors, {count}"),
+        TableKind::Content(_) | TableKind::None if stack.layer.is_some() => {
+            let kind = stack.layer.as_ref().map_or("", |layer| layer.kind);
+            format!("  no partition table: {kind} on the whole disk")
+        }
         TableKind::Content(name) => format!("  no partition table: {name} on the whole disk"),
         TableKind::None => "  no partition table and no known content".to_owned(),
         TableKind::Kernel if stack.partitions.is_empty() => {
@@ -263,7 +289,13 @@ fn partitions(audited: &Audited, styles: Styles) -> String {
         *header = paint(styles.faint, header);
     }
     for (line, partition) in lines.iter_mut().skip(1).zip(&audited.stack.partitions) {
+        let inside = straddle_audit::inside(partition, &audited.findings);
         let style = match verdict(partition, &audited.findings) {
+            Verdict::Aligned | Verdict::AlignedWithAdvice
+                if inside.is_some_and(|f| f.rule.severity > Severity::Advice) =>
+            {
+                styles.warning
+            }
             Verdict::Misaligned => styles.error,
             Verdict::Off => styles.warning,
             Verdict::Aligned | Verdict::AlignedWithAdvice => styles.good,
@@ -277,10 +309,21 @@ fn partitions(audited: &Audited, styles: Styles) -> String {
     lines.join("\n")
 }
 
-/// The verdict on a partition in a few words.
+/// The verdict on a partition, and on what stands on it.
 fn verdict_text(partition: &Partition, findings: &[Finding]) -> String {
-    let mut own = findings.iter().filter(|f| f.subject == Subject::Partition(partition.number));
-    let worst = own.next();
+    let own = placement_text(partition, findings);
+    match straddle_audit::inside(partition, findings) {
+        Some(worst) if worst.rule.severity > Severity::Advice => {
+            format!("{own}, but {} inside", worst.rule.code)
+        }
+        _ => own,
+    }
+}
+
+/// The verdict on a partition's placement in a few words.
+fn placement_text(partition: &Partition, findings: &[Finding]) -> String {
+    let placed = |f: &&Finding| f.subject == Subject::Partition(partition.number) && f.layer.is_none();
+    let worst = findings.iter().find(placed);
     let missed = worst.and_then(|f| f.miss.as_ref());
     match (verdict(partition, findings), worst, missed) {
         (Verdict::Container, ..) => "container of logical partitions".to_owned(),
@@ -311,7 +354,7 @@ fn finding_text<'a>(
     let rule = finding.rule;
     let style = severity_style(rule.severity, styles);
     let mark = paint(style, &format!("{} {}", rule.severity, rule.code));
-    let told_of = wrap(&format!("{}: {}", subject(finding.subject), finding.message), 110, "  ");
+    let told_of = wrap(&about(finding), 110, "  ");
     let mut text = format!("\n{mark} {}\n", told_of.trim_start());
     if let Some(drawn) = drawing(audited, finding) {
         let _ = writeln!(text, "  {drawn}");

@@ -11,7 +11,7 @@ use crate::identify::{
 use crate::ioctl;
 use crate::quirks;
 use crate::sysfs::{Attributes, DeviceKind};
-use crate::topology::{AlignmentOffset, AtomicWrites, Figure, Source, Topology, claim};
+use crate::topology::{AlignmentOffset, AtomicWrites, Figure, Source, Topology, claim, striped_data_members};
 
 /// Who made a device, as it says itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -315,23 +315,10 @@ fn array_figures(topology: &mut Topology, kind: DeviceKind, device: &dyn Attribu
     }
 }
 
-/// How many members of an array hold data in each stripe; `None` where data is not striped.
-/// Levels as in drivers/md: RAID 4 and 5 give one member's worth to parity, RAID 6 two, RAID 10 each copy.
+/// How many members of an array hold data in each stripe, by its attributes.
 fn data_members(device: &dyn Attributes) -> Option<u64> {
-    let disks = device.number("md/raid_disks")?;
-    let data = match device.text("md/level")?.as_str() {
-        "raid0" => disks,
-        "raid4" | "raid5" => disks.checked_sub(1)?,
-        "raid6" => disks.checked_sub(2)?,
-        "raid10" => {
-            // The low byte of the layout counts near copies, the next one far copies (drivers/md/raid10.c).
-            let layout = device.number("md/layout")?;
-            let copies = (layout & 0xff) * ((layout >> 8) & 0xff);
-            disks.checked_div(copies).filter(|data| data * copies == disks)?
-        }
-        _ => return None,
-    };
-    Some(data).filter(|data| *data > 1)
+    let level = device.text("md/level")?.strip_prefix("raid")?.parse().ok()?;
+    striped_data_members(level, device.number("md/raid_disks")?, device.number("md/layout").unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -402,7 +389,7 @@ mod tests {
         assert_eq!(stripe("raid5", "4", "2"), Some(3));
         assert_eq!(stripe("raid6", "6", "2"), Some(4));
         assert_eq!(stripe("raid10", "4", "258"), Some(2));
-        assert_eq!(stripe("raid10", "3", "258"), None);
+        assert_eq!(stripe("raid10", "3", "258"), Some(3));
         assert_eq!(stripe("raid1", "2", "0"), None);
         assert_eq!(stripe("raid6", "1", "0"), None);
     }

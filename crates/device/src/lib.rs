@@ -8,6 +8,7 @@ pub mod evidence;
 pub mod identify;
 pub mod image;
 pub mod ioctl;
+pub mod live;
 mod medium;
 pub mod quirks;
 pub mod sysfs;

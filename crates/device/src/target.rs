@@ -82,6 +82,8 @@ pub struct Target {
     pub topology: Topology,
     /// Model and the like.
     pub identity: Identity,
+    /// What the kernel calls the disk; `None` for images.
+    pub kernel_name: Option<String>,
     /// The partitions that the kernel lists; `None` for images.
     pub kernel_partitions: Option<Vec<KernelPartition>>,
     /// The one partition that was named as the target, when it was one.
@@ -159,6 +161,7 @@ fn open_image(path: &Path, options: &Options) -> Result<Target, OpenError> {
         medium: None,
         topology: Topology::unknown(),
         identity: Identity::default(),
+        kernel_name: None,
         kernel_partitions: None,
         partition: None,
         node: None,
@@ -188,7 +191,13 @@ fn open_image(path: &Path, options: &Options) -> Result<Target, OpenError> {
 fn adopt_sectors(topology: &mut Topology, sectors: SectorSizes) {
     let SectorSizes { logical, physical } = sectors;
     topology.logical = Figure::new(logical, Source::Container("VHDX metadata, logical sector size"));
-    topology.physical = Figure::new(physical, Source::Container("VHDX metadata, physical sector size"));
+    // What a guest is told says nothing of the host's disk: 512 here is no reason to judge more leniently.
+    let source = Source::Container("VHDX metadata, physical sector size");
+    if physical >= topology.physical.value() {
+        topology.physical = Figure::new(physical, source);
+    } else {
+        topology.physical.also(physical, source, "the larger is used: aligning to it is right for both");
+    }
 }
 
 fn open_device(path: &Path, metadata: &Metadata) -> Result<Target, OpenError> {
@@ -285,6 +294,7 @@ fn from_sysfs(
     let asked = file.as_ref().map(|file| evidence::ask(kind, disk, file, &mut remarks)).unwrap_or_default();
     let identity = evidence::identity(kind, disk, &asked);
     let topology = evidence::topology(kind, disk, &identity, &asked);
+    let kernel_name = Some(name.to_owned());
     let kernel_partitions = Some(sysfs::partitions(disk));
     let medium = file.map(|file| Box::new(FileMedium::new(file, size)) as Box<dyn Medium>);
     Ok(Target {
@@ -294,6 +304,7 @@ fn from_sysfs(
         medium,
         topology,
         identity,
+        kernel_name,
         kernel_partitions,
         partition,
         node,

@@ -270,3 +270,24 @@ impl Topology {
         }
     }
 }
+
+/// How many members of a Linux software RAID hold data in each stripe, as the kernel counts them for its optimal I/O size;
+/// `None` where nothing is striped. `level` is 0, 4, 5, 6 or 10. RAID 4 and 5 give one member's worth to parity, RAID 6
+/// two; RAID 10 counts by near copies, the low byte of its layout (`raid10_nr_stripes`, drivers/md/raid10.c).
+pub fn striped_data_members(level: i32, raid_disks: u64, layout: u64) -> Option<u64> {
+    let data = match level {
+        0 => raid_disks,
+        4 | 5 => raid_disks.checked_sub(1)?,
+        6 => raid_disks.checked_sub(2)?,
+        10 => {
+            let near_copies = layout & 0xff;
+            if near_copies != 0 && raid_disks.is_multiple_of(near_copies) {
+                raid_disks / near_copies
+            } else {
+                raid_disks
+            }
+        }
+        _ => return None,
+    };
+    (data > 1).then_some(data)
+}

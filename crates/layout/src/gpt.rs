@@ -238,6 +238,7 @@ fn partition(entry: &RawEntry, block: BlockSize) -> Result<Partition, String> {
             bootable: false,
         },
         content: None,
+        layer: None,
     })
 }
 

@@ -39,6 +39,7 @@ pub fn kernel_stack(partitions: &[KernelPartition], block: BlockSize) -> Stack {
             kind: PartitionType::Unknown,
             attributes: Attributes::default(),
             content: None,
+            layer: None,
         })
         .collect();
     Stack {
@@ -47,6 +48,7 @@ pub fn kernel_stack(partitions: &[KernelPartition], block: BlockSize) -> Stack {
         block_found: false,
         disk_id: Vec::new(),
         usable: None,
+        layer: None,
         partitions,
         problems,
     }

@@ -3,6 +3,7 @@
 //! The law of this module: a layer says where it stands on the device directly below and on the drive, and where the
 //! space lies that it provides; it decides nothing about alignment. Depth and number are limited, whatever the bytes say.
 
+use straddle_device::topology::striped_data_members;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::stack::Stack;
@@ -81,19 +82,7 @@ pub struct Md {
 impl Md {
     /// How many members hold data in each stripe; `None` where nothing is striped.
     pub fn data_members(&self) -> Option<u64> {
-        let disks = u64::from(self.raid_disks);
-        let data = match self.level {
-            0 => disks,
-            4 | 5 => disks.checked_sub(1)?,
-            6 => disks.checked_sub(2)?,
-            10 => {
-                // The low byte of the layout counts near copies, the next one far copies (drivers/md/raid10.c).
-                let copies = u64::from(self.layout & 0xff) * u64::from((self.layout >> 8) & 0xff);
-                disks.checked_div(copies).filter(|data| data * copies == disks)?
-            }
-            _ => return None,
-        };
-        (data > 1).then_some(data)
+        striped_data_members(self.level, u64::from(self.raid_disks), u64::from(self.layout))
     }
 
     /// A full stripe's data.

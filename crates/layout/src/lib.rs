@@ -4,20 +4,25 @@
 //! damage is a value ([`Problem`]) beside whatever could still be read, not an error that hides the rest.
 
 mod check;
+mod descend;
 mod fields;
 mod fs;
 mod gpt;
 mod kernel;
 pub mod layer;
+pub mod live;
 mod mbr;
 mod reader;
 mod signature;
 mod stack;
 pub mod types;
 pub mod view;
+mod volume;
 
+pub use descend::read_layers;
 pub use fs::file_system;
 pub use kernel::kernel_stack;
 pub use stack::{
-    Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind, read_stack,
+    Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind, read_all,
+    read_stack,
 };

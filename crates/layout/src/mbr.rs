@@ -70,6 +70,7 @@ impl Entry {
             kind: PartitionType::Mbr(self.id),
             attributes: Attributes { bootable: self.status == ACTIVE, ..Attributes::default() },
             content: None,
+            layer: None,
         })
     }
 }

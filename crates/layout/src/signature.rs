@@ -18,6 +18,10 @@ const NEAR: std::ops::Range<usize> = 0..8192;
 /// 64 KiB.
 const FAR: std::ops::Range<usize> = 12 * 1024..64 * 1024 + 1024;
 
+/// Where bcache keeps its superblock, and what stands 24 bytes into it (`BCACHE_MAGIC`, include/uapi/linux/bcache.h).
+const BCACHE: usize = 4096;
+const BCACHE_MAGIC: &[u8] = b"\xC6\x85\x73\xF6\x4E\x1A\x45\xCA\x82\x65\xF5\x7F\x48\xBA\x6D\x81";
+
 /// Where ext2/3/4, NILFS2, F2FS and EROFS keep their superblock.
 const SUPERBLOCK_1K: usize = 1024;
 /// Where ReiserFS and btrfs keep their superblock.
@@ -59,7 +63,7 @@ const fn checked(
 
 /// What makes the rest a member of something larger. As in libblkid these come first: a member may well show a
 /// file system's superblock too, its own older one or that of the array it mirrors.
-const MEMBERS: [Magic; 9] = [
+const MEMBERS: [Magic; 12] = [
     checked(0, b"\xFC\x4E\x2B\xA9", "linux_raid_member", |w| is_md1(w, 0)),
     checked(4096, b"\xFC\x4E\x2B\xA9", "linux_raid_member", |w| is_md1(w, 4096)),
     // The label is in one of the first four 512-byte sectors, whatever the block size.
@@ -68,6 +72,10 @@ const MEMBERS: [Magic; 9] = [
     row(1024 + 24, b"LVM2 001", "LVM2_member"),
     row(1536 + 24, b"LVM2 001", "LVM2_member"),
     checked(0, b"LUKS\xBA\xBE", "crypto_LUKS", |w| matches!(be16(w.bytes, 6), 1 | 2)),
+    row(0, b"verity\0\0", "DM_verity_hash"),
+    row(0, b"integrt\0", "DM_integrity"),
+    // Its superblock says in which 512-byte sector it stands.
+    checked(BCACHE + 24, BCACHE_MAGIC, "bcache", |w| le64(w.from(BCACHE), 8) == 8),
     row(0, b"\xEB\x52\x90-FVE-FS-", "BitLocker"),
     row(0, b"\xEB\x58\x90-FVE-FS-", "BitLocker"),
 ];

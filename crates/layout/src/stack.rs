@@ -8,9 +8,12 @@
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteOffset, Lba, LbaCount, Span};
 
+use crate::descend::read_layers;
 use crate::gpt::{self, Depth, Found};
+use crate::layer::Layer;
 use crate::mbr::{Mbr, SIGNATURE_AT};
 use crate::reader::Reader;
+use crate::view::View;
 use crate::{check, signature};
 
 /// More partitions than this in one table are not listed: no real table has them, and a hostile one could ask
@@ -91,6 +94,8 @@ pub struct Partition {
     pub attributes: Attributes,
     /// What its first bytes are known to be (blkid's TYPE), when they are.
     pub content: Option<&'static str>,
+    /// What stands on it, layer by layer; `None` until it is read, or where nothing is known.
+    pub layer: Option<Layer>,
 }
 
 /// Damage or oddness in a table, each at its byte. None of them stops the reading of the rest.
@@ -242,6 +247,8 @@ pub struct Stack {
     pub disk_id: Vec<u8>,
     /// The area that partitions may use, where the table says (GPT).
     pub usable: Option<Span>,
+    /// What stands on the medium as a whole, where there is no table.
+    pub layer: Option<Layer>,
     /// Every partition, in order of number.
     pub partitions: Vec<Partition>,
     /// What is wrong with the table.
@@ -280,6 +287,32 @@ pub fn read_stack(
         partition.content = signature::identify(&reader, partition.span);
     }
     Ok(stack)
+}
+
+/// Reads what `medium` holds as [`read_stack`] does, and every layer on each partition, or on the whole medium where there
+/// is no table.
+pub fn read_all(
+    medium: &dyn Medium,
+    device_block: Option<BlockSize>,
+    forced: Option<BlockSize>,
+) -> Result<Stack, ReadError> {
+    let mut stack = read_stack(medium, device_block, forced)?;
+    follow(medium, &mut stack);
+    Ok(stack)
+}
+
+/// Reads the layers on each partition, or on the whole medium where there is no table.
+fn follow(medium: &dyn Medium, stack: &mut Stack) {
+    let drive = View::of_drive(medium);
+    let block = Some(stack.block);
+    if matches!(stack.kind, TableKind::Content(_) | TableKind::None) {
+        let whole = Span::new(ByteOffset::ZERO, medium.len());
+        stack.layer = whole.and_then(|span| read_layers(&drive, span, block));
+    }
+    let listed = stack.partitions.iter_mut().filter(|p| p.role != Role::Extended).take(MAX_CONTENTS);
+    for partition in listed {
+        partition.layer = read_layers(&drive, partition.span, block);
+    }
 }
 
 /// Decides what the medium holds, in the order in which Linux would find it.
@@ -415,6 +448,7 @@ fn empty_stack(kind: TableKind, known: Known) -> Stack {
         block_found: false,
         disk_id: Vec::new(),
         usable: None,
+        layer: None,
         partitions: Vec::new(),
         problems: Vec::new(),
     }

@@ -105,6 +105,11 @@ impl Span {
         Some(Self { start, len })
     }
 
+    /// The first `len` bytes.
+    pub fn first(len: ByteCount) -> Self {
+        Self { start: ByteOffset::ZERO, len }
+    }
+
     /// The first byte.
     pub fn start(self) -> ByteOffset {
         self.start

@@ -8,8 +8,10 @@ use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
 use straddle_audit::{Context, Finding, Severity, Subject};
+use straddle_device::live::Machine;
 use straddle_device::topology::Source;
 use straddle_device::{DeviceKind, Options, Target};
+use straddle_layout::live::Disagreement;
 use straddle_layout::{Stack, TableKind};
 
 use crate::args::CheckArguments;
@@ -22,8 +24,20 @@ use crate::text;
 /// So many targets are audited at a time, and printed before the next ones: memory does not grow with their number.
 const BATCH: usize = 512;
 
+/// The node under which a cure expects the disk in an image that is not raw.
+const CONNECTED: &str = "/dev/nbd0";
+
 /// From so many targets on they are spread over the cores; below, starting threads costs more than it saves.
 const PARALLEL_FROM: usize = 16;
+
+/// What is printed of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `check`: its partitions, and the findings with their cures.
+    Audit,
+    /// `map`: the layers drawn, with the codes of the findings beside them.
+    Map,
+}
 
 /// A target with everything found on it.
 pub(crate) struct Audited {
@@ -54,7 +68,7 @@ struct Outcome {
     worst: Vec<Severity>,
 }
 
-pub(crate) fn run(arguments: &CheckArguments, styles: Styles) -> Result<Exit> {
+pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Result<Exit> {
     let targets = targets(arguments)?;
     let options = Options {
         sysroot: arguments.sysroot.clone(),
@@ -62,7 +76,7 @@ pub(crate) fn run(arguments: &CheckArguments, styles: Styles) -> Result<Exit> {
         logical: arguments.logical,
         allow_backing: arguments.allow_backing.clone(),
     };
-    let single = |path: &PathBuf| outcome(path, &options, arguments, styles);
+    let single = |path: &PathBuf| outcome(path, &options, arguments, form, styles);
     let bar = progress(targets.len());
     let mut out = output::stdout();
     let mut summary = Summary::default();
@@ -141,14 +155,20 @@ fn progress(targets: usize) -> ProgressBar {
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-fn outcome(path: &Path, options: &Options, arguments: &CheckArguments, styles: Styles) -> Outcome {
+fn outcome(
+    path: &Path,
+    options: &Options,
+    arguments: &CheckArguments,
+    form: Form,
+    styles: Styles,
+) -> Outcome {
     let name = path.display().to_string();
     match audit(path, options, arguments) {
         Ok(audited) => {
             let worst: Vec<Severity> = audited.findings.iter().map(|f| f.rule.severity).collect();
             let fails = worst.iter().any(|severity| *severity >= arguments.fail_on.severity());
             Outcome {
-                text: render(&audited, arguments, styles),
+                text: render(&audited, arguments, form, styles),
                 complaint: None,
                 status: audited.status(),
                 exit: if fails { Exit::Findings } else { Exit::Aligned },
@@ -169,11 +189,13 @@ fn outcome(path: &Path, options: &Options, arguments: &CheckArguments, styles: S
     }
 }
 
-fn render(audited: &Audited, arguments: &CheckArguments, styles: Styles) -> String {
+fn render(audited: &Audited, arguments: &CheckArguments, form: Form, styles: Styles) -> String {
     if arguments.json {
         to_json(&TargetReport::of(audited))
     } else if arguments.quiet {
         text::lines(audited)
+    } else if form == Form::Map {
+        text::map(audited, styles)
     } else {
         text::target(audited, arguments.verbose, styles)
     }
@@ -187,19 +209,26 @@ fn to_json(report: &TargetReport) -> String {
 /// Opens, reads and audits one target.
 fn audit(path: &Path, options: &Options, arguments: &CheckArguments) -> Result<Audited> {
     let mut target = straddle_device::open(path, options)?;
-    let stack = read(&mut target, options)?;
+    let mut stack = read(&mut target, options)?;
+    let disagreements = attach_live(&mut target, options, &mut stack);
     if matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr) {
         target.topology.adopt_table_block(stack.block);
     }
     let name = path.display().to_string();
     let node = target.node.as_ref().map_or_else(|| name.clone(), |node| node.display().to_string());
+    let in_container = target.container.is_some();
     let context = Context {
-        target: &node,
-        is_image: target.kind == DeviceKind::Image,
+        // Partitioning tools would write over the format of an image that is not raw: it has to be connected first.
+        target: if in_container { CONNECTED } else { &node },
+        file: &name,
+        is_image: target.kind == DeviceKind::Image && !in_container,
         size: target.size,
         topology: &target.topology,
         model: target.identity.model.as_deref(),
         stack: &stack,
+        container: target.container.as_ref(),
+        disagreements: &disagreements,
+        page: arguments.page,
     };
     let mut findings = straddle_audit::run(&context);
     findings.retain(|finding| {
@@ -207,11 +236,28 @@ fn audit(path: &Path, options: &Options, arguments: &CheckArguments) -> Result<A
         let asked = arguments.only.is_empty() || arguments.only.contains(&code);
         asked && !arguments.ignore.contains(&code) && concerns(finding, target.partition)
     });
+    let by_node = findings.iter().filter_map(|f| f.cure.as_ref()).flat_map(|cure| &cure.commands);
+    if in_container && by_node.into_iter().any(|command| command.line.contains(CONNECTED)) {
+        let remark = format!(
+            "the commands below name {CONNECTED}: connect the image there first, with qemu-nbd -c {CONNECTED}"
+        );
+        target.remarks.push(remark);
+    }
     let mut audited = Audited { name, target, stack, findings };
     if let Some(number) = audited.target.partition {
         audited.stack.partitions.retain(|p| p.number == number);
     }
     Ok(audited)
+}
+
+/// Puts the kernel's view of a device beside what was read from it; returns where they differ.
+fn attach_live(target: &mut Target, options: &Options, stack: &mut Stack) -> Vec<Disagreement> {
+    let Some(name) = &target.kernel_name else { return Vec::new() };
+    let machine = Machine::read(options.sysroot.as_deref());
+    let listed = target.kernel_partitions.as_deref().unwrap_or_default();
+    let (disagreements, remarks) = straddle_layout::live::attach(&machine, name, listed, stack);
+    target.remarks.extend(remarks);
+    disagreements
 }
 
 /// Whether a finding is about the disk, or about the one partition that was asked for.
@@ -237,7 +283,7 @@ fn read(target: &mut Target, options: &Options) -> Result<Stack> {
     let listed = target.kernel_partitions.as_deref().unwrap_or_default();
     let by_kernel = || straddle_layout::kernel_stack(listed, target.topology.logical.value());
     let Some(medium) = &target.medium else { return Ok(by_kernel()) };
-    match straddle_layout::read_stack(medium.as_ref(), device_block, options.logical) {
+    match straddle_layout::read_all(medium.as_ref(), device_block, options.logical) {
         Ok(stack) if stack.kind == TableKind::None && !listed.is_empty() => Ok(by_kernel()),
         Ok(stack) => Ok(stack),
         Err(error) if listed.is_empty() => Err(error.into()),

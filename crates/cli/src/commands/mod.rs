@@ -14,7 +14,8 @@ use crate::schema;
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let styles = Styles::choose(arguments.color);
     match &arguments.command {
-        Command::Check(check) => check::run(check, styles),
+        Command::Check(arguments) => check::run(arguments, check::Form::Audit, styles),
+        Command::Map(arguments) => check::run(arguments, check::Form::Map, styles),
         Command::Explain(explain) => explain::run(explain, styles),
         Command::Efficiency(efficiency) => efficiency::run(efficiency),
         Command::Completions { shell } => generate::completions(*shell),

@@ -80,6 +80,9 @@ pub(super) struct Named<'a> {
 impl Named<'_> {
     /// The name as it may be shown on a terminal.
     pub(super) fn shown(&self) -> String {
+        if self.name.is_empty() {
+            return "(without a name)".to_owned();
+        }
         let text = String::from_utf8_lossy(self.name);
         let mut shown: String = text.chars().take(MAX_SHOWN).flat_map(char::escape_debug).collect();
         if text.chars().nth(MAX_SHOWN).is_some() {
@@ -93,6 +96,9 @@ impl Named<'_> {
     }
 }
 
+/// An opened file and its path.
+type NamedMedium<'a> = (Box<dyn Medium>, &'a Path);
+
 impl<'a> Access<'a> {
     /// For the image at `image`, whose folder its relative names start from.
     pub fn new(image: &'a Path, allowed: &'a Allowed) -> Self {
@@ -100,14 +106,10 @@ impl<'a> Access<'a> {
     }
 
     /// Opens a file as it is, if the user named it too: with its path.
-    pub(super) fn open_file(&self, named: &Named<'_>) -> Result<Option<(Box<dyn Medium>, &'a Path)>, ImageError> {
+    pub(super) fn open_file(&self, named: &Named<'_>) -> Result<Option<NamedMedium<'a>>, ImageError> {
         let Some(entry) = self.find(named.name) else { return Ok(None) };
-        let failed = |source| ImageError::Open {
-            format: named.by,
-            role: named.role,
-            name: named.shown(),
-            source,
-        };
+        let failed =
+            |source| ImageError::Open { format: named.by, role: named.role, name: named.shown(), source };
         let medium = match entry.medium.get() {
             Some(medium) => medium.clone(),
             None => {
@@ -143,9 +145,15 @@ impl<'a> Access<'a> {
     }
 
     /// Opens the first of several names of the same file that the user named too, as an image of `format`.
-    pub(super) fn open_first(&self, format: Format, role: &'static str, names: &[String]) -> Result<Below, ImageError> {
+    pub(super) fn open_first(
+        &self,
+        format: Format,
+        role: &'static str,
+        names: &[String],
+    ) -> Result<Below, ImageError> {
         let named = |name: &String| self.find(name.as_bytes()).is_some();
-        let name = names.iter().find(|name| named(name)).or_else(|| names.iter().find(|name| !name.is_empty()));
+        let name =
+            names.iter().find(|name| named(name)).or_else(|| names.iter().find(|name| !name.is_empty()));
         let name = name.map_or(&b""[..], |name| name.as_bytes());
         self.open_below(&Named { by: format, role, name }, Some(format))
     }

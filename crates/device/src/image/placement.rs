@@ -14,6 +14,7 @@ const STEPS: u32 = 4096;
 
 /// The coarsest alignment that is told: 2^20 bytes, what partitions are aligned to.
 const COARSEST: u32 = 20;
+const POWERS: usize = 21;
 
 /// A block of the guest and where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,13 +35,13 @@ pub struct Placement {
     compressed: u32,
     complete: bool,
     /// The first block that is aligned to 2^k and to nothing coarser, for every k.
-    first: [Option<Placed>; COARSEST as usize + 1],
+    first: [Option<Placed>; POWERS],
 }
 
 impl Placement {
     /// Follows the guest's blocks from the first on. A table that cannot be read ends it, with what was found.
     pub(super) fn sample(map: &dyn Map, size: u64) -> (Self, Option<ImageError>) {
-        let mut found = Self { units: 0, compressed: 0, complete: false, first: [None; 21] };
+        let mut found = Self { units: 0, compressed: 0, complete: false, first: [None; POWERS] };
         let mut guest = 0;
         for _ in 0..STEPS {
             if guest >= size {

@@ -89,6 +89,14 @@ fn by_uuid(bytes: [u8; 16]) -> String {
     format!("{{{a:08x}-{b:04x}-{c:04x}-{}-{}}} (named by its UUID only)", hex(&rest[..2]), hex(&rest[2..]))
 }
 
+impl Vdi {
+    /// The byte of the data of block `index` of the file.
+    fn start_of(&self, index: u32) -> Option<u64> {
+        let before = (self.block + self.extra).checked_mul(u64::from(index))?;
+        before.checked_add(self.data_at + self.extra)
+    }
+}
+
 impl Map for Vdi {
     fn locate(&self, at: u64) -> Result<Run, ImageError> {
         let into = at % self.block;
@@ -98,11 +106,11 @@ impl Map for Vdi {
             NEVER_WRITTEN => Place::Below,
             DISCARDED => Place::Zero,
             index => {
-                let start = self.data_at + u64::from(index) * (self.block + self.extra) + self.extra;
-                if start >= self.host.len() {
-                    let what = format!("block {index}, at byte {start}, is past the end of the file");
-                    return Err(self.host.damaged(entry_at, what));
-                }
+                let start = self.start_of(index).filter(|start| *start < self.host.len());
+                let start = start.ok_or_else(|| {
+                    let what = format!("block {index} is past the end of the file");
+                    self.host.damaged(entry_at, what)
+                })?;
                 Place::Host { file: 0, at: start + into }
             }
         };

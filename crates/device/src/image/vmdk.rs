@@ -106,7 +106,9 @@ fn open_sparse(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
         (Some(0), _) | (_, Some(0)) => ("sparse extent", Below::Nothing),
         (Some(at), Some(len)) if len <= MAX_DESCRIPTOR => {
             let descriptor = Descriptor::read(&host, at, len)?;
-            (descriptor.variant, open_parent(&descriptor, access)?)
+            // An extent of a larger image may have room for a descriptor and none in it.
+            let variant = if descriptor.extents.is_empty() { "sparse extent" } else { descriptor.variant };
+            (variant, open_parent(&descriptor, access)?)
         }
         _ => {
             let at = u64::try_from(field::DESCRIPTOR_AT).unwrap_or(0);

@@ -140,7 +140,11 @@ impl Geometry {
                 continue;
             }
             let offset = data.checked_add(self.chunk.checked_mul(row)?)?;
-            runs.push(Run { span: Span::new(span.start().checked_add(into)?, len)?, offset, every: Some(every) });
+            runs.push(Run {
+                span: Span::new(span.start().checked_add(into)?, len)?,
+                offset,
+                every: Some(every),
+            });
         }
         Some(runs)
     }
@@ -172,15 +176,17 @@ impl Geometry {
         member: fn(u32, u64, u64, u64) -> Option<u64>,
     ) -> Option<Cycle> {
         let data = disks.checked_sub(parities).filter(|data| *data > 0)?;
+        // After so many rows parity is where it was.
+        let rows = if parities == 2 && (16..20).contains(&self.layout) { disks - 1 } else { disks };
         let mut cells = Vec::new();
-        for row in 0..disks {
+        for row in 0..rows {
             for index in 0..data {
                 if member(self.layout, disks, row, index)? == role {
                     cells.push((row * data + index, row));
                 }
             }
         }
-        Some(Cycle { chunks: disks * data, rows: disks, cells })
+        Some(Cycle { chunks: rows * data, rows, cells })
     }
 
     /// RAID10: the low byte of the layout counts near copies, the next one far ones; bit 16 puts those into the next
@@ -276,6 +282,13 @@ mod tests {
         // Left-asymmetric: 0 1 P / 2 P 3 / P 4 5.
         let found: Vec<_> = (0..6).map(|chunk| places(geometry(5, 0, 3), chunk)[0]).collect();
         assert_eq!(found, [(0, 0), (1, 0), (0, 1), (2, 1), (1, 2), (2, 2)]);
+    }
+
+    #[test]
+    fn parity_of_a_raid6_that_was_a_raid5_goes_round_one_member_less() {
+        // Left-asymmetric-6 on 4: 0 1 P Q / 2 P 3 Q / P 4 5 Q / 6 7 P Q.
+        let found: Vec<_> = (0..8).map(|chunk| places(geometry(6, 16, 4), chunk)[0]).collect();
+        assert_eq!(found, [(0, 0), (1, 0), (0, 1), (2, 1), (1, 2), (2, 2), (0, 3), (1, 3)]);
     }
 
     #[test]

@@ -63,7 +63,14 @@ pub fn target(line: &TableLine) -> Option<DmTarget> {
     let words: Vec<&str> = line.parameters.split_whitespace().collect();
     let said = said(&line.kind, &words, span).unwrap_or_default();
     let kind = line.kind.clone();
-    Some(DmTarget { span, kind, chunk: said.chunk, stripes: said.stripes.max(1), block: said.block, on: said.on })
+    Some(DmTarget {
+        span,
+        kind,
+        chunk: said.chunk,
+        stripes: said.stripes.max(1),
+        block: said.block,
+        on: said.on,
+    })
 }
 
 fn said(kind: &str, words: &[&str], span: Span) -> Option<Said> {
@@ -99,7 +106,11 @@ fn said(kind: &str, words: &[&str], span: Span) -> Option<Said> {
             let on = vec![On::data(device(words, 0)?, Vec::new()), On::other(device(words, 1)?)];
             Some(Said { on, chunk: sectors(words, 3)?, ..Said::default() })
         }
-        _ => Some(one(words.iter().filter(|word| is_device(word)).map(|word| On::data(word, Vec::new())).collect())),
+        _ => Some(one(words
+            .iter()
+            .filter(|word| is_device(word))
+            .map(|word| On::data(word, Vec::new()))
+            .collect())),
     }
 }
 
@@ -109,7 +120,8 @@ fn one(on: Vec<On>) -> Said {
 
 /// Whether a word is `major:minor`.
 fn is_device(word: &str) -> bool {
-    let is_number = |text: &str| !text.is_empty() && text.len() <= 8 && text.bytes().all(|b| b.is_ascii_digit());
+    let is_number =
+        |text: &str| !text.is_empty() && text.len() <= 8 && text.bytes().all(|b| b.is_ascii_digit());
     word.split_once(':').is_some_and(|(major, minor)| is_number(major) && is_number(minor))
 }
 
@@ -313,27 +325,30 @@ mod tests {
         assert_eq!(starts(verity), [on("8:1", true, Some(0)), on("8:2", false, None)]);
         let mirror = "0 8192 mirror core 2 1024 nosync 2 253:0 0 253:1 8 1 handle_errors";
         assert_eq!(starts(mirror), [on("253:0", true, Some(0)), on("253:1", true, Some(8))]);
-        let multipath = "0 8192 multipath 1 queue_if_no_path 0 2 1 round-robin 0 1 1 8:16 1 round-robin 0 1 1 8:32 1";
+        let multipath =
+            "0 8192 multipath 1 queue_if_no_path 0 2 1 round-robin 0 1 1 8:16 1 round-robin 0 1 1 8:32 1";
         assert_eq!(starts(multipath), [on("8:16", true, Some(0)), on("8:32", true, Some(0))]);
         let cache = "0 8192 cache 253:3 253:2 253:4 128 2 metadata2 writethrough smq 0";
         assert_eq!(starts(cache)[2], on("253:4", true, Some(0)));
         assert_eq!(starts("0 8 error "), []);
         assert_eq!(starts("0 8 news 8:3 77 x"), [on("8:3", true, None)]);
         assert_eq!(starts("0 8 linear 8:3 x"), []);
-        assert_eq!(starts("0 9 integrity 8:1 0 4 J 1 meta_device:8:2"), [
-            on("8:1", true, None),
-            on("8:2", false, None)
-        ]);
+        assert_eq!(
+            starts("0 9 integrity 8:1 0 4 J 1 meta_device:8:2"),
+            [on("8:1", true, None), on("8:2", false, None)]
+        );
     }
 
     #[test]
     fn stripes_alternate() {
         let target = read("0 1024 striped 2 128 8:1 2048 8:2 4096");
         assert_eq!((target.chunk, target.stripes), (ByteCount::new(65536), 2));
-        let at = |device: usize, sector: u64| match locate(&target.on[device].runs, ByteOffset::new(sector * 512)) {
-            Located::Here(at, len) => Some((at.get() / 512, len.get() / 512)),
-            _ => None,
-        };
+        let at =
+            |device: usize, sector: u64| match locate(&target.on[device].runs, ByteOffset::new(sector * 512))
+            {
+                Located::Here(at, len) => Some((at.get() / 512, len.get() / 512)),
+                _ => None,
+            };
         assert_eq!(at(0, 0), Some((2048, 128)));
         assert_eq!(at(0, 128), None);
         assert_eq!(at(1, 130), Some((4098, 126)));
@@ -343,12 +358,15 @@ mod tests {
     #[test]
     fn raid_parameters_are_skipped() {
         let line = "0 16384 raid raid5_ls 3 128 region_size 1024 3 253:0 253:1 253:2 253:3 - -";
-        assert_eq!(starts(line), [
-            on("253:0", false, None),
-            on("253:1", true, Some(0)),
-            on("253:2", false, None),
-            on("253:3", true, None)
-        ]);
+        assert_eq!(
+            starts(line),
+            [
+                on("253:0", false, None),
+                on("253:1", true, Some(0)),
+                on("253:2", false, None),
+                on("253:3", true, None)
+            ]
+        );
         assert_eq!(read(line).stripes, 3);
         let ten = "0 16384 raid raid10 5 128 raid10_copies 2 raid10_format offset 2 - 253:1 - 253:3";
         assert_eq!(starts(ten), [on("253:1", true, Some(0)), on("253:3", true, None)]);

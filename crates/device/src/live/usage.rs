@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 /// More uses of one device than this are not listed: containers mount the same file system many times.
-pub const MAX_USES: usize = 64;
+pub(super) const MAX_USES: usize = 64;
 
 /// Who uses a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub struct LoopUse {
 }
 
 /// Reads /proc/self/mountinfo; lines that cannot be read are left out.
-pub fn mounts(text: &str) -> Vec<Mount> {
+pub(super) fn mounts(text: &str) -> Vec<Mount> {
     text.lines().filter_map(mount).collect()
 }
 
@@ -77,7 +77,7 @@ fn mount(line: &str) -> Option<Mount> {
 }
 
 /// Reads /proc/swaps: the path of each, and whether it is a file.
-pub fn swaps(text: &str) -> Vec<(PathBuf, bool)> {
+pub(super) fn swaps(text: &str) -> Vec<(PathBuf, bool)> {
     let line = |line: &str| {
         let mut words = line.split_whitespace();
         Some((unescape(words.next()?), words.next()? == "file"))
@@ -86,8 +86,11 @@ pub fn swaps(text: &str) -> Vec<(PathBuf, bool)> {
 }
 
 /// The mount on which `file` is: the last one at the longest of the points above it.
-pub fn mount_of<'a>(mounts: &'a [Mount], file: &Path) -> Option<&'a Mount> {
-    mounts.iter().filter(|mount| file.starts_with(&mount.point)).max_by_key(|mount| mount.point.components().count())
+pub(super) fn mount_of<'a>(mounts: &'a [Mount], file: &Path) -> Option<&'a Mount> {
+    mounts
+        .iter()
+        .filter(|mount| file.starts_with(&mount.point))
+        .max_by_key(|mount| mount.point.components().count())
 }
 
 fn unescape(text: &str) -> PathBuf {

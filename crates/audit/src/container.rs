@@ -1,0 +1,69 @@
+//! Rules about an image's container: where it puts the guest's blocks in its own file.
+
+use straddle_device::image::Container;
+use straddle_units::{Boundary, ByteCount};
+
+use crate::Context;
+use crate::catalogue as rules;
+use crate::cure::quote;
+use crate::finding::{Command, Cure, Finding, Miss};
+
+/// Finds everything about the container that the image is in.
+pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    let Some(container) = context.container else { return };
+    check_placement(context, container, findings);
+    let physical = context.topology.physical.value();
+    if container.block < physical && container.block != ByteCount::ZERO {
+        let message = format!(
+            "{} ({}) allocates {} bytes at a time, less than the host's physical sector of {} bytes",
+            container.format,
+            container.variant,
+            container.block.get(),
+            physical.get()
+        );
+        let cure = convert(context, "qcow2 -o cluster_size=64k");
+        findings.push(Finding::on_disk(&rules::CONTAINER_UNIT_SMALL, None, message).cured_by(cure));
+    }
+}
+
+/// The guest's blocks against the physical sectors of the host that the file is on: as far as is known these are those
+/// that the guest is judged for.
+fn check_placement(context: &Context<'_>, container: &Container, findings: &mut Vec<Finding>) {
+    let physical = context.topology.physical.value();
+    let Some(placed) = container.placement.first_below(physical) else { return };
+    let Some(boundary) = Boundary::multiples_of(physical) else { return };
+    let past = boundary.skew(placed.guest, placed.host);
+    let message = format!(
+        "{} ({}) keeps byte {} of the guest's disk at byte {} of the file, {} bytes past a {}-byte boundary: what is aligned \
+         in the guest straddles on the host",
+        container.format,
+        container.variant,
+        placed.guest,
+        placed.host,
+        past.get(),
+        physical.get()
+    );
+    let miss = Some(Miss { name: "physical sector of the host", boundary, past });
+    let finding = Finding::on_disk(&rules::CONTAINER_OFF, Some(placed.host), message);
+    findings.push(Finding { miss, ..finding.cured_by(convert(context, "qcow2")) });
+}
+
+/// Converts the image to another format.
+fn convert(context: &Context<'_>, format: &str) -> Cure {
+    let target = quote(context.file);
+    Cure {
+        summary: "convert the image to a format that keeps blocks aligned (raw, qcow2, VHDX, or a fixed VHD)"
+            .to_owned(),
+        commands: vec![Command {
+            tool: "qemu-img",
+            line: format!(
+                "qemu-img convert -O {format} {target} {}",
+                quote(&format!("{}.new", context.file))
+            ),
+        }],
+        moving: None,
+        caution: Some(
+            "with the guest shut down; the guest's configuration has to name the new file".to_owned(),
+        ),
+    }
+}

@@ -1,0 +1,291 @@
+//! Rules about file systems: blocks against the units of the drive, data areas, and stripe hints.
+
+use straddle_layout::layer::FileSystem;
+use straddle_units::{ByteCount, ByteOffset};
+
+use crate::catalogue as rules;
+use crate::finding::{Command, Cure, Finding, Miss, Rule};
+use crate::layers::{FileSystemPlace, on_drive};
+
+/// Finds everything about one file system.
+pub(crate) fn check(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<Finding>) {
+    check_units(place, fs, findings);
+    check_data_area(place, fs, findings);
+    check_hints(place, fs, findings);
+    check_ashift(place, fs, findings);
+    check_page(place, fs, findings);
+}
+
+/// What the file system writes at the least, with its name: the smallest of block, sector and log sector. FAT, exFAT
+/// and NTFS keep a 512-byte sector for their boot structures on every disk, and write clusters.
+fn smallest_write(place: &FileSystemPlace<'_>, fs: &FileSystem) -> (&'static str, ByteCount) {
+    if matches!(place.kind, "vfat" | "exfat" | "ntfs") {
+        return ("cluster", fs.cluster.unwrap_or(fs.block));
+    }
+    let units = [("block", Some(fs.block)), ("sector", fs.sector), ("log sector", fs.log_sector)];
+    units
+        .into_iter()
+        .filter_map(|(name, size)| Some((name, size.filter(|size| *size != ByteCount::ZERO)?)))
+        .min_by_key(|(_, size)| *size)
+        .unwrap_or(("block", ByteCount::ZERO))
+}
+
+fn check_units(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<Finding>) {
+    // ZFS says it as an exponent, and has a rule of its own. What is only read writes nothing.
+    if fs.ashift.is_some() || matches!(place.kind, "iso9660" | "squashfs" | "erofs") {
+        return;
+    }
+    let (name, size) = smallest_write(place, fs);
+    if size == ByteCount::ZERO {
+        return;
+    }
+    let topology = place.context.topology;
+    let physical = topology.physical.value();
+    let unit = topology.indirection_unit.as_ref().map(|figure| figure.value());
+    let (rule, what, wanted): (&'static Rule, _, _) = match unit {
+        _ if size < physical => (&rules::FS_BLOCK_SMALL, "physical sector", physical),
+        Some(unit) if size < unit => (&rules::FS_BLOCK_BELOW_UNIT, "indirection unit", unit),
+        _ => return,
+    };
+    let message = format!(
+        "{}: its {name} of {} bytes is smaller than the {what}, {} bytes: it writes parts of one even where it is aligned",
+        place.told,
+        size.get(),
+        wanted.get()
+    );
+    findings.push(finding(rule, place, place.start, message, block_cure(place, wanted)));
+}
+
+/// The option with which each mkfs takes a block of `size` bytes.
+fn block_cure(place: &FileSystemPlace<'_>, size: ByteCount) -> Cure {
+    // No file system of Linux on x86 takes blocks over the page of 4 KiB but XFS (from 6.12), Btrfs and ZFS.
+    let bytes = size.get().min(4096);
+    let (tool, line) = match place.kind {
+        "ext2" | "ext3" | "ext4" => ("mkfs", format!("mkfs.{} -b {bytes} DEVICE", place.kind)),
+        "xfs" => ("mkfs", format!("mkfs.xfs -s size={bytes} -b size={bytes} DEVICE")),
+        "vfat" => ("mkfs", format!("mkfs.fat -s {} DEVICE", bytes / 512)),
+        "exfat" => ("mkfs", format!("mkfs.exfat -c {bytes} DEVICE")),
+        "ntfs" => ("mkfs", format!("mkfs.ntfs -c {bytes} DEVICE")),
+        "nilfs2" => ("mkfs", format!("mkfs.nilfs2 -b {bytes} DEVICE")),
+        "reiserfs" => ("mkfs", format!("mkfs.reiserfs -b {bytes} DEVICE")),
+        "btrfs" => ("mkfs", format!("mkfs.btrfs -s {bytes} DEVICE")),
+        _ => return Cure::advice(format!("make it anew with blocks of {bytes} bytes or more")),
+    };
+    remake(tool, line)
+}
+
+/// The cure of making a file system anew.
+fn remake(tool: &'static str, line: String) -> Cure {
+    Cure {
+        summary: "make the file system anew, and restore what it held".to_owned(),
+        commands: vec![Command { tool, line }],
+        moving: None,
+        caution: Some(
+            "this destroys what is on it: back up first. DEVICE stands for what it is on".to_owned(),
+        ),
+    }
+}
+
+fn finding(
+    rule: &'static Rule,
+    place: &FileSystemPlace<'_>,
+    at: Option<ByteOffset>,
+    message: String,
+    cure: Cure,
+) -> Finding {
+    let layer = Some(place.told.clone());
+    Finding { rule, subject: place.subject, layer, at, miss: None, message, cure: Some(cure) }
+}
+
+/// A data area that does not begin on a physical sector, inside a file system that does.
+fn check_data_area(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<Finding>) {
+    let Some(boundary) = place.context.topology.physical_boundary() else { return };
+    let Some((data, start)) = fs.data_start.zip(place.start) else { return };
+    let Some(at) = on_drive(Some(start), data) else { return };
+    let (past, inherited) = (boundary.past(at), boundary.past(start));
+    // Clusters smaller than the sector straddle nothing; a whole that is off was told already.
+    let cluster = fs.cluster.unwrap_or(fs.block);
+    if past == ByteCount::ZERO || inherited != ByteCount::ZERO || cluster < boundary.size() {
+        return;
+    }
+    let message = format!(
+        "{}: it starts on a physical sector, but its clusters are counted from byte {data} of it, which is byte {at} of the \
+         disk, {} bytes past a {}-byte boundary: each cluster lies across two sectors more than it needs",
+        place.told,
+        past.get(),
+        boundary.size().get()
+    );
+    let cure = match place.kind {
+        // mkfs.fat aligns its structures to clusters unless told not to (-a); more reserved sectors do the same.
+        "vfat" => remake("mkfs", "mkfs.fat DEVICE".to_owned()),
+        "exfat" => remake("mkfs", "mkfs.exfat -b 1M DEVICE".to_owned()),
+        _ => Cure::advice("make the file system anew with tools that align its data area"),
+    };
+    let miss = Some(Miss { name: "physical sector", boundary, past });
+    findings.push(Finding { miss, ..finding(&rules::DATA_AREA_OFF, place, Some(at), message, cure) });
+}
+
+/// Stripe hints that contradict the array below, or the one that the device reports.
+fn check_hints(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<Finding>) {
+    let topology = place.context.topology;
+    let figure = |f: &Option<straddle_device::topology::Figure<ByteCount>>| f.as_ref().map(|f| f.value());
+    let (chunk, stripe) = match place.array {
+        Some((chunk, stripe)) => (Some(chunk), stripe),
+        None => (figure(&topology.chunk), figure(&topology.stripe)),
+    };
+    let differs = |hint: Option<ByteCount>, real: Option<ByteCount>| match (hint, real) {
+        (Some(hint), Some(real)) => hint != ByteCount::ZERO && hint != real,
+        _ => false,
+    };
+    if !differs(fs.stripe_unit, chunk) && !differs(fs.stripe_width, stripe) {
+        return;
+    }
+    let told = |size: Option<ByteCount>| size.map_or("unknown".to_owned(), |s| format!("{} bytes", s.get()));
+    let message = format!(
+        "{}: it lays data out for a chunk of {} and a stripe of {}, but the array has {} and {}",
+        place.told,
+        told(fs.stripe_unit),
+        told(fs.stripe_width),
+        told(chunk),
+        told(stripe)
+    );
+    findings.push(finding(
+        &rules::HINTS_CONTRADICT,
+        place,
+        place.start,
+        message,
+        hints_cure(place, fs, chunk, stripe),
+    ));
+}
+
+fn hints_cure(
+    place: &FileSystemPlace<'_>,
+    fs: &FileSystem,
+    chunk: Option<ByteCount>,
+    stripe: Option<ByteCount>,
+) -> Cure {
+    let blocks = |size: Option<ByteCount>| {
+        let block = fs.block.get().max(1);
+        size.map_or(0, |s| s.get() / block)
+    };
+    let (unit, width) = (blocks(chunk), blocks(stripe.or(chunk)));
+    let command = match place.kind {
+        "ext2" | "ext3" | "ext4" => {
+            Command { tool: "tune2fs", line: format!("tune2fs -E stride={unit},stripe_width={width} DEVICE") }
+        }
+        "xfs" => {
+            let (unit, width) =
+                (chunk.map_or(0, |c| c.get() / 512), stripe.or(chunk).map_or(0, |s| s.get() / 512));
+            Command { tool: "mount", line: format!("mount -o sunit={unit},swidth={width} DEVICE DIR") }
+        }
+        _ => {
+            return Cure::advice(
+                "make the file system anew: it takes the figures of the device it is made on",
+            );
+        }
+    };
+    Cure {
+        summary: "tell the file system the array's figures".to_owned(),
+        commands: vec![command],
+        moving: None,
+        caution: None,
+    }
+}
+
+/// A ZFS whose smallest write is less than a physical sector or an indirection unit.
+fn check_ashift(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<Finding>) {
+    let Some(size) = fs.ashift.and_then(|a| 1_u64.checked_shl(a)).map(ByteCount::new) else { return };
+    let topology = place.context.topology;
+    let unit = topology.indirection_unit.as_ref().map(|figure| figure.value());
+    let wanted = topology.physical.value().max(unit.unwrap_or(ByteCount::ZERO));
+    if size >= wanted {
+        return;
+    }
+    // OpenZFS takes 9 to 16.
+    let ashift = wanted.get().max(512).ilog2().min(16);
+    let message = format!(
+        "{}: its ashift of {} makes writes of {} bytes, on units of {} bytes",
+        place.told,
+        fs.ashift.unwrap_or(0),
+        size.get(),
+        wanted.get()
+    );
+    let cure = Cure {
+        summary: "make the pool anew: the ashift of a vdev cannot be changed".to_owned(),
+        commands: vec![Command {
+            tool: "zpool",
+            line: format!("zpool create -o ashift={ashift} POOL DEVICE"),
+        }],
+        moving: None,
+        caution: Some("send the data sets to another pool first".to_owned()),
+    };
+    findings.push(finding(&rules::ASHIFT_SMALL, place, place.start, message, cure));
+}
+
+/// A database's pages on this file system: whether they cover whole units, and whether they can be atomic.
+fn check_page(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<Finding>) {
+    let Some(page) = place.context.page else { return };
+    if place.kind == "swap" || fs.block == ByteCount::ZERO {
+        return;
+    }
+    let told = |reasons: Vec<String>| {
+        format!("{}: a page of {} bytes: {}", place.told, page.get(), reasons.join("; "))
+    };
+    let straddles = straddling(place, page);
+    if !straddles.is_empty() {
+        let cure =
+            Cure::advice("align every layer below to the unit, and use a page that is a multiple of it");
+        findings.push(finding(&rules::PAGE_STRADDLES, place, place.start, told(straddles), cure));
+    }
+    let torn = not_atomic(place, fs, page);
+    if !torn.is_empty() {
+        let cure = Cure::advice("keep the database's own protection (doublewrite, full-page writes) on");
+        findings.push(finding(&rules::PAGE_NOT_ATOMIC, place, place.start, told(torn), cure));
+    }
+}
+
+/// Why pages lie across units of the drive, if they do.
+fn straddling(place: &FileSystemPlace<'_>, page: ByteCount) -> Vec<String> {
+    let topology = place.context.topology;
+    let unit = topology.indirection_unit.as_ref().map(|figure| figure.value());
+    let mut reasons = Vec::new();
+    for (name, size) in [("physical sector", Some(topology.physical.value())), ("indirection unit", unit)] {
+        let Some((size, start)) = size.zip(place.start) else { continue };
+        let Some(boundary) = topology.boundary_of(size) else { continue };
+        let past = boundary.past(start);
+        if !page.is_multiple_of(size) {
+            reasons.push(format!("it is no multiple of the {name} of {} bytes", size.get()));
+        } else if past != ByteCount::ZERO {
+            reasons.push(format!("the file system is {} bytes past a {name} boundary", past.get()));
+        }
+    }
+    reasons
+}
+
+/// Why a page may be torn by a power failure, if it may.
+fn not_atomic(place: &FileSystemPlace<'_>, fs: &FileSystem, page: ByteCount) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let allocation = fs.cluster.unwrap_or(fs.block);
+    if !allocation.is_multiple_of(page) {
+        reasons.push(format!(
+            "files are allocated {} bytes at a time, so it may lie in two places",
+            allocation.get()
+        ));
+    }
+    let Some(atomic) = place.context.topology.atomic.as_ref().map(|figure| figure.value()) else {
+        reasons.push("the device is not known to write it atomically".to_owned());
+        return reasons;
+    };
+    if page > atomic.unit_max {
+        reasons.push(format!("the device writes at most {} bytes atomically", atomic.unit_max.get()));
+    }
+    if let Some((start, boundary)) = place.start.zip(atomic.start_boundary())
+        && !boundary.is_aligned(start)
+    {
+        reasons.push(format!(
+            "it starts {} bytes past the boundary of atomic writes",
+            boundary.past(start).get()
+        ));
+    }
+    reasons
+}

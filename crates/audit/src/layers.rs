@@ -1,0 +1,459 @@
+//! Rules about the layers above a partition: RAID members, LVM, LUKS, other mappings and file systems.
+//!
+//! Offsets add up from layer to layer, so a file system can be off although its partition is not. For each boundary the
+//! walk carries how far the layer below is already off; the first layer that goes off is the culprit, those above it that add
+//! nothing of their own are not reported again.
+
+use straddle_layout::layer::{Facts, Layer, Md, Pv};
+use straddle_layout::view::Piece;
+use straddle_layout::{Role, Stack};
+use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
+
+use crate::catalogue as rules;
+use crate::finding::{Command, Cure, Finding, Miss, Rule, Subject};
+use crate::placement::named_boundaries;
+use crate::{Context, Severity};
+
+/// The striped array that a layer stands on, with its place there.
+#[derive(Clone, Copy)]
+struct Array {
+    chunk: ByteCount,
+    stripe: Option<ByteCount>,
+    /// Where, in the array's space, the device begins that the present layer's `below` counts on.
+    at: ByteOffset,
+}
+
+/// Where the walk stands: what a layer inherits from those below it.
+#[derive(Clone)]
+struct Place<'a> {
+    context: &'a Context<'a>,
+    /// The partition, or the disk.
+    subject: Subject,
+    /// The layers from the drive up, by name.
+    path: Vec<String>,
+    /// Where the present layer starts on the drive.
+    start: Option<ByteOffset>,
+    /// Where the space of the layer below begins, on the device that `below` counts on: a layer's own offset is counted
+    /// from there.
+    base: ByteOffset,
+    /// The nearest striped array below.
+    array: Option<Array>,
+}
+
+impl Place<'_> {
+    /// How the way from the drive to here is called: `partition 1 > md0 > LV vg/root`.
+    fn told(&self) -> String {
+        self.path.join(" > ")
+    }
+}
+
+/// Finds everything about the layers on the partitions and on the whole disk.
+pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    let disk = Place {
+        context,
+        subject: Subject::Disk,
+        path: Vec::new(),
+        start: Some(ByteOffset::ZERO),
+        base: ByteOffset::ZERO,
+        array: None,
+    };
+    if let Some(layer) = &context.stack.layer {
+        check_layer(&disk, layer, findings);
+    }
+    for partition in &context.stack.partitions {
+        let Some(layer) = &partition.layer else { continue };
+        let place = Place {
+            subject: Subject::Partition(partition.number),
+            path: vec![format!("partition {}", partition.number)],
+            start: Some(partition.span.start()),
+            base: partition.span.start(),
+            ..disk.clone()
+        };
+        check_layer(&place, layer, findings);
+    }
+}
+
+/// What a layer is called in a path.
+pub fn called(layer: &Layer) -> String {
+    let what = match &layer.facts {
+        Facts::Md(md) => format!("md {}", level_name(md)),
+        Facts::Pv(_) => "PV".to_owned(),
+        Facts::Luks(luks) => format!("LUKS{}", luks.version),
+        Facts::Table(_) => "partition table".to_owned(),
+        _ => layer.kind.to_owned(),
+    };
+    // Names come from the disk, and go to terminals.
+    let name: String = layer.name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    if name.is_empty() { what } else { format!("{what} {name}") }
+}
+
+/// `raid5`, `linear`.
+pub fn level_name(md: &Md) -> String {
+    match md.level {
+        -1 => "linear".to_owned(),
+        -4 => "multipath".to_owned(),
+        -5 => "faulty".to_owned(),
+        level => format!("raid{level}"),
+    }
+}
+
+fn check_layer(below: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
+    let mut place = below.clone();
+    place.path.push(called(layer));
+    match &layer.facts {
+        Facts::Pv(pv) => check_pieces(&place, layer, &from_first_extent(layer, pv), findings),
+        Facts::Table(table) => check_nested(&place, layer, table, findings),
+        _ => check_pieces(&place, layer, &layer.space, findings),
+    }
+    check_stripe(&place, layer, findings);
+    match &layer.facts {
+        Facts::Md(md) => check_md(&place, layer, md, findings),
+        Facts::Luks(luks) => {
+            let sector = luks.sector_size;
+            if sector != ByteCount::ZERO && sector < place.context.topology.physical.value() {
+                findings.push(small_luks_sector(&place, layer, sector));
+            }
+        }
+        Facts::FileSystem(fs) => crate::filesystems::check(&view(&place, layer), fs, findings),
+        Facts::Pv(_) | Facts::Lv(_) | Facts::Mapped(_) | Facts::Table(_) | Facts::Opaque => {}
+    }
+    enter(&mut place, layer);
+    for child in &layer.children {
+        let mut under = place.clone();
+        under.start = child.drive;
+        if let Facts::Table(table) = &layer.facts {
+            let on = table.partitions.iter().find(|partition| partition.span.start() == child.below.start());
+            under.path.extend(on.map(|partition| format!("partition {}", partition.number)));
+            under.base = child.below.start();
+        }
+        check_layer(&under, child, findings);
+    }
+}
+
+/// The space of a PV counts from the PV's first byte, its extents from the first of them: here the space does as well.
+fn from_first_extent(layer: &Layer, pv: &Pv) -> Vec<Piece> {
+    let counted = |piece: &Piece| {
+        let start = piece.span.start().checked_since(pv.data_start)?;
+        let span = Span::new(ByteOffset::new(start.get()), piece.span.len())?;
+        Some(Piece { span, ..*piece })
+    };
+    layer.space.iter().filter_map(counted).collect()
+}
+
+/// The partitions of a table inside another layer: each adds its start, whatever is on it.
+fn check_nested(place: &Place<'_>, layer: &Layer, table: &Stack, findings: &mut Vec<Finding>) {
+    // An extended partition's own structures are single sectors, and cannot straddle.
+    for partition in table.partitions.iter().filter(|partition| partition.role != Role::Extended) {
+        let start = partition.span.start();
+        let on_drive = layer.space.iter().find_map(|piece| {
+            let into = start.checked_since(piece.span.start())?;
+            if into < piece.span.len() { piece.drive.checked_add(into) } else { None }
+        });
+        let Some((drive, span)) = on_drive.zip(Span::new(ByteOffset::ZERO, partition.span.len())) else {
+            continue;
+        };
+        let mut here = place.clone();
+        here.path.push(format!("partition {}", partition.number));
+        check_pieces(&here, layer, &[Piece { span, below: start, drive }], findings);
+    }
+}
+
+/// Moves the walk onto the space that `layer` provides.
+fn enter(place: &mut Place<'_>, layer: &Layer) {
+    // The volumes of a PV count from its first byte, what is on any other layer from that of its space.
+    let (device, base) = match &layer.facts {
+        Facts::Pv(pv) => (layer.below.start(), pv.data_start),
+        _ => (layer.space.first().map_or(layer.below.start(), |piece| piece.below), ByteOffset::ZERO),
+    };
+    place.base = base;
+    match &layer.facts {
+        Facts::Md(md) if md.stripe().is_some() => {
+            place.array = Some(Array { chunk: md.chunk, stripe: md.stripe(), at: ByteOffset::ZERO });
+        }
+        _ => {
+            if let Some(array) = &mut place.array {
+                array.at = array.at.checked_add(ByteCount::new(device.get())).unwrap_or(array.at);
+            }
+        }
+    }
+}
+
+/// What the file-system rules need to know of where one stands.
+fn view<'a>(place: &Place<'a>, layer: &'a Layer) -> FileSystemPlace<'a> {
+    FileSystemPlace {
+        context: place.context,
+        subject: place.subject,
+        told: place.told(),
+        kind: layer.kind,
+        start: place.start,
+        array: place.array.map(|array| (array.chunk, array.stripe)),
+    }
+}
+
+/// Where a file system stands.
+pub(crate) struct FileSystemPlace<'a> {
+    pub(crate) context: &'a Context<'a>,
+    pub(crate) subject: Subject,
+    pub(crate) told: String,
+    pub(crate) kind: &'static str,
+    /// Its first byte on the drive.
+    pub(crate) start: Option<ByteOffset>,
+    /// Chunk and stripe of the array below it.
+    pub(crate) array: Option<(ByteCount, Option<ByteCount>)>,
+}
+
+/// The rule for a layer whose data starts inside a physical sector.
+fn start_rule(layer: &Layer) -> &'static Rule {
+    match layer.facts {
+        Facts::Md(_) => &rules::MD_DATA_STRADDLES,
+        Facts::Pv(_) => &rules::PV_DATA_STRADDLES,
+        Facts::Lv(_) => &rules::LV_SEGMENT_STRADDLES,
+        Facts::Luks(_) => &rules::LUKS_PAYLOAD_STRADDLES,
+        _ => &rules::PAYLOAD_STRADDLES,
+    }
+}
+
+/// Where a run starts in the space of the layer below.
+fn own_offset(place: &Place<'_>, piece: &Piece) -> ByteOffset {
+    let own = piece.below.checked_since(place.base).unwrap_or(ByteCount::ZERO);
+    ByteOffset::new(own.get())
+}
+
+/// How far a run of a layer's space is off a boundary, and whose doing it is.
+#[derive(Clone, Copy)]
+struct Skew {
+    /// In all.
+    total: ByteCount,
+    /// Of that, from the layers below.
+    inherited: ByteCount,
+    /// Of that, from the layer itself. The two add up to the total, modulo the boundary.
+    own: ByteCount,
+}
+
+impl Skew {
+    /// `own` is where the piece starts in the space of the layer below.
+    fn of(piece: &Piece, own: ByteOffset, boundary: Boundary) -> Self {
+        let pure = Boundary::multiples_of(boundary.size());
+        Self {
+            total: boundary.skew(piece.span.start(), piece.drive),
+            inherited: boundary.skew(own, piece.drive),
+            own: pure.map_or(ByteCount::ZERO, |pure| pure.skew(piece.span.start(), own)),
+        }
+    }
+}
+
+/// Holds each run of the space that a layer provides against each boundary of the drive. The first run that is off is
+/// told, once a boundary; where none is, the first that makes up for what lies below.
+fn check_pieces(place: &Place<'_>, layer: &Layer, pieces: &[Piece], findings: &mut Vec<Finding>) {
+    for named in named_boundaries(place.context.topology) {
+        if named.rule.severity == Severity::Advice {
+            continue;
+        }
+        let is_physical = named.rule == &rules::START_STRADDLES;
+        let boundary = named.boundary;
+        let rule = if is_physical { start_rule(layer) } else { &rules::LAYER_OFF_UNIT };
+        let skewed = pieces.iter().map(|piece| (piece, Skew::of(piece, own_offset(place, piece), boundary)));
+        // What a layer only inherits was told of the culprit below it.
+        let own: Vec<_> = skewed.filter(|(_, skew)| skew.own != ByteCount::ZERO).collect();
+        if let Some((piece, skew)) = own.iter().find(|(_, skew)| skew.total != ByteCount::ZERO) {
+            let miss = Miss { name: named.name, boundary, past: skew.total };
+            findings.push(off(place, layer, piece, *skew, rule, miss));
+        } else if let Some((piece, skew)) = own.first().filter(|_| is_physical) {
+            findings.push(cancels(place, layer, piece, *skew, boundary));
+        }
+    }
+}
+
+/// The finding that a layer's data is off a boundary.
+fn off(
+    place: &Place<'_>,
+    layer: &Layer,
+    piece: &Piece,
+    skew: Skew,
+    rule: &'static Rule,
+    miss: Miss,
+) -> Finding {
+    let whose = if skew.inherited == ByteCount::ZERO {
+        "all below it is aligned: this layer is the first that is off".to_owned()
+    } else {
+        format!("what lies below it is off as well, by {} bytes", skew.inherited.get())
+    };
+    let run = match piece.span.start().get() {
+        0 => "its data".to_owned(),
+        at => format!("its data from byte {at} on"),
+    };
+    let message = format!(
+        "{}: {run} stands at byte {} of what is below, which is byte {} of the disk, {} bytes past a {}-byte {} \
+         boundary; {whose}",
+        place.told(),
+        own_offset(place, piece),
+        piece.drive,
+        miss.past.get(),
+        miss.boundary.size().get(),
+        miss.name,
+    );
+    let cure = Some(cure(place, layer, miss.boundary));
+    let layer = Some(place.told());
+    Finding { rule, subject: place.subject, layer, at: Some(piece.drive), miss: Some(miss), message, cure }
+}
+
+/// The advice that two layers which are off make up for each other.
+fn cancels(place: &Place<'_>, layer: &Layer, piece: &Piece, skew: Skew, boundary: Boundary) -> Finding {
+    let message = format!(
+        "{}: what lies below is off by {} bytes, and this layer makes up for it: its data, at byte {} of the disk, is on a \
+         {}-byte boundary again. Moving one of the two alone would misalign it",
+        place.told(),
+        skew.inherited.get(),
+        piece.drive,
+        boundary.size().get()
+    );
+    let cure = Cure::advice(format!("leave both, or move both: what is on the {} is aligned", layer.kind));
+    finding(&rules::LAYERS_CANCEL, place, Some(piece.drive), message, cure)
+}
+
+/// A finding on the way that `place` tells.
+fn finding(
+    rule: &'static Rule,
+    place: &Place<'_>,
+    at: Option<ByteOffset>,
+    message: String,
+    cure: Cure,
+) -> Finding {
+    let layer = Some(place.told());
+    Finding { rule, subject: place.subject, layer, at, miss: None, message, cure: Some(cure) }
+}
+
+/// How a layer's data is put on `boundary`: the option of the tool that makes the layer, or a move of what lies below.
+fn cure(place: &Place<'_>, layer: &Layer, boundary: Boundary) -> Cure {
+    // 1 MiB, or the next multiple of the boundary where that is no divisor of it.
+    let grain = Boundary::multiples_of(boundary.size()).and_then(|b| b.ceil(ByteOffset::new(1 << 20)));
+    let unit = grain.map_or(boundary.size(), |at| ByteCount::new(at.get()));
+    let kib = unit.get() / 1024;
+    let sectors = unit.get() / 512;
+    let device = "DEVICE";
+    let (tool, line) = match &layer.facts {
+        Facts::Md(_) => ("mdadm", format!("mdadm --create /dev/mdX --data-offset={kib}K … {device}")),
+        Facts::Pv(_) => {
+            ("pvcreate", format!("pvcreate --dataalignment {kib}k --dataalignmentoffset 0 {device}"))
+        }
+        Facts::Luks(luks) if luks.version == 1 => {
+            ("cryptsetup", format!("cryptsetup luksFormat --type luks1 --align-payload {sectors} {device}"))
+        }
+        Facts::Luks(_) => ("cryptsetup", format!("cryptsetup luksFormat --offset 32768 {device}")),
+        Facts::Lv(_) => {
+            ("lvm", format!("vgcreate --physicalextentsize 4m --dataalignment {kib}k VG {device}"))
+        }
+        Facts::Mapped(_) if layer.kind == "bcache" => {
+            ("make-bcache", format!("make-bcache --data-offset {sectors} -B {device}"))
+        }
+        Facts::Table(_) => {
+            return Cure::advice(format!(
+                "move {} to a multiple of {} bytes of what its table is on",
+                place.told(),
+                unit.get()
+            ));
+        }
+        _ => {
+            return Cure::advice(format!(
+                "make {} anew with its data on a multiple of {} bytes",
+                place.told(),
+                unit.get()
+            ));
+        }
+    };
+    Cure {
+        summary: "make the layer anew with its data on the boundary, and restore what it held".to_owned(),
+        commands: vec![Command { tool, line }],
+        moving: None,
+        caution: Some(format!(
+            "this destroys what is on it: back up first. {device} stands for the device that the layer is on"
+        )),
+    }
+}
+
+/// Rules about a RAID member's chunk.
+fn check_md(place: &Place<'_>, layer: &Layer, md: &Md, findings: &mut Vec<Finding>) {
+    if md.chunk == ByteCount::ZERO || md.data_members().is_none() {
+        return;
+    }
+    let topology = place.context.topology;
+    let unit = topology.indirection_unit.as_ref().map(|figure| figure.value());
+    let wanted = [("physical sector", Some(topology.physical.value())), ("indirection unit", unit)];
+    for (name, size) in wanted {
+        let Some(size) = size.filter(|size| !md.chunk.is_multiple_of(*size)) else { continue };
+        let message = format!(
+            "{}: its chunk of {} bytes is no multiple of the {name} ({} bytes): chunks straddle from one member to the next",
+            place.told(),
+            md.chunk.get(),
+            size.get()
+        );
+        let line = "mdadm --grow /dev/mdX --chunk=512".to_owned();
+        let cure = Cure {
+            summary: "reshape the array to a larger chunk".to_owned(),
+            commands: vec![Command { tool: "mdadm", line }],
+            moving: None,
+            caution: Some("back up first; a reshape rewrites the whole array".to_owned()),
+        };
+        findings.push(finding(&rules::MD_CHUNK_SMALL, place, layer.drive, message, cure));
+    }
+}
+
+/// Holds the start of a layer's space against the stripe of the array that it stands on, in the array's own space.
+fn check_stripe(place: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
+    let Some((array, piece)) = place.array.zip(layer.space.first()) else { return };
+    let size = array.stripe.unwrap_or(array.chunk);
+    let at = array.at.checked_add(ByteCount::new(piece.below.get()));
+    let Some((at, boundary)) = at.zip(Boundary::multiples_of(size)) else { return };
+    let (past, own) = (boundary.past(at), boundary.past(own_offset(place, piece)));
+    // What is only inherited was told of the layer below.
+    if past == ByteCount::ZERO || own == ByteCount::ZERO {
+        return;
+    }
+    let message = format!(
+        "{}: its data starts at byte {at} of the array, {} bytes past a multiple of its {}-byte stripe",
+        place.told(),
+        past.get(),
+        size.get()
+    );
+    let cure = cure(place, layer, boundary);
+    findings.push(finding(&rules::OFF_ARRAY_STRIPE, place, layer.drive, message, cure));
+}
+
+fn small_luks_sector(place: &Place<'_>, layer: &Layer, sector: ByteCount) -> Finding {
+    let physical = place.context.topology.physical.value().get();
+    let message = format!(
+        "{}: encrypts in {}-byte sectors on {physical}-byte physical ones: what is above it may write less than a \
+         physical sector, and each sector costs an encryption of its own",
+        place.told(),
+        sector.get()
+    );
+    let cure = Cure {
+        summary: "encrypt in sectors of the physical size".to_owned(),
+        commands: vec![Command {
+            tool: "cryptsetup",
+            line: format!("cryptsetup reencrypt --sector-size {} DEVICE", physical.min(4096)),
+        }],
+        moving: None,
+        caution: Some(
+            "LUKS2 only, and the file system in it must not use smaller blocks; back up first".to_owned(),
+        ),
+    };
+    finding(&rules::LUKS_SECTOR_SMALL, place, layer.drive, message, cure)
+}
+
+/// Whether a span of the drive can be asked about at all; used by the file-system rules.
+pub(crate) fn on_drive(start: Option<ByteOffset>, at: ByteOffset) -> Option<ByteOffset> {
+    start?.checked_add(ByteCount::new(at.get()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_have_their_names() {
+        let level = |level| level_name(&Md { level, ..Md::default() });
+        assert_eq!(level(5), "raid5");
+        assert_eq!(level(-1), "linear");
+    }
+}

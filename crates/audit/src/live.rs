@@ -1,0 +1,19 @@
+//! Rules about the running kernel against what is written.
+
+use straddle_layout::live::Disagreement;
+
+use crate::Context;
+use crate::catalogue as rules;
+use crate::finding::{Cure, Finding};
+
+/// Finds where the kernel and the disk disagree.
+pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    findings.extend(context.disagreements.iter().map(from_disagreement));
+}
+
+fn from_disagreement(disagreement: &Disagreement) -> Finding {
+    let at = disagreement.on_disk.drive.or(disagreement.live.drive);
+    Finding::on_disk(&rules::VIEWS_DISAGREE, at, disagreement.to_string()).cured_by(Cure::advice(
+        "have the kernel read it again before anything more is written (partx -u, or reboot)",
+    ))
+}

@@ -1,0 +1,211 @@
+//! A disk drawn: its partitions as a bar to scale, and all layers as a tree with their offsets.
+
+use std::fmt::Write;
+
+use straddle_audit::{Finding, Severity};
+use straddle_layout::layer::{Facts, FileSystem, Layer, Segment};
+use straddle_layout::{Partition, Role, types};
+use straddle_units::{ByteCount, ByteOffset};
+
+use crate::commands::check::Audited;
+use crate::output::{Styles, paint, printable};
+use crate::text::severity_style;
+
+/// Cells of the bar.
+const BAR: u64 = 72;
+
+/// The whole drawing.
+pub(crate) fn draw(audited: &Audited, styles: Styles) -> String {
+    let has_partitions = !audited.stack.partitions.is_empty();
+    let mut text = if has_partitions { bar(audited, styles) } else { String::new() };
+    let disk = Node { audited, styles };
+    let partitions: Vec<&Partition> = audited.stack.partitions.iter().collect();
+    let roots = partitions.len() + usize::from(audited.stack.layer.is_some());
+    let mut drawn = 0;
+    if let Some(layer) = &audited.stack.layer {
+        drawn += 1;
+        disk.layer(layer, "", "", drawn == roots, &mut text);
+    }
+    for partition in partitions {
+        drawn += 1;
+        disk.partition(partition, drawn == roots, &mut text);
+    }
+    text
+}
+
+/// Whole cells of the bar up to `at` of `size` bytes.
+fn cells(at: u64, size: u64) -> u64 {
+    u64::try_from(u128::from(at) * u128::from(BAR) / u128::from(size.max(1))).unwrap_or(BAR).min(BAR)
+}
+
+/// The disk to scale: each partition as its number, free space as dots. A partition that is too small for a cell of
+/// its own still gets one.
+fn bar(audited: &Audited, styles: Styles) -> String {
+    let size = audited.target.size.get();
+    let mut line: Vec<char> = std::iter::repeat_n('.', usize::try_from(BAR).unwrap_or(72)).collect();
+    let mut listed: Vec<&Partition> =
+        audited.stack.partitions.iter().filter(|p| p.role != Role::Extended).collect();
+    // The largest first, so that one of less than a cell is drawn over it and not under it.
+    listed.sort_by_key(|partition| std::cmp::Reverse(partition.span.len()));
+    for partition in listed {
+        let mark = char::from_digit(partition.number % 36, 36).unwrap_or('?');
+        let first = cells(partition.span.start().get(), size);
+        let last = cells(partition.span.end().get(), size).max(first + 1);
+        for cell in first..last {
+            if let Some(slot) = usize::try_from(cell).ok().and_then(|cell| line.get_mut(cell)) {
+                *slot = mark;
+            }
+        }
+    }
+    let line: String = line.into_iter().collect();
+    let scale = ByteCount::new(size / BAR);
+    format!(
+        "  [{line}]\n  {}\n",
+        paint(styles.faint, &format!("to scale: a character is {scale}, a dot is free space"))
+    )
+}
+
+/// What is needed to draw any node.
+#[derive(Clone, Copy)]
+struct Node<'a> {
+    audited: &'a Audited,
+    styles: Styles,
+}
+
+impl Node<'_> {
+    fn partition(self, partition: &Partition, last: bool, text: &mut String) {
+        let name = types::name(&partition.kind).unwrap_or("partition");
+        let told = format!(
+            "partition {}: {name}, {}, at byte {}",
+            partition.number,
+            partition.span.len(),
+            partition.span.start()
+        );
+        let path = format!("partition {}", partition.number);
+        let marks = self.marks(|f| {
+            f.layer.is_none() && f.subject == straddle_audit::Subject::Partition(partition.number)
+        });
+        let _ = writeln!(text, "  {}{told}{marks}", branch(last));
+        if let Some(layer) = &partition.layer {
+            self.layer(layer, below(last), &path, true, text);
+        }
+    }
+
+    fn layer(self, layer: &Layer, indent: &str, path: &str, last: bool, text: &mut String) {
+        let own = straddle_audit::called(layer);
+        let path = if path.is_empty() { own.clone() } else { format!("{path} > {own}") };
+        let marks = self.marks(|f| f.layer.as_deref() == Some(path.as_str()));
+        let _ = writeln!(text, "  {indent}{}{own}{}{marks}", branch(last), facts(layer));
+        let inner = format!("{indent}{}", below(last));
+        for remark in &layer.remarks {
+            let note = paint(self.styles.faint, &format!("note: {}", printable(remark)));
+            let _ = writeln!(text, "  {inner}   {note}");
+        }
+        for (index, child) in layer.children.iter().enumerate() {
+            self.layer(child, &inner, &path, index + 1 == layer.children.len(), text);
+        }
+    }
+
+    /// The codes of the findings that `about` picks, coloured by the worst.
+    fn marks(self, about: impl Fn(&Finding) -> bool) -> String {
+        let mut codes: Vec<(Severity, &str)> = self
+            .audited
+            .findings
+            .iter()
+            .filter(|f| about(f))
+            .map(|f| (f.rule.severity, f.rule.code))
+            .collect();
+        codes.sort_by_key(|(severity, code)| (std::cmp::Reverse(*severity), *code));
+        codes.dedup();
+        let Some((worst, _)) = codes.first() else { return String::new() };
+        let codes: Vec<&str> = codes.iter().map(|(_, code)| *code).collect();
+        format!("  {}", paint(severity_style(*worst, self.styles), &format!("<-- {}", codes.join(", "))))
+    }
+}
+
+fn branch(last: bool) -> &'static str {
+    if last { "`- " } else { "|- " }
+}
+
+fn below(last: bool) -> &'static str {
+    if last { "   " } else { "|  " }
+}
+
+/// The figures of a layer, and where its space lies: `, chunk 512 KiB: data at +1048576 = byte 2097152`.
+fn facts(layer: &Layer) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    match &layer.facts {
+        Facts::Md(md) => {
+            parts.push(format!("metadata {}", md.version));
+            if let Some(role) = md.role {
+                parts.push(format!("member {role} of {}", md.raid_disks));
+            }
+            if md.chunk != ByteCount::ZERO {
+                parts.push(format!("chunk {}", md.chunk));
+            }
+            parts.extend(md.stripe().map(|stripe| format!("stripe {stripe}")));
+        }
+        Facts::Pv(pv) if pv.extent_size != ByteCount::ZERO => {
+            parts.push(format!("extents of {}", pv.extent_size));
+        }
+        Facts::Lv(lv) => parts.extend(lv.segments.first().map(|first| segment(first, lv.segments.len()))),
+        Facts::Luks(luks) => parts.push(format!("sectors of {} bytes", luks.sector_size.get())),
+        Facts::Mapped(mapped) => {
+            parts.extend(mapped.block.map(|block| format!("blocks of {} bytes", block.get())))
+        }
+        Facts::FileSystem(fs) => parts.extend(file_system(fs)),
+        Facts::Pv(_) | Facts::Table(_) | Facts::Opaque => {}
+    }
+    let mut text = if parts.is_empty() { String::new() } else { format!(", {}", parts.join(", ")) };
+    if let Some(piece) = layer.space.first() {
+        // A volume counts from its PV's first byte, every other layer from its own.
+        let own = match &layer.facts {
+            Facts::Lv(_) => piece.below.get(),
+            _ => piece.below.checked_since(layer.below.start()).map_or(0, ByteCount::get),
+        };
+        let _ = write!(text, ": data at +{own} = byte {}", piece.drive);
+        if layer.space.len() > 1 {
+            let _ = write!(text, ", in {} pieces", layer.space.len());
+        }
+    } else if let Some(at) = layer.drive {
+        let _ = write!(text, ": at byte {at}");
+    }
+    text
+}
+
+fn segment(first: &Segment, count: usize) -> String {
+    let kind = match first.kind.as_str() {
+        "striped" if first.stripes <= 1 => "linear",
+        kind => kind,
+    };
+    let mut text = kind.to_owned();
+    if first.stripes > 1 {
+        let _ = write!(text, " over {}", first.stripes);
+    }
+    if first.stripe_size != ByteCount::ZERO && first.stripes > 1 {
+        let _ = write!(text, ", stripes of {}", first.stripe_size);
+    }
+    if count > 1 {
+        let _ = write!(text, ", {count} segments");
+    }
+    text
+}
+
+fn file_system(fs: &FileSystem) -> Vec<String> {
+    let mut parts = Vec::new();
+    let mut part = |name: &str, size: Option<ByteCount>| {
+        if let Some(size) = size.filter(|size| *size != ByteCount::ZERO) {
+            parts.push(format!("{name} {}", size.get()));
+        }
+    };
+    part("block", Some(fs.block));
+    part("sector", fs.sector);
+    part("log sector", fs.log_sector);
+    part("cluster", fs.cluster);
+    part("stripe unit", fs.stripe_unit);
+    part("stripe width", fs.stripe_width);
+    parts.extend(fs.ashift.map(|ashift| format!("ashift {ashift}")));
+    let data = fs.data_start.filter(|at| *at != ByteOffset::ZERO);
+    parts.extend(data.map(|at| format!("data area at +{at}")));
+    parts
+}

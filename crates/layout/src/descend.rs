@@ -1,0 +1,332 @@
+//! From layer to layer: what stands on a partition or a disk, what stands on that, and so on.
+//!
+//! The law of this module: it goes as the kernel and its tools would, members of arrays before what their first bytes
+//! show, and never further than [`MAX_DEPTH`], [`MAX_LAYERS`] and [`MAX_PROBES`]; where it stops, it says so. What is on
+//! another disk, in another member or behind a key is not looked at.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use straddle_device::{Medium, ReadError};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
+
+use crate::layer::{Facts, Layer, MAX_DEPTH, MAX_LAYERS};
+use crate::reader::Reader;
+use crate::stack::{Problem, Role, Stack, TableKind, read_stack};
+use crate::view::{Piece, View};
+use crate::volume::{self, Part, Provides, Space, Volume};
+use crate::{fs, signature};
+
+/// More places than this are not looked at on one drive, whether anything is there or not.
+const MAX_PROBES: usize = 2 * MAX_LAYERS;
+
+/// More pieces than this are not kept for all layers together.
+const MAX_ALL_PIECES: usize = 1 << 18;
+
+/// Runs times the pieces of the space below that they are laid over: more than this in all are not mapped.
+const MAX_CUTS: usize = 1 << 26;
+
+/// More metadata of volumes than this is not read in all: eight groups or containers of the largest size there is, or
+/// thousands as they are.
+const MAX_METADATA: u64 = 32 * MIB;
+
+/// Reads what stands on the run `span` of `device`, and on that, down to file systems; `None` when nothing known does.
+///
+/// `block` is the logical block size of the device, if it is known; it helps to read partition tables inside of other
+/// layers. One at the start of the run itself is not looked for: the caller has read that one.
+///
+/// A layer's `below`, and `below` of the pieces of its space, both count from the first byte of the same device: for the
+/// layer returned that is `device`, for a layer on the space of another that space, and for a logical volume the physical
+/// volume, from the PV's first byte.
+pub fn read_layers(device: &View<'_>, span: Span, block: Option<BlockSize>) -> Option<Layer> {
+    let mut walk = Walk {
+        layers: MAX_LAYERS,
+        probes: MAX_PROBES,
+        pieces: MAX_ALL_PIECES,
+        cuts: MAX_CUTS,
+        metadata: MAX_METADATA,
+    };
+    let place = Place { depth: 0, block, may_hold_table: false };
+    walk.content(device, span, place, &mut Vec::new())
+}
+
+/// Where in the nest something is.
+#[derive(Clone, Copy)]
+struct Place {
+    depth: usize,
+    block: Option<BlockSize>,
+    /// Whether it is a device on which the kernel or its tools would look for partitions.
+    may_hold_table: bool,
+}
+
+impl Place {
+    /// The place one layer up, of a device with blocks of `block`, if they are others.
+    fn above(self, block: Option<BlockSize>) -> Self {
+        Self { depth: self.depth + 1, block: block.or(self.block), may_hold_table: true }
+    }
+}
+
+/// What is left of the limits.
+struct Walk {
+    layers: usize,
+    probes: usize,
+    pieces: usize,
+    cuts: usize,
+    metadata: u64,
+}
+
+impl Walk {
+    /// What stands on the run `span` of `base`. What keeps it from being looked at goes to `remarks`, those of the layer
+    /// that provides `base`.
+    fn content(
+        &mut self,
+        base: &View<'_>,
+        span: Span,
+        place: Place,
+        remarks: &mut Vec<String>,
+    ) -> Option<Layer> {
+        if place.depth >= MAX_DEPTH {
+            remarks
+                .push(format!("there are more than {MAX_DEPTH} layers here: what is further up is not read"));
+            return None;
+        }
+        if self.layers == 0 || self.probes == 0 {
+            let limit = format!("more than {MAX_LAYERS} layers are on this drive: not all are listed");
+            if !remarks.contains(&limit) {
+                remarks.push(limit);
+            }
+            return None;
+        }
+        self.probes -= 1;
+        let local = base.slice(span.start(), span.len());
+        // Front signatures of a member with its superblock at the end are those of what the array holds.
+        let found = match volume::md_at_end(&local) {
+            Some(member) => Content::Volume(member),
+            None => self.identify(&local, place, remarks)?,
+        };
+        self.layers -= 1;
+        let mut layer = Layer {
+            kind: found.kind(),
+            name: String::new(),
+            below: Span::new(span.start(), local.len())?,
+            drive: base.drive_at(span.start()),
+            facts: Facts::Opaque,
+            space: Vec::new(),
+            children: Vec::new(),
+            remarks: Vec::new(),
+        };
+        match found {
+            Content::Volume(volume) => self.volume(&mut layer, volume, &local, place),
+            Content::Table(stack) => self.table(&mut layer, stack, &local, place),
+            Content::Other(kind) => {
+                if let Some((facts, label)) = fs::file_system(kind, &local) {
+                    layer.facts = Facts::FileSystem(facts);
+                    layer.name = label;
+                }
+            }
+        }
+        Some(layer)
+    }
+
+    /// What the first bytes of `local` are.
+    fn identify(&mut self, local: &View<'_>, place: Place, remarks: &mut Vec<String>) -> Option<Content> {
+        let mut kind = None;
+        if place.may_hold_table {
+            match read_stack(local, place.block, None) {
+                Ok(stack) => match stack.kind {
+                    TableKind::Content(name) => kind = Some(name),
+                    TableKind::None | TableKind::Kernel => {}
+                    TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr => {
+                        return Some(Content::Table(stack));
+                    }
+                },
+                Err(error) => remarks.push(format!("what it holds cannot be read: {error}")),
+            }
+        }
+        // Where not all is mapped, only what is in one piece can be probed as a whole.
+        let front = local.slice(ByteOffset::ZERO, front(local));
+        if kind.is_none() {
+            let reader = Reader::open(&front, place.block.unwrap_or(BlockSize::B512)).ok()?;
+            kind = signature::identify(&reader, Span::new(ByteOffset::ZERO, front.len())?);
+        }
+        let kind = kind.or_else(|| volume::has_second_header(&front).then_some("crypto_LUKS"))?;
+        if self.metadata == 0 {
+            remarks.push(format!(
+                "more than {} of metadata are on this drive: not all is read",
+                ByteCount::new(MAX_METADATA)
+            ));
+            return Some(Content::Other(kind));
+        }
+        let metered = Metered { medium: local, read: AtomicU64::new(0) };
+        let found = volume::read(kind, &metered).map_or(Content::Other(kind), Content::Volume);
+        self.metadata = self.metadata.saturating_sub(metered.read.into_inner());
+        Some(found)
+    }
+
+    /// Fills in a volume that stands on `local`.
+    fn volume(&mut self, layer: &mut Layer, volume: Volume, local: &View<'_>, place: Place) {
+        layer.name = volume.name;
+        layer.facts = volume.facts;
+        layer.remarks = volume.remarks;
+        let start = layer.below.start();
+        match volume.provides {
+            Provides::Nothing => {}
+            Provides::Sealed(space) => {
+                let view = self.map(local, &space, &mut layer.remarks);
+                layer.space = self.kept(view.pieces(), start, &mut layer.remarks);
+            }
+            Provides::Open(space) => self.space(layer, &space, local, start, place),
+            Provides::Parts(area, parts) => {
+                // An LV's place counts from the PV's first byte, so the PV's own space does too.
+                let view = local.map(local.len(), [(area, area.start())]);
+                layer.space = self.kept(view.pieces(), start, &mut layer.remarks);
+                for part in parts {
+                    if self.layers == 0 {
+                        layer.remarks.push(format!(
+                            "more than {MAX_LAYERS} layers are on this drive: not all are listed"
+                        ));
+                        break;
+                    }
+                    layer.children.push(self.part(part, local, place));
+                }
+            }
+        }
+    }
+
+    /// A logical volume on the physical volume `local`.
+    fn part(&mut self, part: Part, local: &View<'_>, place: Place) -> Layer {
+        self.layers -= 1;
+        let mut layer = Layer {
+            kind: "LV",
+            name: part.name,
+            below: part.stands,
+            drive: part.start.and_then(|start| local.drive_at(start)),
+            facts: part.facts,
+            space: Vec::new(),
+            children: Vec::new(),
+            remarks: part.remarks,
+        };
+        self.space(&mut layer, &part.space, local, ByteOffset::ZERO, place.above(None));
+        layer
+    }
+
+    /// Fills in the space that a layer provides, which lies on `local`, and what stands on it. Byte 0 of `local` is byte
+    /// `start` of the device that the layer's place is counted on.
+    fn space(&mut self, layer: &mut Layer, space: &Space, local: &View<'_>, start: ByteOffset, place: Place) {
+        let view = self.map(local, space, &mut layer.remarks);
+        layer.space = self.kept(view.pieces(), start, &mut layer.remarks);
+        let front = front(&view);
+        if front == ByteCount::ZERO {
+            return;
+        }
+        let Some(whole) = Span::new(ByteOffset::ZERO, view.len()) else { return };
+        let child = self.content(&view, whole, place.above(space.block), &mut layer.remarks);
+        if child.is_none() && front < view.len() {
+            layer
+                .remarks
+                .push(format!("only its first {front} are in one piece here, which show nothing known"));
+        }
+        layer.children.extend(child);
+    }
+
+    /// Fills in a partition table that stands on `local`, and what its partitions hold.
+    fn table(&mut self, layer: &mut Layer, mut stack: Stack, local: &View<'_>, place: Place) {
+        if front(local) < local.len() {
+            // What the table says of its far end, and of the disk's, cannot be held against what is not here.
+            stack.problems.retain(|problem| !is_about_the_end(problem));
+        }
+        // A table provides what it stands on.
+        let whole = local.slice(ByteOffset::ZERO, local.len());
+        layer.space = self.kept(whole.pieces(), layer.below.start(), &mut layer.remarks);
+        let above = Place { may_hold_table: false, ..place.above(None) };
+        for partition in stack.partitions.iter().filter(|partition| partition.role != Role::Extended) {
+            if local.drive_at(partition.span.start()).is_some() {
+                let child = self.content(local, partition.span, above, &mut layer.remarks);
+                layer.children.extend(child);
+            }
+        }
+        layer.facts = Facts::Table(Box::new(stack));
+    }
+
+    /// The view of `space`, which lies on `local`; an empty one where that would take too long.
+    fn map<'v>(&mut self, local: &View<'v>, space: &Space, remarks: &mut Vec<String>) -> View<'v> {
+        let cuts = space.runs.len().saturating_mul(local.pieces().len());
+        if cuts > self.cuts {
+            remarks.push("its space is in too many pieces: where they lie is not followed".to_owned());
+            return local.map(space.len, []);
+        }
+        self.cuts -= cuts;
+        local.map(space.len, space.runs.iter().copied())
+    }
+
+    /// `pieces` to be kept with a layer, their places below counted from `start` on.
+    fn kept(&mut self, pieces: &[Piece], start: ByteOffset, remarks: &mut Vec<String>) -> Vec<Piece> {
+        let kept = pieces.len().min(self.pieces);
+        self.pieces -= kept;
+        if kept < pieces.len() {
+            remarks.push(format!("its space is in {} pieces, of which {kept} are listed", pieces.len()));
+        }
+        let moved = |piece: &Piece| {
+            let below = start.checked_add(ByteCount::new(piece.below.get()))?;
+            Some(Piece { below, ..*piece })
+        };
+        pieces[..kept].iter().filter_map(moved).collect()
+    }
+}
+
+/// What stands on a space.
+enum Content {
+    Volume(Volume),
+    Table(Stack),
+    /// Anything else, by its signature.
+    Other(&'static str),
+}
+
+impl Content {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Volume(volume) => volume.kind,
+            Self::Table(_) => "table",
+            Self::Other(kind) => kind,
+        }
+    }
+}
+
+/// A medium that counts the bytes read of it.
+struct Metered<'a> {
+    medium: &'a dyn Medium,
+    read: AtomicU64,
+}
+
+impl Medium for Metered<'_> {
+    fn len(&self) -> ByteCount {
+        self.medium.len()
+    }
+
+    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
+        self.read.fetch_add(u64::try_from(buf.len()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.medium.read_at(at, buf)
+    }
+}
+
+/// How much of a space, from its first byte on, is mapped without a gap.
+fn front(view: &View<'_>) -> ByteCount {
+    let mut end = ByteOffset::ZERO;
+    for piece in view.pieces() {
+        if piece.span.start() != end {
+            break;
+        }
+        end = piece.span.end();
+    }
+    ByteCount::new(end.get())
+}
+
+/// Whether a problem of a table is that something is not at, or past, the end.
+fn is_about_the_end(problem: &Problem) -> bool {
+    matches!(
+        problem,
+        Problem::GptBackupDamaged { .. }
+            | Problem::GptBackupMisplaced { .. }
+            | Problem::GptPastEnd { .. }
+            | Problem::OutOfRange { .. }
+    )
+}

@@ -1,0 +1,339 @@
+//! What the kernel has set up on a partition or a disk, as layers like those that are read from its bytes.
+//!
+//! The law of this module: it says what the kernel says. Where the two views differ is for [`compare`], and nothing is
+//! decided; [`merge`] keeps what stands on the disk and adds what only a running machine shows: what is behind a key, in
+//! a pool, or on an array of which this drive holds a part.
+
+mod attach;
+mod compare;
+mod content;
+mod ground;
+mod merge;
+
+use straddle_device::KernelPartition;
+use straddle_device::live::table::DmTarget;
+use straddle_device::live::{Array, LiveDevice, LiveKind, Located, Lower, Mapping, Owner};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
+
+use crate::kernel::kernel_stack;
+use crate::layer::{Facts, Layer, Luks, Lv, Mapped, Md, Pv, Segment};
+use crate::view::Piece;
+pub use attach::attach;
+pub use compare::{Disagreement, Said, Value, compare, compare_partitions};
+use ground::Ground;
+pub use merge::merge;
+
+/// A device that says nothing of the one below.
+static NOWHERE: Lower = Lower { device: String::new(), holds_data: true, runs: Vec::new() };
+
+/// A device with its place on the drive, and in the physical volume that it is in.
+struct Place<'a> {
+    device: &'a LiveDevice,
+    ground: Ground<'a>,
+    /// The same device's place in its PV, and the name of the volume group.
+    volume: Option<(Ground<'a>, &'a str)>,
+}
+
+/// What stands on `device`, a partition or a whole disk, whose first byte is byte `start` of the drive. `None` when the
+/// kernel has nothing set up on it and it is not in use. Places below are told as [`crate::read_layers`] tells them: those
+/// of the first layer count from the start of the drive.
+pub fn layers(device: &LiveDevice, start: ByteOffset) -> Option<Layer> {
+    let place = Place { device, ground: Ground::first(start, device.size), volume: None };
+    let mut found = on(&place, true);
+    let layer = if found.len() < 2 {
+        found.pop()?
+    } else {
+        // Several mappings cut the device among them.
+        Layer { space: place.ground.pieces(), children: found, ..place.layer("mappings", Facts::Opaque) }
+    };
+    Some(shifted(layer, start))
+}
+
+impl Place<'_> {
+    /// A layer that takes all of this place.
+    fn layer(&self, kind: &'static str, facts: Facts) -> Layer {
+        Layer {
+            kind,
+            name: String::new(),
+            below: Span::first(self.ground.len()),
+            drive: self.ground.drive_at(ByteOffset::ZERO),
+            facts,
+            space: Vec::new(),
+            children: Vec::new(),
+            remarks: Vec::new(),
+        }
+    }
+}
+
+/// The layers directly on a device. The first device's own content is read from the disk, so it is told only when in use.
+fn on(place: &Place<'_>, is_first: bool) -> Vec<Layer> {
+    let mut layers = Vec::new();
+    let mut volumes: Vec<(&LiveDevice, &Mapping, String)> = Vec::new();
+    let mut partitions = Vec::new();
+    let holds_data =
+        |holder: &&LiveDevice| holder.lower(&place.device.name).is_none_or(|lower| lower.holds_data);
+    for holder in place.device.holders.iter().filter(holds_data) {
+        match &holder.kind {
+            LiveKind::Partition(number) => partitions.push((holder, *number)),
+            LiveKind::Dm(mapping) if mapping.owner == Owner::Lvm => match mapping.lvm_name() {
+                Some((group, ..)) => volumes.push((holder, mapping, group)),
+                None => layers.push(mapped(place, holder, mapping)),
+            },
+            LiveKind::Dm(mapping) => layers.push(mapped(place, holder, mapping)),
+            LiveKind::Md(array) => layers.push(member(place, holder, array)),
+            LiveKind::Bcache => layers.push(bcache(place, holder)),
+            // Nothing else stands on another device.
+            LiveKind::Disk | LiveKind::Loop(..) => {}
+        }
+    }
+    layers.extend(logical_volumes(place, &volumes));
+    layers.extend((!partitions.is_empty()).then(|| table(place, &partitions)));
+    if place.device.used_by.is_used() || (place.device.holders.is_empty() && !is_first) {
+        layers.extend(content::layer(place));
+    }
+    layers
+}
+
+/// A layer that `holder` is, with a header or a place of its own on the device below, and all that stands on it.
+fn upper(place: &Place<'_>, holder: &LiveDevice, kind: &'static str, facts: Facts) -> Layer {
+    let lower = holder.lower(&place.device.name).unwrap_or(&NOWHERE);
+    let ground = Ground::on(&place.ground, lower, holder.size);
+    let above = Place { device: holder, ground, volume: None };
+    finish(place.layer(kind, facts), &above)
+}
+
+/// Fills in what a layer provides, and what stands there.
+fn finish(layer: Layer, above: &Place<'_>) -> Layer {
+    Layer {
+        space: above.ground.pieces(),
+        children: on(above, false),
+        remarks: above.device.remarks.clone(),
+        ..layer
+    }
+}
+
+/// The array of which the device is a member.
+fn member(place: &Place<'_>, holder: &LiveDevice, array: &Array) -> Layer {
+    let member = array.members.iter().find(|member| member.device == place.device.name);
+    let md = Md {
+        version: metadata_version(&array.metadata),
+        level: array.level.unwrap_or(i32::MIN),
+        layout: array.layout,
+        chunk: array.chunk,
+        raid_disks: array.raid_disks,
+        role: member.and_then(|member| member.slot),
+        data_offset: member
+            .and_then(|member| member.offset)
+            .map_or(ByteCount::ZERO, |offset| ByteCount::new(offset.get())),
+        data_size: member.and_then(|member| member.size).unwrap_or(ByteCount::ZERO),
+    };
+    // An array without a level is a container: other arrays stand on the same members.
+    let facts = if array.level.is_some() { Facts::Md(md) } else { Facts::Opaque };
+    Layer { name: holder.name.clone(), ..upper(place, holder, "linux_raid_member", facts) }
+}
+
+fn metadata_version(text: &str) -> &'static str {
+    const VERSIONS: [&str; 5] = ["0.90", "1.0", "1.1", "1.2", "none"];
+    match VERSIONS.iter().find(|version| **version == text) {
+        Some(version) => version,
+        None => "external",
+    }
+}
+
+fn bcache(place: &Place<'_>, holder: &LiveDevice) -> Layer {
+    let payload = holder.lower(&place.device.name).and_then(Mapping::first_byte_on);
+    let facts = Facts::Mapped(Mapped { payload, block: None });
+    Layer { name: holder.name.clone(), ..upper(place, holder, "bcache", facts) }
+}
+
+/// A device-mapper device that is no logical volume.
+fn mapped(place: &Place<'_>, holder: &LiveDevice, mapping: &Mapping) -> Layer {
+    let lower = holder.lower(&place.device.name);
+    let payload = lower.and_then(Mapping::first_byte_on);
+    let (kind, facts) = match mapping.owner {
+        Owner::Luks(version) => {
+            let sector_size = mapping.block().unwrap_or(ByteCount::ZERO);
+            ("crypto_LUKS", Facts::Luks(Luks { version, payload, sector_size }))
+        }
+        owner => (mapping_kind(owner, mapping), Facts::Mapped(Mapped { payload, block: mapping.block() })),
+    };
+    let layer = Layer { name: mapping.name.clone(), ..upper(place, holder, kind, facts) };
+    // Where there is no header the mapping stands where its first byte is.
+    match (mapping.owner, payload) {
+        (Owner::Partition(_) | Owner::Other, Some(payload)) => Layer {
+            below: Span::new(payload, holder.size).unwrap_or(layer.below),
+            drive: place.ground.drive_at(payload),
+            ..layer
+        },
+        _ => layer,
+    }
+}
+
+/// What such a mapping is called, by blkid's TYPE of its header where it has one.
+fn mapping_kind(owner: Owner, mapping: &Mapping) -> &'static str {
+    const TARGETS: [(&str, &str); 14] = [
+        ("linear", "dm-linear"),
+        ("striped", "dm-striped"),
+        ("crypt", "dm-crypt"),
+        ("integrity", "DM_integrity"),
+        ("verity", "dm-verity"),
+        ("multipath", "mpath_member"),
+        ("delay", "dm-delay"),
+        ("flakey", "dm-flakey"),
+        ("raid", "dm-raid"),
+        ("mirror", "dm-mirror"),
+        ("thin-pool", "dm-thin-pool"),
+        ("thin", "dm-thin"),
+        ("cache", "dm-cache"),
+        ("writecache", "dm-writecache"),
+    ];
+    match owner {
+        Owner::Partition(_) => "dm-partition",
+        Owner::Crypt => "dm-crypt",
+        Owner::Integrity => "DM_integrity",
+        Owner::Verity => "dm-verity",
+        Owner::Multipath => "mpath_member",
+        Owner::Luks(_) | Owner::Lvm | Owner::Other => {
+            let kind = mapping.kind().unwrap_or_default();
+            TARGETS.iter().find(|(target, _)| *target == kind).map_or("dm", |(_, kind)| kind)
+        }
+    }
+}
+
+/// The logical volumes on a device: in a physical volume, one for each volume group (there is never more than one), or
+/// on another volume of the same group, of which they are made.
+fn logical_volumes(place: &Place<'_>, volumes: &[(&LiveDevice, &Mapping, String)]) -> Vec<Layer> {
+    let mut layers = Vec::new();
+    let mut groups: Vec<&str> = volumes.iter().map(|(.., group)| group.as_str()).collect();
+    groups.dedup();
+    for group in groups {
+        let of_group = volumes.iter().filter(|(.., of)| of == group);
+        match &place.volume {
+            Some((_, here)) if *here == group => {
+                layers.extend(of_group.map(|(holder, mapping, _)| logical_volume(place, holder, mapping)));
+            }
+            _ => layers.push(physical_volume(
+                place,
+                group,
+                of_group.map(|(holder, mapping, _)| (*holder, *mapping)),
+            )),
+        }
+    }
+    layers
+}
+
+fn physical_volume<'a>(
+    place: &Place<'_>,
+    group: &str,
+    volumes: impl Iterator<Item = (&'a LiveDevice, &'a Mapping)>,
+) -> Layer {
+    let in_itself = Ground::first(ByteOffset::ZERO, place.device.size);
+    let here = Place { device: place.device, ground: place.ground, volume: Some((in_itself, group)) };
+    let children: Vec<Layer> =
+        volumes.map(|(holder, mapping)| logical_volume(&here, holder, mapping)).collect();
+    let first = children.iter().filter_map(|child| match &child.facts {
+        Facts::Lv(lv) => lv.segments.iter().filter_map(|segment| segment.on_pv).min(),
+        _ => None,
+    });
+    let data_start = first.min().unwrap_or(ByteOffset::ZERO);
+    let facts = Facts::Pv(Pv { vg: group.to_owned(), data_start, extent_size: ByteCount::ZERO });
+    let remark = "the kernel does not tell where its extents begin: the first byte in use is given for it";
+    Layer {
+        name: group.to_owned(),
+        children,
+        remarks: vec![remark.to_owned()],
+        ..place.layer("LVM2_member", facts)
+    }
+}
+
+fn logical_volume(place: &Place<'_>, holder: &LiveDevice, mapping: &Mapping) -> Layer {
+    let lower = holder.lower(&place.device.name).unwrap_or(&NOWHERE);
+    let ground = Ground::on(&place.ground, lower, holder.size);
+    let in_pv = place.volume.as_ref().map(|(in_pv, group)| (in_pv, *group));
+    let above = Place {
+        device: holder,
+        ground,
+        volume: in_pv.map(|(in_pv, group)| (Ground::on(in_pv, lower, holder.size), group)),
+    };
+    let segments = segments(mapping, lower, in_pv.map(|(in_pv, _)| in_pv));
+    let name = match mapping.lvm_name() {
+        Some((group, volume, None)) => format!("{group}/{volume}"),
+        Some((group, volume, Some(part))) => format!("{group}/{volume} ({part})"),
+        None => mapping.name.clone(),
+    };
+    let layer = Layer {
+        name,
+        drive: above.ground.drive_at(ByteOffset::ZERO),
+        ..place.layer("LV", Facts::Lv(Lv { segments }))
+    };
+    let mut layer = finish(layer, &above);
+    // Places of volumes count from the PV's first byte, however many volumes are between.
+    if let Some((in_pv, _)) = &above.volume {
+        for piece in &mut layer.space {
+            piece.below = in_pv.drive_at(piece.span.start()).unwrap_or(piece.below);
+        }
+    }
+    let stands = layer.space.first().and_then(|piece| Span::new(piece.below, holder.size));
+    layer.below = stands.unwrap_or(Span::first(ByteCount::ZERO));
+    layer
+}
+
+/// The targets of a volume as segments; `in_pv` is the place in the PV of the device that it stands on.
+fn segments(mapping: &Mapping, lower: &Lower, in_pv: Option<&Ground<'_>>) -> Vec<Segment> {
+    let targets = mapping.targets.iter().flatten();
+    let segment = |target: &DmTarget| {
+        let here = lower.runs.iter().filter(|run| target.span.contains(run.span));
+        let first = here.min_by_key(|run| run.span.start());
+        let on_pv = first.and_then(|run| match in_pv?.locate(run.offset) {
+            Located::Here(at, _) => Some(at),
+            _ => None,
+        });
+        let is_striped = matches!(target.kind.as_str(), "striped" | "raid");
+        Segment {
+            span: target.span,
+            // To LVM a linear segment is one of a single stripe.
+            kind: if target.kind == "linear" { "striped".to_owned() } else { target.kind.clone() },
+            stripes: target.stripes,
+            stripe_size: if is_striped { target.chunk } else { ByteCount::ZERO },
+            on_pv,
+        }
+    };
+    targets.map(segment).collect()
+}
+
+/// The partitions that the kernel lists on a device that is not the drive.
+fn table(place: &Place<'_>, partitions: &[(&LiveDevice, u32)]) -> Layer {
+    let listed: Vec<KernelPartition> = partitions
+        .iter()
+        .filter_map(|(partition, number)| {
+            let start = Mapping::first_byte_on(partition.lower(&place.device.name)?)?;
+            let span = Span::new(start, partition.size)?;
+            Some(KernelPartition { name: partition.name.clone(), number: *number, span })
+        })
+        .collect();
+    let block = place.device.logical.unwrap_or(BlockSize::B512);
+    let mut children = Vec::new();
+    for (partition, _) in partitions {
+        let lower = partition.lower(&place.device.name).unwrap_or(&NOWHERE);
+        let ground = Ground::on(&place.ground, lower, partition.size);
+        let start = Mapping::first_byte_on(lower).unwrap_or(ByteOffset::ZERO);
+        let above = Place { device: partition, ground, volume: None };
+        children.extend(on(&above, false).into_iter().map(|layer| shifted(layer, start)));
+    }
+    let facts = Facts::Table(Box::new(kernel_stack(&listed, block)));
+    let space =
+        place.ground.pieces().iter().map(|piece| Piece { below: piece.span.start(), ..*piece }).collect();
+    Layer { children, space, ..place.layer("table", facts) }
+}
+
+/// A layer of a partition that begins at byte `start`, told in the space that the partition is cut from.
+fn shifted(layer: Layer, start: ByteOffset) -> Layer {
+    let start = ByteCount::new(start.get());
+    let moved = |at: ByteOffset| at.checked_add(start).unwrap_or(at);
+    let below = Span::new(moved(layer.below.start()), layer.below.len()).unwrap_or(layer.below);
+    let space = layer.space.iter().map(|piece| Piece { below: moved(piece.below), ..*piece }).collect();
+    Layer { below, space, ..layer }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+//! The kernel's view of a whole disk, put beside what was read from it.
+
+use std::collections::BTreeSet;
+
+use straddle_device::KernelPartition;
+use straddle_device::live::Machine;
+use straddle_units::ByteOffset;
+
+use super::{Disagreement, compare, compare_partitions, layers, merge};
+use crate::layer::Layer;
+use crate::stack::Stack;
+
+/// Adds what the kernel has set up on the disk `name` and its partitions to `stack`, and returns where the two views
+/// differ, and what could not be looked at.
+pub fn attach(
+    machine: &Machine,
+    name: &str,
+    kernel: &[KernelPartition],
+    stack: &mut Stack,
+) -> (Vec<Disagreement>, Vec<String>) {
+    let mut disagreements = compare_partitions(stack, kernel);
+    let mut remarks: BTreeSet<String> = machine.remarks().iter().cloned().collect();
+    let mut beside = |on_disk: Option<Layer>, device: &str, start: ByteOffset| {
+        let (live, left_out) = machine.layers(device);
+        remarks.extend(left_out);
+        let live = live.and_then(|device| layers(&device, start));
+        if let (Some(on_disk), Some(live)) = (&on_disk, &live) {
+            disagreements.extend(compare(on_disk, live));
+        }
+        merge(on_disk, live)
+    };
+    if stack.partitions.is_empty() {
+        stack.layer = beside(stack.layer.take(), name, ByteOffset::ZERO);
+    }
+    for partition in &mut stack.partitions {
+        let listed = kernel.iter().find(|listed| listed.number == partition.number);
+        if let Some(listed) = listed {
+            partition.layer = beside(partition.layer.take(), &listed.name, partition.span.start());
+        }
+    }
+    (disagreements, remarks.into_iter().collect())
+}

@@ -1,0 +1,280 @@
+//! Where the kernel's view and the bytes of the disk do not say the same.
+
+use std::fmt;
+
+use straddle_device::KernelPartition;
+use straddle_units::{ByteCount, ByteOffset};
+
+use super::merge::partner;
+use crate::layer::{Facts, Layer, Luks, Lv, Mapped, Md, Pv, Segment};
+use crate::stack::{Role, Stack, TableKind};
+
+/// A figure of which the disk says one thing and the kernel another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disagreement {
+    /// The layer, `LUKS c0`, or `partition 1`.
+    pub layer: String,
+    /// What they differ about, `payload offset`.
+    pub figure: String,
+    /// What stands on the disk.
+    pub on_disk: Said,
+    /// What the kernel has.
+    pub live: Said,
+}
+
+/// One side of a disagreement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// What it says.
+    pub value: Value,
+    /// Which byte of the drive that means, where it is a place on it.
+    pub drive: Option<ByteOffset>,
+}
+
+/// What one side says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A size, or a place from the start of the device below.
+    Bytes(u64),
+    /// A number of something else.
+    Number(i64),
+    /// A word.
+    Word(&'static str),
+    /// That it is not there.
+    Nothing,
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(f, "{bytes} bytes"),
+            Self::Number(number) => number.fmt(f),
+            Self::Word(word) => f.write_str(word),
+            Self::Nothing => f.write_str("nothing"),
+        }
+    }
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value.fmt(f)?;
+        self.drive.map_or(Ok(()), |drive| write!(f, " (byte {drive} of the drive)"))
+    }
+}
+
+impl fmt::Display for Disagreement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {} is {} on the disk, {} in the kernel",
+            self.layer, self.figure, self.on_disk, self.live
+        )
+    }
+}
+
+/// The disagreements of one layer.
+struct Differences<'a> {
+    on_disk: &'a Layer,
+    live: &'a Layer,
+    found: &'a mut Vec<Disagreement>,
+}
+
+impl Differences<'_> {
+    fn push(&mut self, figure: impl Into<String>, on_disk: Said, live: Said) {
+        self.found.push(Disagreement { layer: told(self.live), figure: figure.into(), on_disk, live });
+    }
+
+    fn sizes(&mut self, figure: &str, on_disk: ByteCount, live: ByteCount) {
+        if on_disk != live {
+            self.push(figure, Said::bytes(on_disk.get()), Said::bytes(live.get()));
+        }
+    }
+
+    fn numbers(&mut self, figure: &str, on_disk: i64, live: i64) {
+        let said = |number| Said { value: Value::Number(number), drive: None };
+        if on_disk != live {
+            self.push(figure, said(on_disk), said(live));
+        }
+    }
+
+    /// Places on what the layer stands on.
+    fn places(&mut self, figure: &str, on_disk: Option<ByteOffset>, live: Option<ByteOffset>) {
+        let (Some(here), Some(there)) = (on_disk, live) else { return };
+        if here != there {
+            let start = self.on_disk.drive.or(self.live.drive);
+            let said =
+                |at: ByteOffset| Said::place(at, start.and_then(|s| s.checked_add(ByteCount::new(at.get()))));
+            self.push(figure, said(here), said(there));
+        }
+    }
+}
+
+impl Said {
+    fn bytes(bytes: u64) -> Self {
+        Self { value: Value::Bytes(bytes), drive: None }
+    }
+
+    fn place(at: ByteOffset, drive: Option<ByteOffset>) -> Self {
+        Self { value: Value::Bytes(at.get()), drive }
+    }
+
+    fn nothing() -> Self {
+        Self { value: Value::Nothing, drive: None }
+    }
+}
+
+fn told(layer: &Layer) -> String {
+    if layer.name.is_empty() { layer.kind.to_owned() } else { format!("{} {}", layer.kind, layer.name) }
+}
+
+/// Everything in which the two views of one partition, and of what stands on it, differ.
+pub fn compare(on_disk: &Layer, live: &Layer) -> Vec<Disagreement> {
+    let mut found = Vec::new();
+    compare_layer(on_disk, live, &mut found);
+    found
+}
+
+fn compare_layer(on_disk: &Layer, live: &Layer, found: &mut Vec<Disagreement>) {
+    let Some(same) = partner(on_disk, std::slice::from_ref(live)) else {
+        // Only what has a header of its own must be what the disk shows.
+        if matches!(live.facts, Facts::Md(_) | Facts::Pv(_) | Facts::Luks(_)) {
+            let said = |layer: &Layer| Said { value: Value::Word(layer.kind), drive: layer.drive };
+            let (layer, figure) = (told(live), "what stands there".to_owned());
+            found.push(Disagreement { layer, figure, on_disk: said(on_disk), live: said(live) });
+        }
+        return;
+    };
+    // Behind mappings of the kernel's own its places are theirs, not those of the device with the header.
+    let is_direct = std::ptr::eq(same, live);
+    let mut differences = Differences { on_disk, live: same, found };
+    match (&on_disk.facts, &same.facts) {
+        (Facts::Md(here), Facts::Md(there)) => compare_md(here, there, &mut differences),
+        (Facts::Pv(here), Facts::Pv(_)) => compare_pv(here, &mut differences),
+        (Facts::Lv(here), Facts::Lv(there)) => compare_lv(here, there, &mut differences),
+        (Facts::Luks(here), Facts::Luks(there)) => compare_luks(here, there, is_direct, &mut differences),
+        (Facts::Mapped(here), Facts::Mapped(there)) if is_direct => {
+            compare_mapped(here, there, &mut differences)
+        }
+        _ => {}
+    }
+    for child in &on_disk.children {
+        // What has no partner was not set up, or is the kernel's own affair; one child alone must fit.
+        let alone = <&[Layer; 1]>::try_from(same.children.as_slice()).ok().map(|[only]| only);
+        if let Some(partner) = partner(child, &same.children).or(alone.filter(|_| child.kind != "LV")) {
+            compare_layer(child, partner, found);
+        }
+    }
+}
+
+fn compare_md(here: &Md, there: &Md, differences: &mut Differences<'_>) {
+    differences.numbers("RAID level", i64::from(here.level), i64::from(there.level));
+    differences.numbers("number of members", i64::from(here.raid_disks), i64::from(there.raid_disks));
+    if here.data_members().is_some() && there.data_members().is_some() {
+        differences.sizes("chunk size", here.chunk, there.chunk);
+        differences.numbers("layout", i64::from(here.layout), i64::from(there.layout));
+    }
+    // Arrays of external metadata are several on the same members.
+    if there.version != "external" && there.role.is_some() {
+        let offset = |md: &Md| Some(ByteOffset::new(md.data_offset.get()));
+        differences.places("data offset", offset(here), offset(there));
+    }
+}
+
+/// What is mapped must begin at an extent.
+fn compare_pv(here: &Pv, differences: &mut Differences<'_>) {
+    let Pv { data_start, extent_size, .. } = here;
+    let live = differences.live;
+    let mapped = live.children.iter().filter_map(|child| match &child.facts {
+        Facts::Lv(lv) => Some((child, lv)),
+        _ => None,
+    });
+    for (child, lv) in mapped {
+        for at in lv.segments.iter().filter_map(|segment| segment.on_pv) {
+            let expected = match at.checked_since(*data_start) {
+                None => Some(*data_start),
+                Some(_) if *extent_size == ByteCount::ZERO => None,
+                Some(into) => {
+                    let past = into.remainder(*extent_size);
+                    at.checked_back(past).filter(|_| past != ByteCount::ZERO)
+                }
+            };
+            differences.places(&format!("extent of {}", child.name), expected, expected.map(|_| at));
+        }
+    }
+}
+
+fn compare_lv(here: &Lv, there: &Lv, differences: &mut Differences<'_>) {
+    let end = |lv: &Lv| lv.segments.iter().map(|segment| segment.span.end().get()).max().unwrap_or(0);
+    if !there.segments.is_empty() && !here.segments.is_empty() {
+        differences.sizes("size", ByteCount::new(end(here)), ByteCount::new(end(there)));
+    }
+    // Of other segments the two views do not tell the same places: images, or what describes them.
+    let is_plain = |segment: &&Segment| matches!(segment.kind.as_str(), "striped" | "linear");
+    for segment in here.segments.iter().filter(is_plain) {
+        let start = segment.span.start();
+        let mut others = there.segments.iter().filter(is_plain);
+        let Some(other) = others.find(|other| other.span.start() == start) else { continue };
+        let (Some(here), Some(there)) = (segment.on_pv, other.on_pv) else { continue };
+        if here == there {
+            continue;
+        }
+        let drive = |layer: &Layer| {
+            layer.space.iter().find(|piece| piece.span.start() == start).map(|piece| piece.drive)
+        };
+        let (on_disk, live) = (drive(differences.on_disk), drive(differences.live));
+        let figure = format!("place of the segment at byte {start} on the physical volume");
+        differences.push(figure, Said::place(here, on_disk), Said::place(there, live));
+    }
+}
+
+fn compare_luks(here: &Luks, there: &Luks, is_direct: bool, differences: &mut Differences<'_>) {
+    differences.numbers("LUKS version", i64::from(here.version), i64::from(there.version));
+    if is_direct {
+        differences.places("payload offset", here.payload, there.payload);
+    }
+    // Zero is what is not known.
+    if here.sector_size != ByteCount::ZERO && there.sector_size != ByteCount::ZERO {
+        differences.sizes("encryption sector", here.sector_size, there.sector_size);
+    }
+}
+
+fn compare_mapped(here: &Mapped, there: &Mapped, differences: &mut Differences<'_>) {
+    differences.places("payload offset", here.payload, there.payload);
+    if let (Some(here), Some(there)) = (here.block, there.block) {
+        differences.sizes("block", here, there);
+    }
+}
+
+/// Where the table on the disk and the kernel's list of partitions differ. Extended partitions are left out: the kernel
+/// lists only their first sectors.
+pub fn compare_partitions(on_disk: &Stack, kernel: &[KernelPartition]) -> Vec<Disagreement> {
+    if matches!(on_disk.kind, TableKind::Kernel | TableKind::Content(_)) {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut push = |number: u32, figure: &str, on_disk, live| {
+        let (layer, figure) = (format!("partition {number}"), figure.to_owned());
+        found.push(Disagreement { layer, figure, on_disk, live });
+    };
+    let place = |at: ByteOffset| Said::place(at, Some(at));
+    for partition in on_disk.partitions.iter().filter(|partition| partition.role != Role::Extended) {
+        let (number, span) = (partition.number, partition.span);
+        match kernel.iter().find(|listed| listed.number == number) {
+            None => push(number, "start", place(span.start()), Said::nothing()),
+            Some(listed) => {
+                if listed.span.start() != span.start() {
+                    push(number, "start", place(span.start()), place(listed.span.start()));
+                }
+                if listed.span.len() != span.len() {
+                    push(number, "size", Said::bytes(span.len().get()), Said::bytes(listed.span.len().get()));
+                }
+            }
+        }
+    }
+    for listed in kernel {
+        if !on_disk.partitions.iter().any(|partition| partition.number == listed.number) {
+            push(listed.number, "start", Said::nothing(), place(listed.span.start()));
+        }
+    }
+    found
+}

@@ -1,0 +1,78 @@
+//! What a live device holds itself: its file system, by its own bytes, and who uses that.
+
+use std::path::Path;
+
+use straddle_device::Medium;
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
+
+use super::Place;
+use crate::fs;
+use crate::layer::{Facts, FileSystem, Layer};
+use crate::reader::Reader;
+use crate::signature;
+use crate::view::View;
+
+/// The file systems that we know by the kernel's name of them, which is blkid's but for ext2 and FAT.
+const KINDS: [&str; 20] = [
+    "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "nilfs2", "jfs", "reiserfs", "iso9660", "squashfs",
+    "erofs", "vfat", "exfat", "ntfs", "ntfs3", "udf", "ocfs2", "gfs2", "bcachefs",
+];
+
+/// What a member of something larger is when it is not a part of it now.
+const MEMBERS: [&str; 4] = ["linux_raid_member", "LVM2_member", "crypto_LUKS", "BitLocker"];
+
+/// What the device holds, with what uses it; `None` when neither its bytes nor the kernel say.
+pub(super) fn layer(place: &Place<'_>) -> Option<Layer> {
+    let device = place.device;
+    let (found, mut remarks) = match read(place) {
+        Ok(found) => (found, Vec::new()),
+        Err(why) => (None, vec![format!("its content cannot be read: {why}")]),
+    };
+    let mount = device.used_by.mounts.first();
+    let told =
+        mount.map(|mount| KINDS.iter().find(|kind| **kind == mount.kind).copied().unwrap_or("filesystem"));
+    let told = told.or_else(|| device.used_by.is_swap.then_some("swap"));
+    let kind = found.as_ref().map(|(kind, ..)| *kind).or(told)?;
+    let (facts, label) = match found.and_then(|(_, figures)| figures) {
+        Some((figures, label)) => (Facts::FileSystem(figures), label),
+        None => (Facts::Opaque, String::new()),
+    };
+    if MEMBERS.contains(&kind) && told.is_none() {
+        remarks.push("not set up: what is in it is not followed".to_owned());
+    }
+    let name = mount.map_or(label, |mount| printable(&mount.point));
+    let children = loops(place);
+    Some(Layer { name, children, remarks, ..place.layer(kind, facts) })
+}
+
+/// What was read: blkid's TYPE, with the figures and the label of a file system.
+type Found = Option<(&'static str, Option<(FileSystem, String)>)>;
+
+/// Reads the first bytes of the device's own node.
+fn read(place: &Place<'_>) -> Result<Found, String> {
+    let medium = place.device.open()?;
+    let reader = Reader::open(&medium, BlockSize::B512).map_err(|error| error.to_string())?;
+    let kind = signature::identify(&reader, Span::first(medium.len()));
+    Ok(kind.map(|kind| (kind, fs::file_system(kind, &View::of_drive(&medium)))))
+}
+
+/// Loop devices over files of the file system. Where a file lies in it is not asked.
+fn loops(place: &Place<'_>) -> Vec<Layer> {
+    let used = place.device.used_by.loops.iter();
+    let layers = used.filter_map(|used| {
+        Some(Layer {
+            name: format!("{} over {}", used.name, printable(&used.file)),
+            below: Span::new(ByteOffset::new(used.offset), ByteCount::new(used.size))?,
+            drive: None,
+            remarks: vec!["where its file lies in the file system is not followed".to_owned()],
+            ..place.layer("loop", Facts::Opaque)
+        })
+    });
+    layers.collect()
+}
+
+/// A path without control characters.
+fn printable(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}

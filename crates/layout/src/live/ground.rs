@@ -1,0 +1,142 @@
+//! Where a live device's bytes come to lie on the drive that we look at, through all devices between.
+
+use straddle_device::live::{Located, Lower};
+use straddle_units::{ByteCount, ByteOffset, Span};
+
+use crate::view::{MAX_PIECES, Piece};
+
+/// Of one run no more pieces than this are listed: a striped one goes on in the same way.
+const PIECES_OF_RUN: usize = 16;
+
+/// The space of a device, as far as it lies on the drive.
+#[derive(Clone, Copy)]
+pub(super) struct Ground<'a> {
+    /// What it stands on, and how; `None` for the first device, which is one piece of the drive.
+    below: Option<(&'a Ground<'a>, &'a Lower)>,
+    start: ByteOffset,
+    len: ByteCount,
+}
+
+impl<'a> Ground<'a> {
+    /// A device of `len` bytes whose first byte is byte `start` of the drive.
+    pub(super) fn first(start: ByteOffset, len: ByteCount) -> Self {
+        Self { below: None, start, len }
+    }
+
+    /// A device of `len` bytes that stands on `below` as `lower` says.
+    pub(super) fn on(below: &'a Ground<'a>, lower: &'a Lower, len: ByteCount) -> Self {
+        Self { below: Some((below, lower)), start: ByteOffset::ZERO, len }
+    }
+
+    /// Its length.
+    pub(super) fn len(&self) -> ByteCount {
+        self.len
+    }
+
+    /// Where byte `at` of the device is on the drive, and how many bytes from it on are there in one piece.
+    pub(super) fn locate(&self, at: ByteOffset) -> Located {
+        let Some(left) =
+            ByteOffset::new(self.len.get()).checked_since(at).filter(|left| *left != ByteCount::ZERO)
+        else {
+            return Located::Never;
+        };
+        let Some((below, lower)) = self.below else {
+            let drive = self.start.checked_add(ByteCount::new(at.get()));
+            return drive.map_or(Located::Never, |drive| Located::Here(drive, left));
+        };
+        match lower.locate(at) {
+            Located::Here(there, len) => match below.locate(there) {
+                Located::Here(drive, more) => Located::Here(drive, len.min(more).min(left)),
+                Located::Later(more) => Located::Later(len.min(more)),
+                Located::Never => Located::Later(len),
+            },
+            elsewhere => elsewhere,
+        }
+    }
+
+    /// Where byte `at` of the device is on the drive.
+    pub(super) fn drive_at(&self, at: ByteOffset) -> Option<ByteOffset> {
+        match self.locate(at) {
+            Located::Here(drive, _) => Some(drive),
+            _ => None,
+        }
+    }
+
+    /// The pieces of the device on the drive, with their places on the device directly below.
+    pub(super) fn pieces(&self) -> Vec<Piece> {
+        let Some((below, lower)) = self.below else {
+            let whole = Span::new(self.start, self.len).map(|_| Span::first(self.len));
+            let piece = |span| Piece { span, below: ByteOffset::ZERO, drive: self.start };
+            return whole.map(piece).into_iter().collect();
+        };
+        let mut pieces: Vec<Piece> = Vec::new();
+        for run in &lower.runs {
+            let (mut at, mut listed) = (run.span.start(), 0);
+            // Each step moves on; holes count as well.
+            for _ in 0..PIECES_OF_RUN * PIECES_OF_RUN {
+                let step = match run.locate(at) {
+                    Located::Never => break,
+                    Located::Later(len) => len,
+                    Located::Here(there, len) => match below.locate(there) {
+                        Located::Here(drive, more) => {
+                            let len = len.min(more);
+                            let span = Span::new(at, len).filter(|span| span.end().get() <= self.len.get());
+                            pieces.extend(span.map(|span| Piece { span, below: there, drive }));
+                            listed += 1;
+                            len
+                        }
+                        Located::Later(more) => len.min(more),
+                        Located::Never => len,
+                    },
+                };
+                match at.checked_add(step) {
+                    Some(next) if listed < PIECES_OF_RUN => at = next,
+                    _ => break,
+                }
+            }
+        }
+        pieces.sort_by_key(|piece| piece.span.start());
+        // Two copies on one drive: the first will do.
+        let mut end = ByteOffset::ZERO;
+        pieces.retain(|piece| {
+            let is_new = piece.span.start() >= end;
+            end = if is_new { piece.span.end() } else { end };
+            is_new
+        });
+        pieces.truncate(MAX_PIECES);
+        pieces
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use straddle_device::live::{Every, Run};
+
+    use super::*;
+
+    fn span(start: u64, len: u64) -> Span {
+        Span::new(ByteOffset::new(start), ByteCount::new(len)).unwrap()
+    }
+
+    fn lower(runs: Vec<Run>) -> Lower {
+        Lower { device: "x".to_owned(), holds_data: true, runs }
+    }
+
+    #[test]
+    fn a_volume_on_a_striped_array_is_cut() {
+        // Member 1 of 2 with chunks of 100, and a volume from byte 250 of the array on.
+        let every =
+            Every { chunk: ByteCount::new(100), period: ByteCount::new(200), step: ByteCount::new(100) };
+        let member =
+            lower(vec![Run { span: span(100, 900), offset: ByteOffset::new(10), every: Some(every) }]);
+        let volume = lower(vec![Run::whole(span(0, 300), ByteOffset::new(250))]);
+        let first = Ground::first(ByteOffset::new(1000), ByteCount::new(2000));
+        let array = Ground::on(&first, &member, ByteCount::new(1000));
+        let ground = Ground::on(&array, &volume, ByteCount::new(300));
+        let pieces: Vec<_> = ground.pieces().iter().map(|p| (p.span, p.below.get(), p.drive.get())).collect();
+        assert_eq!(pieces, [(span(50, 100), 300, 1110), (span(250, 50), 500, 1210)]);
+        assert_eq!(ground.drive_at(ByteOffset::ZERO), None);
+        assert_eq!(ground.drive_at(ByteOffset::new(260)), Some(ByteOffset::new(1220)));
+        assert_eq!(ground.locate(ByteOffset::new(300)), Located::Never);
+    }
+}

@@ -1,0 +1,116 @@
+//! One tree out of what the disk says and what the kernel has.
+
+use crate::layer::{Facts, Layer};
+
+/// Puts the two views of one partition together. Figures and places that stand on the disk stay; what only the kernel
+/// knows is added: names, mount points, and layers that the disk does not show.
+pub fn merge(on_disk: Option<Layer>, live: Option<Layer>) -> Option<Layer> {
+    match (on_disk, live) {
+        (Some(on_disk), Some(live)) => Some(merge_layer(on_disk, &live)),
+        (on_disk, live) => on_disk.or(live),
+    }
+}
+
+fn merge_layer(mut layer: Layer, live: &Layer) -> Layer {
+    match partner(&layer, std::slice::from_ref(live)) {
+        Some(same) => {
+            let is_file_system = matches!(layer.facts, Facts::FileSystem(_)) || layer.kind == "swap";
+            if !same.name.is_empty() && (layer.name.is_empty() || is_file_system) {
+                layer.name.clone_from(&same.name);
+            }
+            if layer.drive.is_none() {
+                layer.drive = same.drive;
+            }
+            if layer.space.is_empty() {
+                layer.space.clone_from(&same.space);
+            }
+            if matches!(layer.facts, Facts::Opaque) {
+                layer.facts = same.facts.clone();
+            }
+            layer.children = merge_children(std::mem::take(&mut layer.children), &same.children);
+        }
+        // The kernel has something else there: [`super::compare`] says so, and the disk's view stays.
+        None if is_volume(live) && is_volume(&layer) => {}
+        None => layer.children = merge_children(layer.children, std::slice::from_ref(live)),
+    }
+    layer
+}
+
+/// Whether a layer has a header of its own, so that only one such can stand in a place.
+fn is_volume(layer: &Layer) -> bool {
+    matches!(
+        layer.facts,
+        Facts::Md(_) | Facts::Pv(_) | Facts::Luks(_) | Facts::FileSystem(_) | Facts::Table(_)
+    )
+}
+
+fn merge_children(on_disk: Vec<Layer>, live: &[Layer]) -> Vec<Layer> {
+    let known: Vec<&Layer> = on_disk.iter().filter_map(|layer| partner(layer, live)).collect();
+    let mut added = Vec::new();
+    leftovers(live, &known, &mut added);
+    let mut merged: Vec<Layer> = on_disk
+        .into_iter()
+        .map(|layer| match partner(&layer, live) {
+            Some(same) => merge_layer(layer, same),
+            None => layer,
+        })
+        .collect();
+    // One content in a place: where both have one and they differ, the disk's stays.
+    let has_content = merged.iter().any(is_volume);
+    added.retain(|layer| !(has_content && is_volume(layer)));
+    merged.extend(added);
+    merged
+}
+
+/// The layers among `live` that none of `known` is or stands on; of the others, and of those that the disk's view never
+/// shows, what else stands on them.
+fn leftovers(live: &[Layer], known: &[&Layer], added: &mut Vec<Layer>) {
+    for layer in live {
+        if known.iter().any(|known| std::ptr::eq(*known, layer)) {
+            continue;
+        }
+        if is_hidden(layer) || known.iter().any(|known| contains(layer, known)) {
+            leftovers(&layer.children, known, added);
+        } else {
+            added.push(layer.clone());
+        }
+    }
+}
+
+/// Whether a volume is a part of another one, which LVM shows only when asked for all (`lvs -a`). It has a name of its own
+/// kind, or is a device besides the one of the volume.
+fn is_hidden(layer: &Layer) -> bool {
+    const PARTS: [&str; 12] = [
+        "_rimage_", "_rmeta_", "_mimage_", "_mlog", "_tdata", "_tmeta", "_cdata", "_cmeta", "_corig",
+        "_cvol", "_wcorig", "_vdata",
+    ];
+    let name = layer.name.trim_end_matches(|c: char| c.is_ascii_digit());
+    layer.kind == "LV" && (name.ends_with(')') || PARTS.iter().any(|part| name.ends_with(part)))
+}
+
+fn contains(layer: &Layer, other: &Layer) -> bool {
+    layer.children.iter().any(|child| std::ptr::eq(child, other) || contains(child, other))
+}
+
+/// The live layer that is the same as `layer` on the disk: of its kind, and for a volume of its name. Where the kernel has
+/// mappings between (the images of a mirror, the integrity of a LUKS) it is behind those.
+pub(super) fn partner<'a>(layer: &Layer, live: &'a [Layer]) -> Option<&'a Layer> {
+    let is_same =
+        |other: &Layer| other.kind == layer.kind && (layer.kind != "LV" || volume(other) == volume(layer));
+    let same: Vec<&Layer> = live.iter().filter(|other| is_same(other)).collect();
+    match same[..] {
+        [] => {
+            let is_between =
+                |other: &&Layer| matches!(other.facts, Facts::Mapped(_) | Facts::Lv(_) | Facts::Opaque);
+            live.iter().filter(is_between).find_map(|other| partner(layer, &other.children))
+        }
+        [only] => Some(only),
+        // Partitions of a nested table: the one in the same place.
+        _ => same.into_iter().find(|other| other.below.start() == layer.below.start()),
+    }
+}
+
+/// A volume's name without that of its group.
+fn volume(layer: &Layer) -> &str {
+    layer.name.rsplit('/').next().unwrap_or_default()
+}

@@ -1,0 +1,141 @@
+//! Volumes: what stands between a partition and a file system, each by its own superblock.
+//!
+//! The law of this module: a parser reads bounded bytes of one medium, and says what it found and which runs of that
+//! medium hold the space that the volume provides. It follows nothing; that is for `descend`. Whatever the bytes say,
+//! there is an answer, and what could not be read is a remark.
+
+mod luks;
+mod lvm;
+mod mapped;
+mod md;
+
+use straddle_device::Medium;
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
+
+use crate::layer::Facts;
+use crate::reader::Fault;
+
+pub(crate) use luks::has_second_header;
+pub(crate) use md::at_end as md_at_end;
+
+/// The unit in which md, LVM, LUKS1, bcache and dm-integrity count on disk, whatever the sectors of the disk.
+const SECTOR: u64 = 512;
+
+/// One volume.
+#[derive(Debug)]
+pub(crate) struct Volume {
+    /// blkid's TYPE.
+    pub(crate) kind: &'static str,
+    /// What it is called.
+    pub(crate) name: String,
+    /// Its figures.
+    pub(crate) facts: Facts,
+    /// What it provides.
+    pub(crate) provides: Provides,
+    /// What could not be read or followed.
+    pub(crate) remarks: Vec<String>,
+}
+
+/// What a volume provides to the layers above.
+#[derive(Debug)]
+pub(crate) enum Provides {
+    /// Nothing that lies here.
+    Nothing,
+    /// A space whose bytes mean nothing without a key.
+    Sealed(Space),
+    /// A space with content.
+    Open(Space),
+    /// Several spaces, each a layer of its own (LVM), cut from the area of the medium that comes first.
+    Parts(Span, Vec<Part>),
+}
+
+/// A space, as [`crate::view::View::map`] takes it.
+#[derive(Debug, Default)]
+pub(crate) struct Space {
+    /// How long it is.
+    pub(crate) len: ByteCount,
+    /// Its runs: where in the space, and where on the volume's own medium.
+    pub(crate) runs: Vec<(Span, ByteOffset)>,
+    /// The logical block that it has, where that is not the one of the medium below.
+    pub(crate) block: Option<BlockSize>,
+}
+
+/// A part of a volume: an LV.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// What it is called.
+    pub(crate) name: String,
+    /// Its figures.
+    pub(crate) facts: Facts,
+    /// Its space, as far as it can be looked at.
+    pub(crate) space: Space,
+    /// Where its first byte is on the medium, where it is there.
+    pub(crate) start: Option<ByteOffset>,
+    /// From where on it stands on the medium; its first byte may be elsewhere.
+    pub(crate) stands: Span,
+    /// What could not be followed.
+    pub(crate) remarks: Vec<String>,
+}
+
+impl Space {
+    /// One run of `len` bytes from byte `at` of the medium.
+    fn run(len: ByteCount, at: ByteOffset) -> Self {
+        let run = Span::new(ByteOffset::ZERO, len).map(|span| (span, at));
+        Self { len, runs: run.into_iter().collect(), block: None }
+    }
+}
+
+impl Volume {
+    /// A volume of which nothing but its kind is known, because of `fault`.
+    fn unreadable(kind: &'static str, fault: &Fault) -> Self {
+        Self {
+            kind,
+            name: String::new(),
+            facts: Facts::Opaque,
+            provides: Provides::Nothing,
+            remarks: vec![format!("its header cannot be read: {fault}")],
+        }
+    }
+}
+
+/// Reads the volume of the kind `kind` whose signature stands at the front of `medium`; `None` for a kind that is no
+/// volume.
+pub(crate) fn read(kind: &'static str, medium: &dyn Medium) -> Option<Volume> {
+    let volume = match kind {
+        "linux_raid_member" => md::at_front(medium),
+        "LVM2_member" => lvm::read(medium),
+        "crypto_LUKS" => luks::read(medium),
+        "DM_integrity" => mapped::integrity(medium),
+        "DM_verity_hash" => mapped::verity(medium),
+        "bcache" => mapped::bcache(medium),
+        _ => return None,
+    };
+    Some(volume.unwrap_or_else(|fault| Volume::unreadable(kind, &fault)))
+}
+
+/// The `want` bytes from byte `at`, or as many as the medium has.
+fn bytes_at(medium: &dyn Medium, at: u64, want: usize) -> Result<Vec<u8>, Fault> {
+    let room = usize::try_from(medium.len().get().saturating_sub(at)).unwrap_or(usize::MAX);
+    if room == 0 {
+        return Err(Fault::PastEnd);
+    }
+    let mut bytes = vec![0; want.min(room)];
+    medium.read_at(ByteOffset::new(at), &mut bytes)?;
+    Ok(bytes)
+}
+
+/// `count` sectors of 512 bytes as bytes; the largest multiple there is where that passes 2^64.
+fn sectors(count: u64) -> u64 {
+    count.checked_mul(SECTOR).unwrap_or(u64::MAX - (SECTOR - 1))
+}
+
+/// The text of a field that ends with its first zero byte. What is no UTF-8, and control characters, are replaced.
+fn text(field: &[u8]) -> String {
+    let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
+    printable(&String::from_utf8_lossy(&field[..end]))
+}
+
+/// `text` without control characters.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}

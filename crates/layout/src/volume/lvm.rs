@@ -1,0 +1,169 @@
+//! LVM2 physical volumes: the label, the metadata areas, and the volumes that the metadata lists.
+//!
+//! The law of this module: it reads a label of 2 KiB, one metadata header and one text of at most [`MAX_TEXT`]; a longer
+//! one is refused, not read. Sources: LVM2's lib/label/label.h, lib/format_text/layout.h and
+//! lib/format_text/format-text.c.
+
+mod group;
+mod map;
+mod text;
+
+use straddle_device::Medium;
+use straddle_units::{ByteCount, ByteOffset, Span};
+
+use self::group::Group;
+use super::{Provides, Volume, bytes_at};
+use crate::fields::{has, le32, le64};
+use crate::layer::{Facts, Pv};
+use crate::reader::Fault;
+
+/// A longer metadata text than this is not read. LVM's own default area holds 1 MiB.
+const MAX_TEXT: u64 = 4 * 1024 * 1024;
+
+/// The label is in one of the first four sectors (`LABEL_SCAN_SECTORS`).
+const LABEL_SECTORS: usize = 4;
+const LABEL_SIZE: usize = 512;
+
+/// `FMTT_MAGIC` and `MDA_HEADER_SIZE`.
+const AREA_MAGIC: &[u8] = b" LVM2 x[5A%r0N*>";
+const AREA_HEADER: u64 = 512;
+
+/// `RAW_LOCN_IGNORED`.
+const IGNORED: u32 = 1;
+
+/// `INITIAL_CRC`.
+const SEED: u32 = 0xf597_a6cf;
+
+/// A label and the header behind it.
+struct Label {
+    uuid: Vec<u8>,
+    data_areas: Vec<(u64, u64)>,
+    metadata_areas: Vec<(u64, u64)>,
+}
+
+/// Reads the physical volume that `medium` is.
+pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
+    let head = bytes_at(medium, 0, LABEL_SECTORS * LABEL_SIZE)?;
+    let mut remarks = Vec::new();
+    let mut pv = Pv::default();
+    let Some(label) = Label::find(&head, &mut remarks) else {
+        remarks.push("its label makes no sense".to_owned());
+        return Ok(volume(pv, Provides::Nothing, remarks));
+    };
+    pv.data_start = ByteOffset::new(label.data_areas.first().map_or(0, |(start, _)| *start));
+    let Some(group) = label.group(medium, &mut remarks) else {
+        return Ok(volume(pv, Provides::Nothing, remarks));
+    };
+    remarks.extend(group.remarks.iter().cloned());
+    pv.vg = super::printable(&group.name);
+    pv.extent_size = group.extent_size();
+    let Some(ours) = group.volume_with(&label.uuid) else {
+        remarks.push("its volume group does not list it: what it holds is not followed".to_owned());
+        return Ok(volume(pv, Provides::Nothing, remarks));
+    };
+    pv.data_start = ByteOffset::new(super::sectors(ours.pe_start));
+    let len = pv.extent_size.checked_mul(ours.pe_count).and_then(|len| Span::new(pv.data_start, len));
+    let area = len.or_else(|| Span::new(pv.data_start, ByteCount::ZERO));
+    let Some(area) = area else { return Ok(volume(pv, Provides::Nothing, remarks)) };
+    let parts = map::Mapper::new(&group, ours).parts();
+    Ok(volume(pv, Provides::Parts(area, parts), remarks))
+}
+
+fn volume(pv: Pv, provides: Provides, remarks: Vec<String>) -> Volume {
+    Volume { kind: "LVM2_member", name: pv.vg.clone(), facts: Facts::Pv(pv), provides, remarks }
+}
+
+/// LVM's checksum (`calc_crc`): the usual CRC-32, from a seed of its own and not inverted at the end.
+fn crc(bytes: &[u8]) -> u32 {
+    let mut crc = crc32fast::Hasher::new_with_initial(!SEED);
+    crc.update(bytes);
+    !crc.finalize()
+}
+
+impl Label {
+    /// The first label in `head`. A wrong checksum is a remark.
+    fn find(head: &[u8], remarks: &mut Vec<String>) -> Option<Self> {
+        let sector = head
+            .chunks_exact(LABEL_SIZE)
+            .find(|sector| has(sector, 0, b"LABELONE") && has(sector, 24, b"LVM2 001"))?;
+        if crc(&sector[20..]) != le32(sector, 16) {
+            remarks.push("the checksum of its label is wrong".to_owned());
+        }
+        let header = sector.get(usize::try_from(le32(sector, 20)).ok()?..)?;
+        // pv_header: 32 bytes of UUID, 8 of size, then two lists of places that each end with an empty one.
+        let uuid = header.get(..32)?.to_vec();
+        let mut places = header.get(40..)?.chunks_exact(16).map(|place| (le64(place, 0), le64(place, 8)));
+        let mut list = || places.by_ref().take_while(|(start, _)| *start != 0).collect();
+        Some(Self { uuid, data_areas: list(), metadata_areas: list() })
+    }
+
+    /// The volume group, from the first metadata area that can be used.
+    fn group(&self, medium: &dyn Medium, remarks: &mut Vec<String>) -> Option<Group> {
+        if self.metadata_areas.is_empty() {
+            remarks.push("it has no metadata of its own: what it holds is listed elsewhere".to_owned());
+        }
+        for (start, _) in &self.metadata_areas {
+            match read_group(medium, *start, remarks) {
+                Ok(Some(group)) => return Some(group),
+                Ok(None) => {}
+                Err(why) => remarks.push(format!("its metadata area at byte {start} cannot be used: {why}")),
+            }
+        }
+        None
+    }
+}
+
+/// The volume group of the metadata area at byte `start`; `None` when there is none in it.
+fn read_group(medium: &dyn Medium, start: u64, remarks: &mut Vec<String>) -> Result<Option<Group>, String> {
+    let fault = |fault: Fault| fault.to_string();
+    let header = bytes_at(medium, start, 512).map_err(fault)?;
+    if !has(&header, 4, AREA_MAGIC) || le64(&header, 24) != start {
+        return Err("it has no header".to_owned());
+    }
+    if crc(&header[4..]) != le32(&header, 0) {
+        remarks.push(format!("the checksum of its metadata area at byte {start} is wrong"));
+    }
+    // The first of its raw_locns is what was committed last.
+    let (offset, size, sum) = (le64(&header, 40), le64(&header, 48), le32(&header, 56));
+    if offset == 0 || size == 0 || le32(&header, 60) & IGNORED != 0 {
+        return Ok(None);
+    }
+    if size > MAX_TEXT {
+        return Err(format!("its text is said to have {size} bytes, more than {MAX_TEXT}"));
+    }
+    let text = read_ring(medium, start, le64(&header, 32), (offset, size))?;
+    if crc(&text) != sum {
+        remarks.push(format!("the checksum of its metadata (area at byte {start}) is wrong"));
+    }
+    let text = String::from_utf8_lossy(&text);
+    Group::parse(&text).map(Some)
+}
+
+/// The text of `size` bytes at `offset` in the metadata area of `area` bytes at byte `start`. It goes on behind the
+/// area's header where it passes the area's end.
+fn read_ring(
+    medium: &dyn Medium,
+    start: u64,
+    area: u64,
+    (offset, size): (u64, u64),
+) -> Result<Vec<u8>, String> {
+    let nonsense = || format!("its text is said to be at byte {offset} of an area of {area} bytes");
+    let to_end = area.checked_sub(offset).filter(|_| offset >= AREA_HEADER).ok_or_else(nonsense)?;
+    let first = size.min(to_end);
+    if size - first > offset - AREA_HEADER {
+        return Err(nonsense());
+    }
+    let mut text = Vec::new();
+    for (at, len) in [(offset, first), (AREA_HEADER, size - first)] {
+        let at = start.checked_add(at).ok_or_else(nonsense)?;
+        let len = usize::try_from(len).map_err(|_| nonsense())?;
+        if len > 0 {
+            let bytes = bytes_at(medium, at, len).map_err(|fault| fault.to_string())?;
+            if bytes.len() < len {
+                return Err("its text would end past the end of the disk".to_owned());
+            }
+            text.extend(bytes);
+        }
+    }
+    Ok(text)
+}

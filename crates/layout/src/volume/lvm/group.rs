@@ -1,0 +1,258 @@
+//! A volume group, as its metadata text lists it.
+//!
+//! The law of this module: the text's words are kept as they are, at most [`MAX_ITEMS`] of them; nothing is computed and
+//! no name is followed.
+
+use std::collections::{HashMap, HashSet};
+
+use straddle_units::ByteCount;
+
+use super::text::{Event, Events, Value};
+use crate::volume::sectors;
+
+/// More volumes, segments and areas than this, all counted together, are not kept. A text of 4 MiB as LVM writes it
+/// lists fewer.
+const MAX_ITEMS: usize = 65_536;
+
+/// Sections nested deeper than this are an error; LVM's own are four deep.
+const MAX_NESTING: usize = 16;
+
+/// A volume group.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    pub(super) name: String,
+    extent_sectors: u64,
+    pub(super) physical: Vec<Physical>,
+    pub(super) logical: Vec<Logical>,
+    physical_names: HashSet<String>,
+    by_name: HashMap<String, usize>,
+    pub(super) remarks: Vec<String>,
+    items: usize,
+}
+
+/// One of its physical volumes.
+#[derive(Debug, Default)]
+pub(super) struct Physical {
+    /// What its areas are referred to by, "pv0".
+    pub(super) name: String,
+    /// Its 32 characters, without the hyphens.
+    uuid: String,
+    /// In sectors.
+    pub(super) pe_start: u64,
+    /// In extents.
+    pub(super) pe_count: u64,
+}
+
+/// One of its logical volumes, visible or part of another.
+#[derive(Debug, Default)]
+pub(super) struct Logical {
+    pub(super) name: String,
+    pub(super) is_visible: bool,
+    pub(super) segments: Vec<Segment>,
+}
+
+/// A segment; counts are extents, sizes sectors.
+#[derive(Debug, Default)]
+pub(super) struct Segment {
+    pub(super) start: u64,
+    pub(super) count: u64,
+    pub(super) kind: String,
+    /// Stripes, images or mirrors, as the text counts them.
+    pub(super) stripes: u64,
+    pub(super) stripe_size: u64,
+    /// How many images of a RAID10 hold the same data.
+    pub(super) copies: Option<u64>,
+    /// Its stripes or images, in order.
+    pub(super) areas: Vec<Area>,
+    /// The volume in which its data lies one to one, where there is one ("origin").
+    pub(super) origin: Option<String>,
+    /// The volume in which its data lies in an order of its own ("pool", "data", "cow_store", "thin_pool").
+    pub(super) store: Option<String>,
+}
+
+/// A part of a physical or logical volume, from an extent on.
+#[derive(Debug)]
+pub(super) struct Area {
+    pub(super) name: String,
+    pub(super) start: u64,
+}
+
+impl Group {
+    /// Reads the text. What stands before an error is kept, and the error is a remark.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let mut group = Self::default();
+        let mut path: Vec<&str> = Vec::new();
+        let broken = |at: usize, expected: &str| {
+            format!("its metadata cannot be read from byte {at} on: {expected} is missing")
+        };
+        for event in Events::new(text) {
+            match event {
+                Ok(Event::Open(name)) if path.len() < MAX_NESTING => {
+                    path.push(name);
+                    group.open(&path);
+                }
+                Ok(Event::Open(name)) => {
+                    group.remarks.push(format!(
+                        "its metadata is nested too deeply at section {}",
+                        super::super::printable(name)
+                    ));
+                    break;
+                }
+                Ok(Event::Set(name, value)) => group.set(&path, name, &value),
+                Ok(Event::Close) => drop(path.pop()),
+                Err(error) => {
+                    group.remarks.push(broken(error.at, error.expected));
+                    break;
+                }
+            }
+        }
+        if group.name.is_empty() {
+            return Err(group.remarks.pop().unwrap_or_else(|| "it names no volume group".to_owned()));
+        }
+        if !path.is_empty() && group.remarks.is_empty() {
+            group.remarks.push(broken(text.len(), "}"));
+        }
+        if group.items > MAX_ITEMS {
+            group
+                .remarks
+                .push(format!("its metadata lists more than {MAX_ITEMS} things; the rest is left out"));
+        }
+        for logical in &mut group.logical {
+            logical.segments.sort_by_key(|segment| segment.start);
+        }
+        Ok(group)
+    }
+
+    /// How many volumes, segments and areas it lists, about.
+    pub(super) fn items(&self) -> usize {
+        self.items
+    }
+
+    /// The size of an extent.
+    pub(super) fn extent_size(&self) -> ByteCount {
+        ByteCount::new(sectors(self.extent_sectors))
+    }
+
+    /// The physical volume with this UUID, as it stands in a PV header.
+    pub(super) fn volume_with(&self, uuid: &[u8]) -> Option<&Physical> {
+        self.physical.iter().find(|physical| physical.uuid.as_bytes() == uuid)
+    }
+
+    /// Whether `name` is that of a physical volume.
+    pub(super) fn is_physical(&self, name: &str) -> bool {
+        self.physical_names.contains(name)
+    }
+
+    /// The logical volume `name`.
+    pub(super) fn logical(&self, name: &str) -> Option<&Logical> {
+        self.logical.get(*self.by_name.get(name)?)
+    }
+
+    /// Counts one thing more; `false` when that is too many.
+    fn has_room(&mut self) -> bool {
+        self.items += 1;
+        self.items <= MAX_ITEMS
+    }
+
+    fn open(&mut self, path: &[&str]) {
+        match path {
+            [name] if self.name.is_empty() => self.name = (*name).to_owned(),
+            [_, "physical_volumes", name] if self.has_room() => {
+                self.physical_names.insert((*name).to_owned());
+                self.physical.push(Physical { name: (*name).to_owned(), ..Physical::default() });
+            }
+            [_, "logical_volumes", name] if self.has_room() => {
+                self.by_name.entry((*name).to_owned()).or_insert(self.logical.len());
+                self.logical.push(Logical { name: (*name).to_owned(), ..Logical::default() });
+            }
+            [_, "logical_volumes", _, _] if self.has_room() => {
+                if let Some(logical) = self.logical.last_mut() {
+                    logical.segments.push(Segment::default());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn set(&mut self, path: &[&str], name: &str, value: &Value<'_>) {
+        if self.items > MAX_ITEMS {
+            return;
+        }
+        match path {
+            [_] => {
+                if let ("extent_size", Value::Number(sectors)) = (name, value) {
+                    self.extent_sectors = *sectors;
+                }
+            }
+            [_, "physical_volumes", _] => {
+                if let Some(physical) = self.physical.last_mut() {
+                    physical.set(name, value);
+                }
+            }
+            [_, "logical_volumes", _] => {
+                if let ("status", Value::List(flags), Some(logical)) = (name, value, self.logical.last_mut())
+                {
+                    logical.is_visible = flags.contains(&Value::Text("VISIBLE"));
+                }
+            }
+            [_, "logical_volumes", _, _] => {
+                let segment = self.logical.last_mut().and_then(|logical| logical.segments.last_mut());
+                if let Some(segment) = segment {
+                    segment.set(name, value);
+                    self.items += if matches!(value, Value::List(_)) { segment.areas.len() } else { 0 };
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Physical {
+    fn set(&mut self, name: &str, value: &Value<'_>) {
+        match (name, value) {
+            ("id", Value::Text(id)) => self.uuid = id.chars().filter(|c| *c != '-').collect(),
+            ("pe_start", Value::Number(sectors)) => self.pe_start = *sectors,
+            ("pe_count", Value::Number(extents)) => self.pe_count = *extents,
+            _ => {}
+        }
+    }
+}
+
+impl Segment {
+    fn set(&mut self, name: &str, value: &Value<'_>) {
+        match (name, value) {
+            ("start_extent", Value::Number(extent)) => self.start = *extent,
+            ("extent_count", Value::Number(extents)) => self.count = *extents,
+            ("type", Value::Text(kind)) => self.kind = (*kind).to_owned(),
+            ("stripe_count" | "device_count" | "mirror_count", Value::Number(count)) => self.stripes = *count,
+            ("stripe_size", Value::Number(sectors)) => self.stripe_size = *sectors,
+            ("data_copies", Value::Number(count)) => self.copies = Some(*count),
+            ("stripes" | "mirrors", Value::List(list)) => self.areas = pairs(list),
+            ("raids", Value::List(list)) => self.areas = images(list, 2),
+            ("raid0_lvs", Value::List(list)) => self.areas = images(list, 1),
+            ("origin", Value::Text(name)) => self.origin = Some((*name).to_owned()),
+            ("pool" | "data" | "cow_store" | "thin_pool", Value::Text(name)) => {
+                self.store = Some((*name).to_owned());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Areas listed as a name and an extent, each.
+fn pairs(list: &[Value<'_>]) -> Vec<Area> {
+    let area = |pair: &[Value<'_>]| match pair {
+        [Value::Text(name), Value::Number(start)] => Some(Area { name: (*name).to_owned(), start: *start }),
+        _ => None,
+    };
+    list.chunks(2).map_while(area).collect()
+}
+
+/// Areas listed by name, the last of every `step`: RAID lists a volume of metadata before each image.
+fn images(list: &[Value<'_>], step: usize) -> Vec<Area> {
+    let area = |names: &[Value<'_>]| match names.last() {
+        Some(Value::Text(name)) => Some(Area { name: (*name).to_owned(), start: 0 }),
+        _ => None,
+    };
+    list.chunks_exact(step).map_while(area).collect()
+}

@@ -1,0 +1,299 @@
+//! Where a volume group's logical volumes lie on one of its physical volumes.
+//!
+//! The law of this module: names are followed to a depth of [`MAX_DEPTH`] and for [`STEPS_EACH`] for each thing listed,
+//! so that volumes that refer to each other, or to themselves, cost no more than real ones. What is striped is mapped as far as its
+//! first stripe; what lies elsewhere is not mapped.
+
+use std::cell::Cell;
+
+use straddle_units::{ByteCount, ByteOffset, Span};
+
+use super::super::md::{raid5_first, raid6_first};
+use super::super::{Part, Space, printable, sectors};
+use super::group::{Area, Group, Logical, Physical, Segment};
+use crate::layer::{Facts, Lv, MAX_LAYERS, Segment as SegmentFacts};
+use crate::view::MAX_PIECES;
+
+/// A cache over a RAID with integrity is four deep.
+const MAX_DEPTH: usize = 8;
+
+/// Segments, areas and runs that are looked at for each one listed. Every one is asked twice, and again for each volume
+/// that it is a part of.
+const STEPS_EACH: usize = 64;
+const LEAST_STEPS: usize = 4096;
+
+/// What a RAID10 of LVM's holds its data in, unless its segment says.
+const DEFAULT_COPIES: u64 = 2;
+
+/// A run of bytes: where it is in what it belongs to, how long, and where it is on the physical volume.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    start: u64,
+    len: u64,
+    on_pv: u64,
+}
+
+impl Run {
+    /// The part of the run in the `len` bytes from `from` on, counted from there.
+    fn part(self, from: u64, len: u64) -> Option<Self> {
+        let start = self.start.max(from);
+        let end = self.start.checked_add(self.len)?.min(from.checked_add(len)?);
+        let len = end.checked_sub(start).filter(|len| *len > 0)?;
+        let on_pv = self.on_pv.checked_add(start - self.start)?;
+        Some(Self { start: start - from, len, on_pv })
+    }
+
+    /// The run, `by` bytes further on in what it belongs to.
+    fn shifted(self, by: u64) -> Option<Self> {
+        Some(Self { start: self.start.checked_add(by)?, ..self })
+    }
+}
+
+/// What is looked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// Runs of content, in the order of the volume's bytes.
+    Content,
+    /// Everything that the volume occupies, in whatever order.
+    Places,
+}
+
+/// Finds logical volumes on one physical volume.
+pub(super) struct Mapper<'g> {
+    group: &'g Group,
+    ours: &'g Physical,
+    extent: u64,
+    steps: Cell<usize>,
+}
+
+impl<'g> Mapper<'g> {
+    pub(super) fn new(group: &'g Group, ours: &'g Physical) -> Self {
+        let steps = group.items().saturating_mul(STEPS_EACH).max(LEAST_STEPS);
+        Self { group, ours, extent: group.extent_size().get(), steps: Cell::new(steps) }
+    }
+
+    /// The logical volumes that have something here, in the order of the text.
+    pub(super) fn parts(&self) -> Vec<Part> {
+        let visible = self.group.logical.iter().filter(|logical| logical.is_visible);
+        visible.filter_map(|logical| self.logical(logical)).take(MAX_LAYERS).collect()
+    }
+
+    fn logical(&self, logical: &Logical) -> Option<Part> {
+        let mut segments = Vec::new();
+        let mut stands = None;
+        let mut is_here = false;
+        for segment in &logical.segments {
+            let places = merged(self.segment(segment, Wanted::Places, 0));
+            let span = self.span(segment)?;
+            is_here |= !places.is_empty();
+            // Of a thin volume only its pool has a place.
+            let first =
+                places.first().filter(|_| !is_thin(&segment.kind)).map(|run| ByteOffset::new(run.on_pv));
+            stands = stands.or(first);
+            segments.push(SegmentFacts {
+                span,
+                kind: printable(&segment.kind),
+                stripes: u32::try_from(segment.stripes.max(1)).unwrap_or(u32::MAX),
+                stripe_size: ByteCount::new(sectors(segment.stripe_size)),
+                on_pv: first.filter(|_| places.len() == 1),
+            });
+        }
+        if !is_here {
+            return None;
+        }
+        let len = segments.iter().map(|segment| segment.span.end()).max().unwrap_or_default();
+        let len = ByteCount::new(len.get());
+        let runs = self.runs(logical, Wanted::Content, 0);
+        let start = runs.first().filter(|run| run.start == 0).map(|run| ByteOffset::new(run.on_pv));
+        let first = logical.segments.first();
+        let is_store = runs.is_empty() && first.is_some_and(|segment| is_store(&segment.kind));
+        let span = |run: &Run| {
+            let span = Span::new(ByteOffset::new(run.start), ByteCount::new(run.len))?;
+            Some((span, ByteOffset::new(run.on_pv)))
+        };
+        Some(Part {
+            name: format!("{}/{}", printable(&self.group.name), printable(self.shown_name(logical))),
+            remarks: self.remarks(logical, start),
+            facts: Facts::Lv(Lv { segments }),
+            space: Space { len, runs: runs.iter().filter_map(span).collect(), block: None },
+            start: start.or(stands.filter(|_| is_store)),
+            stands: Span::new(
+                stands.unwrap_or_default(),
+                if stands.is_some() { len } else { ByteCount::ZERO },
+            )?,
+        })
+    }
+
+    /// What LVM calls it: a snapshot has the name of the volume that stores what has changed.
+    fn shown_name(&self, logical: &'g Logical) -> &'g str {
+        let first = logical.segments.first();
+        let store =
+            first.filter(|segment| segment.kind == "snapshot").and_then(|segment| segment.store.as_deref());
+        store.unwrap_or(&logical.name)
+    }
+
+    fn remarks(&self, logical: &Logical, start: Option<ByteOffset>) -> Vec<String> {
+        let mut remarks = Vec::new();
+        let first = logical.segments.first().map(|segment| segment.kind.as_str()).unwrap_or_default();
+        match first {
+            "thin" => {
+                remarks.push("thin: where its blocks lie is written in its pool, which is not followed")
+            }
+            "thin-pool" => remarks.push("a pool: what lies in it belongs to its thin volumes"),
+            "snapshot" => remarks.push("a snapshot: only what has changed since is stored here"),
+            "cache" | "writecache" => remarks.push("cached: what was written last may be in the cache only"),
+            _ if is_followed(first) && start.is_none() => {
+                remarks.push("it does not begin on this physical volume: what it holds is not seen here");
+            }
+            _ if is_followed(first) => {}
+            _ => remarks.push("its type of segment is not known here: what it holds is not followed"),
+        }
+        if self.steps.get() == 0 {
+            remarks.push("the volumes of this group refer to each other too often: not all was followed");
+        }
+        remarks.into_iter().map(str::to_owned).collect()
+    }
+
+    fn span(&self, segment: &Segment) -> Option<Span> {
+        let [start, len] = [segment.start, segment.count].map(|extents| extents.checked_mul(self.extent));
+        Span::new(ByteOffset::new(start?), ByteCount::new(len?))
+    }
+
+    /// Counts `steps`; `false` when there were too many.
+    fn may(&self, steps: usize) -> bool {
+        let left = self.steps.get().saturating_sub(steps);
+        self.steps.set(left);
+        left > 0
+    }
+
+    /// The runs of a logical volume, from its start.
+    fn runs(&self, logical: &Logical, wanted: Wanted, depth: usize) -> Vec<Run> {
+        let mut runs = Vec::new();
+        for segment in &logical.segments {
+            let (Some(span), true) = (self.span(segment), runs.len() < MAX_PIECES) else { break };
+            let own = self.segment(segment, wanted, depth);
+            runs.extend(own.into_iter().filter_map(|run| match wanted {
+                Wanted::Content => run.part(0, span.len().get())?.shifted(span.start().get()),
+                Wanted::Places => Some(run),
+            }));
+        }
+        runs
+    }
+
+    /// The runs of a segment, from its own start.
+    fn segment(&self, segment: &Segment, wanted: Wanted, depth: usize) -> Vec<Run> {
+        if depth >= MAX_DEPTH || !self.may(1) {
+            return Vec::new();
+        }
+        let named = |name: &Option<String>| {
+            let logical = name.as_deref().and_then(|name| self.group.logical(name));
+            logical.map(|logical| self.runs(logical, wanted, depth + 1)).unwrap_or_default()
+        };
+        if wanted == Wanted::Places {
+            let areas = segment.areas.iter().flat_map(|area| self.area(area, segment, wanted, depth));
+            // A snapshot's origin is another volume, not a part of it.
+            let origin = if is_store(&segment.kind) { Vec::new() } else { named(&segment.origin) };
+            return areas.chain(origin).chain(named(&segment.store)).collect();
+        }
+        let first_of = |areas: &[Area]| {
+            let mut runs = areas.iter().map(|area| self.area(area, segment, wanted, depth));
+            runs.find(|runs| !runs.is_empty()).unwrap_or_default()
+        };
+        let areas = segment.areas.as_slice();
+        match segment.kind.as_str() {
+            "striped" | "linear" if areas.len() == 1 => first_of(areas),
+            "raid1" | "mirror" => first_of(areas),
+            "cache" | "writecache" | "integrity" => named(&segment.origin),
+            kind => {
+                let stripe = sectors(segment.stripe_size);
+                let runs = first_of(holders(kind, segment.copies, areas));
+                runs.into_iter().filter_map(|run| run.part(0, stripe)).collect()
+            }
+        }
+    }
+
+    /// The runs of an area, from its own start.
+    fn area(&self, area: &Area, segment: &Segment, wanted: Wanted, depth: usize) -> Vec<Run> {
+        let Some(start) = area.start.checked_mul(self.extent).filter(|_| self.may(1)) else {
+            return Vec::new();
+        };
+        let stripes = if segment.kind == "striped" { segment.stripes.max(1) } else { 1 };
+        let len = (segment.count / stripes).saturating_mul(self.extent);
+        if area.name == self.ours.name {
+            let on_pv = sectors(self.ours.pe_start).checked_add(start);
+            return on_pv.map(|on_pv| Run { start: 0, len, on_pv }).into_iter().collect();
+        }
+        if self.group.is_physical(&area.name) {
+            return Vec::new();
+        }
+        let Some(logical) = self.group.logical(&area.name) else { return Vec::new() };
+        let runs = self.runs(logical, wanted, depth + 1);
+        if !self.may(runs.len()) {
+            return Vec::new();
+        }
+        match wanted {
+            Wanted::Content => runs.into_iter().filter_map(|run| run.part(start, len)).collect(),
+            Wanted::Places => runs,
+        }
+    }
+}
+
+/// Whether a volume of this kind keeps what belongs to others, in an order of its own.
+fn is_store(kind: &str) -> bool {
+    matches!(kind, "thin-pool" | "vdo-pool" | "snapshot" | "thin" | "vdo")
+}
+
+/// Whether the blocks of a segment of this kind lie in a pool, as the pool's own metadata has it.
+fn is_thin(kind: &str) -> bool {
+    matches!(kind, "thin" | "vdo")
+}
+
+/// Whether content of a segment of this kind is followed.
+fn is_followed(kind: &str) -> bool {
+    matches!(kind, "striped" | "linear" | "mirror" | "cache" | "writecache" | "integrity")
+        || kind.starts_with("raid")
+}
+
+/// Those of the areas of a striped or RAID segment that hold its first stripe. LVM's names of the layouts are those of
+/// lib/metadata/segtype.h, their numbers those of drivers/md/raid5.h (`raid_types`, drivers/md/dm-raid.c).
+fn holders<'a>(kind: &str, copies: Option<u64>, areas: &'a [Area]) -> &'a [Area] {
+    let first = match kind {
+        "striped" | "raid0" | "raid0_meta" | "raid4" => Some(0),
+        "raid5" | "raid5_ls" => raid5_first(2),
+        "raid5_la" => raid5_first(0),
+        "raid5_ra" => raid5_first(1),
+        "raid5_rs" => raid5_first(3),
+        "raid5_n" => raid5_first(5),
+        "raid6" | "raid6_zr" => raid6_first(8),
+        "raid6_nr" => raid6_first(9),
+        "raid6_nc" => raid6_first(10),
+        "raid6_n_6" => raid6_first(5),
+        "raid6_la_6" => raid6_first(16),
+        "raid6_ra_6" => raid6_first(17),
+        "raid6_ls_6" => raid6_first(18),
+        "raid6_rs_6" => raid6_first(19),
+        "raid10" | "raid10_near" => {
+            let copies = usize::try_from(copies.unwrap_or(DEFAULT_COPIES)).unwrap_or(usize::MAX);
+            return &areas[..copies.min(areas.len())];
+        }
+        _ => None,
+    };
+    let first = first.and_then(|first| usize::try_from(first).ok());
+    first.and_then(|first| areas.get(first..=first)).unwrap_or_default()
+}
+
+/// Places in order of where they are, those that touch as one.
+fn merged(mut runs: Vec<Run>) -> Vec<Run> {
+    runs.sort_by_key(|run| run.on_pv);
+    let mut merged: Vec<Run> = Vec::new();
+    for run in runs {
+        match merged
+            .last_mut()
+            .filter(|last| last.on_pv.checked_add(last.len).is_none_or(|end| end >= run.on_pv))
+        {
+            Some(last) => last.len = last.len.max(run.on_pv.saturating_add(run.len) - last.on_pv),
+            None => merged.push(run),
+        }
+    }
+    merged
+}

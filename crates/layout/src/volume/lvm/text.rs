@@ -1,0 +1,167 @@
+//! The grammar of LVM's metadata text.
+//!
+//! The law of this module: one pass, no recursion, nothing kept but a list of at most [`MAX_LIST`] values at a time.
+//! Source: LVM2's libdm/libdm-config.c.
+
+/// Longer lists than this are cut: a stripe or an image for each is more than LVM allows.
+const MAX_LIST: usize = 4096;
+
+/// A value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value<'a> {
+    Number(u64),
+    Text(&'a str),
+    /// What stands between brackets, without what is neither a number nor a text.
+    List(Vec<Value<'a>>),
+    /// A negative or fractional number, or one past 2^64.
+    Other,
+}
+
+/// What the text says, from its start to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Event<'a> {
+    /// `name {`
+    Open(&'a str),
+    /// `name = value`
+    Set(&'a str, Value<'a>),
+    /// `}`
+    Close,
+}
+
+/// What went wrong: a byte of the text, and what should have been there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SyntaxError {
+    pub(super) at: usize,
+    pub(super) expected: &'static str,
+}
+
+/// The text, event by event. It ends after the first error.
+pub(super) struct Events<'a> {
+    text: &'a str,
+    at: usize,
+    failed: bool,
+}
+
+impl<'a> Events<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self { text, at: 0, failed: false }
+    }
+
+    fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn error<T>(&self, expected: &'static str) -> Result<T, SyntaxError> {
+        Err(SyntaxError { at: self.at, expected })
+    }
+
+    /// Passes blanks, and comments up to the end of their lines. Zero bytes count as blanks: they fill what is left.
+    fn skip_blanks(&mut self) {
+        loop {
+            let rest = self.rest();
+            let trimmed = rest.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '\0');
+            self.at += rest.len() - trimmed.len();
+            if !trimmed.starts_with('#') {
+                return;
+            }
+            self.at += trimmed.find('\n').unwrap_or(trimmed.len());
+        }
+    }
+
+    /// Passes `wanted` if it is next.
+    fn take(&mut self, wanted: char) -> bool {
+        let found = self.rest().starts_with(wanted);
+        if found {
+            self.at += wanted.len_utf8();
+        }
+        found
+    }
+
+    /// As many characters as `belongs` accepts.
+    fn take_while(&mut self, belongs: fn(char) -> bool) -> &'a str {
+        let rest = self.rest();
+        let word = &rest[..rest.find(|c| !belongs(c)).unwrap_or(rest.len())];
+        self.at += word.len();
+        word
+    }
+
+    /// A number, or a text in quotes.
+    fn scalar(&mut self) -> Result<Value<'a>, SyntaxError> {
+        let quote = self.rest().chars().next();
+        if let Some(quote) = quote.filter(|c| matches!(c, '"' | '\'')) {
+            self.at += 1;
+            let text = self.rest();
+            let mut escaped = false;
+            let end = text.find(|c| {
+                let ends = c == quote && !escaped;
+                escaped = c == '\\' && !escaped;
+                ends
+            });
+            let Some(end) = end else { return self.error("the end of a text") };
+            self.at += end + 1;
+            return Ok(Value::Text(&text[..end]));
+        }
+        let word = self.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '+' | '.' | '@' | '_'));
+        if word.is_empty() {
+            return self.error("a value");
+        }
+        Ok(word.parse().map_or(Value::Other, Value::Number))
+    }
+
+    fn value(&mut self) -> Result<Value<'a>, SyntaxError> {
+        if !self.take('[') {
+            return self.scalar();
+        }
+        let mut list = Vec::new();
+        loop {
+            self.skip_blanks();
+            if self.take(']') {
+                return Ok(Value::List(list));
+            }
+            let value = self.scalar()?;
+            if list.len() < MAX_LIST {
+                list.push(value);
+            }
+            self.skip_blanks();
+            if !self.take(',') && !self.rest().starts_with(']') {
+                return self.error("a comma or ]");
+            }
+        }
+    }
+
+    fn event(&mut self) -> Result<Option<Event<'a>>, SyntaxError> {
+        self.skip_blanks();
+        if self.rest().is_empty() {
+            return Ok(None);
+        }
+        if self.take('}') {
+            return Ok(Some(Event::Close));
+        }
+        let name = self.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+' | '.' | '/'));
+        if name.is_empty() {
+            return self.error("a name");
+        }
+        self.skip_blanks();
+        if self.take('{') {
+            return Ok(Some(Event::Open(name)));
+        }
+        if !self.take('=') {
+            return self.error("= or {");
+        }
+        self.skip_blanks();
+        Ok(Some(Event::Set(name, self.value()?)))
+    }
+}
+
+impl<'a> Iterator for Events<'a> {
+    type Item = Result<Event<'a>, SyntaxError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let event = self.event();
+        self.failed = event.is_err();
+        event.transpose()
+    }
+}

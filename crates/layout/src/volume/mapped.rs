@@ -1,0 +1,154 @@
+//! Other mappings with a header: dm-integrity, dm-verity, bcache.
+//!
+//! The law of this module: the payload is where the kernel computes it. Sources: drivers/md/dm-integrity.c
+//! (`calculate_journal_section_size`, `calculate_device_limits`, `get_data_sector`), cryptsetup's
+//! lib/verity/verity.c, include/uapi/linux/bcache.h and drivers/md/bcache/super.c (`read_super`).
+
+use straddle_device::Medium;
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
+
+use super::{Provides, SECTOR, Space, Volume, bytes_at, sectors, text};
+use crate::fields::{byte, le16, le32, le64};
+use crate::layer::{Facts, Mapped};
+use crate::reader::Fault;
+use crate::view::MAX_PIECES;
+
+/// `SB_SECTORS`: dm-integrity's superblock, before the journal.
+const SB_SECTORS: u64 = 8;
+/// `JOURNAL_BLOCK_SECTORS`, `JOURNAL_SECTOR_DATA`, `JOURNAL_MAC_PER_SECTOR`, `JOURNAL_ENTRY_ROUNDUP`.
+const JOURNAL_BLOCK_SECTORS: u64 = 8;
+const JOURNAL_SECTOR_DATA: u64 = SECTOR - 8;
+const JOURNAL_MAC_PER_SECTOR: u64 = 8;
+const JOURNAL_ENTRY_ROUNDUP: u64 = 8;
+/// Runs of tags are padded to 8 sectors, or by a mistake that was kept for old volumes to 512 << 8 bytes.
+const FIXED_PADDING: u64 = 8 * SECTOR;
+const OLD_PADDING: u64 = SECTOR << 8;
+/// `SB_FLAG_HAVE_JOURNAL_MAC`, `SB_FLAG_FIXED_PADDING`, `SB_FLAG_INLINE`.
+const HAVE_JOURNAL_MAC: u32 = 0x1;
+const HAVE_FIXED_PADDING: u32 = 0x8;
+const INLINE: u32 = 0x20;
+
+/// Where bcache keeps its superblock, and where data starts on a backing device of the first version, in sectors.
+const BCACHE_AT: u64 = 4096;
+const BDEV_DATA_START: u64 = 16;
+
+fn volume(kind: &'static str, facts: Mapped, provides: Result<Space, &str>) -> Volume {
+    let (provides, remarks) = match provides {
+        Ok(space) => (Provides::Open(space), Vec::new()),
+        Err(why) => (Provides::Nothing, vec![why.to_owned()]),
+    };
+    Volume { kind, name: String::new(), facts: Facts::Mapped(facts), provides, remarks }
+}
+
+/// Reads a dm-integrity superblock.
+pub(super) fn integrity(medium: &dyn Medium) -> Result<Volume, Fault> {
+    let bytes = bytes_at(medium, 0, 512)?;
+    let flags = le32(&bytes, 24);
+    let per_block = 1u64.checked_shl(u32::from(byte(&bytes, 28))).filter(|count| *count <= 8);
+    let mut facts = Mapped { payload: None, block: per_block.map(|count| ByteCount::new(sectors(count))) };
+    let areas = per_block.and_then(|per_block| Interleaved::read(&bytes, per_block, flags));
+    let provides = match areas {
+        _ if flags & INLINE != 0 => {
+            Err("its tags are beside the sectors: where its data starts is not known")
+        }
+        // Only with a device of its own for the tags are they not interleaved with the data.
+        _ if byte(&bytes, 9) == 0 => Err("journal and tags only: the data is on another device"),
+        None => Err("its superblock makes no sense: where its data starts is not known"),
+        Some(areas) => {
+            facts.payload = areas.data(0).map(ByteOffset::new);
+            let block = facts.block.and_then(|block| BlockSize::new(block.get()).ok());
+            Ok(Space { block, ..areas.space() })
+        }
+    };
+    Ok(volume("DM_integrity", facts, provides))
+}
+
+/// How dm-integrity interleaves tags and data, in sectors.
+struct Interleaved {
+    /// The superblock and the journal.
+    initial: u64,
+    /// The tags of one area, before its data.
+    metadata_run: u64,
+    /// The data of one area.
+    interleave: u64,
+    /// All the data.
+    provided: u64,
+}
+
+impl Interleaved {
+    fn read(superblock: &[u8], per_block: u64, flags: u32) -> Option<Self> {
+        let log2_interleave = u32::from(byte(superblock, 9));
+        if !(3..=31).contains(&log2_interleave) {
+            return None;
+        }
+        let (tag, sections) = (u64::from(le16(superblock, 10)), u64::from(le32(superblock, 12)));
+        // A journal entry: a sector number, eight bytes for each sector of the block, and the tag.
+        let entry = (8 + 8 * per_block + tag).next_multiple_of(JOURNAL_ENTRY_ROUNDUP);
+        let mac = if flags & HAVE_JOURNAL_MAC == 0 { 0 } else { JOURNAL_MAC_PER_SECTOR };
+        let entries = (JOURNAL_SECTOR_DATA - mac) / entry * JOURNAL_BLOCK_SECTORS;
+        let section = entries * per_block + JOURNAL_BLOCK_SECTORS;
+        let padding = if flags & HAVE_FIXED_PADDING == 0 { OLD_PADDING } else { FIXED_PADDING };
+        let interleave = 1u64 << log2_interleave;
+        let tags = (interleave / per_block).checked_mul(tag)?.checked_next_multiple_of(padding)?;
+        Some(Self {
+            initial: sections.checked_mul(section)?.checked_add(SB_SECTORS)?,
+            metadata_run: tags / SECTOR,
+            interleave,
+            provided: le64(superblock, 16),
+        })
+    }
+
+    /// Where the data of area `area` starts, in bytes.
+    fn data(&self, area: u64) -> Option<u64> {
+        let tags = area.checked_add(1)?.checked_mul(self.metadata_run)?;
+        let before = area.checked_mul(self.interleave)?.checked_add(tags)?;
+        self.initial.checked_add(before)?.checked_mul(SECTOR)
+    }
+
+    /// The data, one area after the other.
+    fn space(&self) -> Space {
+        let (len, step) = (ByteCount::new(sectors(self.provided)), ByteCount::new(sectors(self.interleave)));
+        let areas = self.provided.div_ceil(self.interleave).min(u64::try_from(MAX_PIECES).unwrap_or(0));
+        let runs = (0..areas).map_while(|area| {
+            let start = step.checked_mul(area)?;
+            let span = Span::new(ByteOffset::new(start.get()), (len - start).min(step))?;
+            Some((span, ByteOffset::new(self.data(area)?)))
+        });
+        Space { len, runs: runs.collect(), block: None }
+    }
+}
+
+/// Reads a dm-verity superblock. It heads the hashes; the data that they are of is on another device, or before them.
+pub(super) fn verity(medium: &dyn Medium) -> Result<Volume, Fault> {
+    let bytes = bytes_at(medium, 0, 512)?;
+    let [data, hash] = [64, 68].map(|at| ByteCount::new(u64::from(le32(&bytes, at))));
+    let facts = Mapped { payload: None, block: Some(data) };
+    let mut volume =
+        volume("DM_verity_hash", facts, Err("hashes only: the data that they protect is elsewhere"));
+    if hash != data {
+        volume.remarks.push(format!("its hash blocks have {} bytes", hash.get()));
+    }
+    Ok(volume)
+}
+
+/// Reads a bcache superblock.
+pub(super) fn bcache(medium: &dyn Medium) -> Result<Volume, Fault> {
+    let bytes = bytes_at(medium, BCACHE_AT, 512)?;
+    let start = match le64(&bytes, 16) {
+        1 => Ok(BDEV_DATA_START),
+        4 | 6 if le64(&bytes, 184) >= BDEV_DATA_START => Ok(le64(&bytes, 184)),
+        4 | 6 => Err("its data offset makes no sense"),
+        0 | 3 | 5 => Err("a cache: what it holds belongs to other devices"),
+        _ => Err("a bcache version that is not known"),
+    };
+    let block = ByteCount::new(sectors(u64::from(le16(&bytes, 192))));
+    let payload = start.map(|start| ByteOffset::new(sectors(start)));
+    let facts = Mapped { payload: payload.ok(), block: Some(block) };
+    let space = payload.and_then(|payload| {
+        let room = ByteOffset::new(medium.len().get()).checked_since(payload);
+        let room = room.filter(|room| *room != ByteCount::ZERO).ok_or("its data would start past its end")?;
+        Ok(Space { block: BlockSize::new(block.get()).ok(), ..Space::run(room, payload) })
+    });
+    let name = text(bytes.get(72..104).unwrap_or_default());
+    Ok(Volume { name, ..volume("bcache", facts, space) })
+}

@@ -1,0 +1,261 @@
+//! Members of Linux software RAIDs: the superblocks of versions 0.90 and 1.x.
+//!
+//! The law of this module: only what lies on this member for certain is mapped. Sources: the kernel's
+//! include/uapi/linux/raid/md_p.h, drivers/md/{md,raid5,raid10}.c; mdadm's super0.c and super1.c.
+
+use straddle_device::Medium;
+use straddle_units::{ByteCount, ByteOffset, Span};
+
+use super::{Provides, Space, Volume, bytes_at, sectors, text};
+use crate::fields::{array, be32, le16, le32, le64};
+use crate::layer::{Facts, Md};
+use crate::reader::Fault;
+
+const KIND: &str = "linux_raid_member";
+
+/// `MD_SB_MAGIC`.
+const MAGIC: u32 = 0xa92b_4efc;
+
+/// A superblock of either version fits in this (`MD_SB_BYTES`, `MAX_SB_SIZE`).
+const SUPERBLOCK: usize = 4096;
+
+/// 0.90 stands in the last whole block of this size (`MD_RESERVED_BYTES`).
+const RESERVED: u64 = 64 * 1024;
+
+/// 1.0 stands 16 sectors before the end, rounded down to 8 (`super_1_load`, drivers/md/md.c).
+const END_SECTORS: u64 = 16;
+
+/// Where `dev_roles` begins in a 1.x superblock.
+const ROLES_AT: usize = 256;
+
+/// `MD_FEATURE_RECOVERY_OFFSET`, `MD_FEATURE_RESHAPE_ACTIVE`.
+const RECOVERY: u32 = 2;
+const RESHAPE: u32 = 4;
+
+/// What one superblock says.
+struct Superblock {
+    md: Md,
+    name: String,
+    /// Whether data is on its way from one layout to another.
+    moving: bool,
+    remarks: Vec<String>,
+}
+
+/// The member whose superblock is at the end of `medium` (0.90 or 1.0), at the cost of two reads.
+pub(crate) fn at_end(medium: &dyn Medium) -> Option<Volume> {
+    let len = medium.len().get();
+    let read = |at: u64| bytes_at(medium, at, SUPERBLOCK).ok();
+    let new = (len / 512).checked_sub(END_SECTORS).map(|sector| sectors(sector & !7));
+    let old = (len / RESERVED).checked_sub(1).map(|blocks| blocks * RESERVED);
+    let version_1_0 =
+        |at| read(at).filter(|bytes| is_version_1(bytes, at)).map(|bytes| version_1(&bytes, at));
+    let version_0_90 = |at| version_0(&read(at)?, at);
+    let found = new.and_then(version_1_0).or_else(|| old.and_then(version_0_90))?;
+    Some(volume(found, medium.len()))
+}
+
+/// The member whose superblock is at the front of `medium`, 1.1 or 1.2.
+pub(super) fn at_front(medium: &dyn Medium) -> Result<Volume, Fault> {
+    let first = bytes_at(medium, 0, SUPERBLOCK)?;
+    let found = if is_version_1(&first, 0) {
+        version_1(&first, 0)
+    } else {
+        version_1(&bytes_at(medium, 4096, SUPERBLOCK)?, 4096)
+    };
+    Ok(volume(found, medium.len()))
+}
+
+/// Whether a 1.x superblock stands here, and says that it does.
+fn is_version_1(bytes: &[u8], at: u64) -> bool {
+    le32(bytes, 0) == MAGIC && le32(bytes, 4) == 1 && sectors(le64(bytes, 144)) == at
+}
+
+/// `struct mdp_superblock_1`.
+fn version_1(bytes: &[u8], at: u64) -> Superblock {
+    let features = le32(bytes, 8);
+    let level = i32::from_le_bytes(array(bytes, 72));
+    let raid_disks = le32(bytes, 92);
+    let data_size = ByteCount::new(sectors(le64(bytes, 136)));
+    let used = ByteCount::new(sectors(le64(bytes, 80)));
+    let mut remarks = Vec::new();
+    if checksum_1(bytes) != Some(le32(bytes, 216)) {
+        remarks.push(format!("the checksum of its superblock (byte {at}) is wrong"));
+    }
+    if features & RECOVERY != 0 {
+        remarks.push("it is being rebuilt: not all of it holds the array's data yet".to_owned());
+    }
+    let md = Md {
+        version: match at {
+            0 => "1.1",
+            4096 => "1.2",
+            _ => "1.0",
+        },
+        level,
+        layout: le32(bytes, 76),
+        chunk: ByteCount::new(sectors(u64::from(le32(bytes, 88)))),
+        raid_disks,
+        // 0xffff is a spare, 0xfffe faulty, 0xfffd a journal.
+        role: role_1(bytes).map(u32::from).filter(|role| *role < raid_disks),
+        data_offset: ByteCount::new(sectors(le64(bytes, 128))),
+        // RAID0 and linear use all there is, and say nothing here.
+        data_size: if level > 0 && used != ByteCount::ZERO { used.min(data_size) } else { data_size },
+    };
+    let name = text(bytes.get(32..64).unwrap_or_default());
+    Superblock { md, name, moving: features & RESHAPE != 0, remarks }
+}
+
+/// `role_from_sb` (mdadm, super1.c).
+fn role_1(bytes: &[u8]) -> Option<u16> {
+    let (number, listed) = (le32(bytes, 160), le32(bytes, 220));
+    let at = ROLES_AT.checked_add(usize::try_from(number).ok()?.checked_mul(2)?)?;
+    (number < listed && at + 2 <= bytes.len()).then(|| le16(bytes, at))
+}
+
+/// `calc_sb_1_csum` (mdadm, super1.c): the sum of all words but the sum itself, its carries added.
+fn checksum_1(bytes: &[u8]) -> Option<u32> {
+    let roles = usize::try_from(le32(bytes, 220)).ok()?.checked_mul(2)?;
+    let summed = bytes.get(..ROLES_AT.checked_add(roles)?)?;
+    let mut words = summed.chunks_exact(4);
+    let sum: u64 = words.by_ref().map(|word| u64::from(le32(word, 0))).sum();
+    Some(fold(sum + u64::from(le16(words.remainder(), 0)) - u64::from(le32(bytes, 216))))
+}
+
+/// `mdp_superblock_s`, in words of the byte order of the machine that wrote it; `None` when it is none.
+fn version_0(bytes: &[u8], at: u64) -> Option<Superblock> {
+    let field = if be32(bytes, 0) == MAGIC { be32 } else { le32 };
+    let word = |index: usize| field(bytes, 4 * index);
+    let (major, minor) = (word(1), word(2));
+    if word(0) != MAGIC || major != 0 || !(90..=91).contains(&minor) {
+        return None;
+    }
+    let (level, raid_disks) = (word(7).cast_signed(), word(10));
+    // this_disk: its place in the array, and its state (bit 0 faulty, 1 active, 2 in sync).
+    let (place, state) = (word(995), word(996));
+    let is_member = state & 0b111 == 0b110 && place < raid_disks;
+    let (used, room) = (ByteCount::new(u64::from(word(8)) * 1024), ByteCount::new(at));
+    let mut remarks = Vec::new();
+    let sum: u64 = bytes.chunks_exact(4).map(|word| u64::from(field(word, 0))).sum();
+    if fold(sum - u64::from(word(38))) != word(38) {
+        remarks.push(format!("the checksum of its superblock (byte {at}) is wrong"));
+    }
+    let md = Md {
+        version: "0.90",
+        level,
+        layout: word(64),
+        chunk: ByteCount::new(u64::from(word(65))),
+        raid_disks,
+        role: is_member.then_some(place),
+        data_offset: ByteCount::ZERO,
+        data_size: if level > 0 && used != ByteCount::ZERO { used.min(room) } else { room },
+    };
+    // Minor version 91 marks a reshape; its position is all ones when there is none.
+    let moving = minor > 90 && (word(44), word(45)) != (u32::MAX, u32::MAX);
+    Some(Superblock { md, name: String::new(), moving, remarks })
+}
+
+/// Adds what a sum carries over 32 bits, once.
+fn fold(sum: u64) -> u32 {
+    let [low, high] = [sum & 0xffff_ffff, sum >> 32].map(|half| u32::try_from(half).unwrap_or(u32::MAX));
+    low.wrapping_add(high)
+}
+
+/// What the member is and what of the array lies on it.
+fn volume(found: Superblock, len: ByteCount) -> Volume {
+    let Superblock { md, name, moving, mut remarks } = found;
+    if md.data_offset.checked_add(md.data_size).is_none_or(|end| end > len) {
+        remarks.push("its data would end past the end of what it stands on".to_owned());
+    }
+    let space = if moving {
+        Err("the array is being reshaped: what it holds is not followed".to_owned())
+    } else {
+        space(&md)
+    };
+    let provides = match space {
+        Ok(space) => Provides::Open(space),
+        Err(why) => {
+            remarks.push(why);
+            Provides::Nothing
+        }
+    };
+    Volume { kind: KIND, name, facts: Facts::Md(md), provides, remarks }
+}
+
+/// The array's space as far as it lies on this member, from the array's first byte on.
+fn space(md: &Md) -> Result<Space, String> {
+    let at = ByteOffset::new(md.data_offset.get());
+    // Multipath and faulty have the array's data whatever their place.
+    if matches!(md.level, -4 | -5) {
+        return Ok(Space::run(md.data_size, at));
+    }
+    let role = md.role.ok_or("a spare, or out of the array: what the array holds is not here")?;
+    let near = md.layout & 0xff;
+    let is_whole = md.level == 1 || (md.level == 10 && near >= md.raid_disks) || md.raid_disks == 1;
+    if is_whole {
+        return Ok(Space::run(md.data_size, at));
+    }
+    let unknown = || {
+        format!("layout {} of RAID{} is not known: what the array holds is not followed", md.layout, md.level)
+    };
+    let first = match md.level {
+        -1 | 0 | 4 => 0,
+        5 => raid5_first(md.layout).ok_or_else(unknown)?,
+        6 => raid6_first(md.layout).ok_or_else(unknown)?,
+        10 if near != 0 => role.min(near - 1),
+        10 => return Err(unknown()),
+        level => {
+            return Err(format!("RAID level {level} is not known: what the array holds is not followed"));
+        }
+    };
+    if role != first {
+        return Err(format!(
+            "member {role} does not hold the array's start: what the array holds is not seen here"
+        ));
+    }
+    if md.level == -1 {
+        // How long the other members are is written on them only.
+        return Ok(Space::run(md.data_size, at));
+    }
+    if md.chunk == ByteCount::ZERO {
+        return Err("its chunk size is zero: what the array holds is not followed".to_owned());
+    }
+    let run = Span::new(ByteOffset::ZERO, md.chunk.min(md.data_size)).map(|span| (span, at));
+    Ok(Space { len: array_len(md), runs: run.into_iter().collect(), block: None })
+}
+
+/// How much a striped array holds; RAID0 as if its members were alike.
+fn array_len(md: &Md) -> ByteCount {
+    let member = u128::from((md.data_size - md.data_size.remainder(md.chunk)).get());
+    let copies = (md.layout & 0xff) * ((md.layout >> 8) & 0xff);
+    let (disks, divisor) = match md.level {
+        10 => (md.raid_disks, copies.max(1)),
+        4 | 5 => (md.raid_disks.saturating_sub(1), 1),
+        6 => (md.raid_disks.saturating_sub(2), 1),
+        _ => (md.raid_disks, 1),
+    };
+    // The largest that a span can have, with room for a chunk.
+    let len = member * u128::from(disks.max(1)) / u128::from(divisor);
+    ByteCount::new(u64::try_from(len).unwrap_or(u64::MAX)).max(md.chunk.min(md.data_size))
+}
+
+/// The member of a RAID5 that holds the array's first chunk (`raid5_compute_sector`, drivers/md/raid5.c): where
+/// parity begins on the last member (left) or has the last for itself, it is the first; else the second.
+pub(super) fn raid5_first(layout: u32) -> Option<u32> {
+    match layout {
+        0 | 2 | 5 => Some(0),
+        1 | 3 | 4 => Some(1),
+        _ => None,
+    }
+}
+
+/// The same of a RAID6, whose second parity stands before the first chunk in more of the layouts.
+pub(super) fn raid6_first(layout: u32) -> Option<u32> {
+    match layout {
+        // PARITY_N, ROTATING_N_RESTART, ROTATING_N_CONTINUE, LEFT_ASYMMETRIC_6, LEFT_SYMMETRIC_6
+        5 | 9 | 10 | 16 | 18 => Some(0),
+        // LEFT_ASYMMETRIC, LEFT_SYMMETRIC, RIGHT_ASYMMETRIC_6, RIGHT_SYMMETRIC_6, PARITY_0_6
+        0 | 2 | 17 | 19 | 20 => Some(1),
+        // RIGHT_ASYMMETRIC, RIGHT_SYMMETRIC, PARITY_0, ROTATING_ZERO_RESTART
+        1 | 3 | 4 | 8 => Some(2),
+        _ => None,
+    }
+}

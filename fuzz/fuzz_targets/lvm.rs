@@ -1,0 +1,8 @@
+//! See `straddle_fuzz::volume`.
+#![no_main]
+
+use libfuzzer_sys::Corpus;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| -> Corpus {
+    if straddle_fuzz::volume(data, &["LVM2_member"]) { Corpus::Keep } else { Corpus::Reject }
+});
