@@ -485,7 +485,7 @@ fn move_file_system(script: &str, partition: u64, up: bool) {
     let (from_text, size) = (format!("offset={from}"), format!("{}k", len / 1024));
     let files = dir.join("files");
     let mkfs = &mut Command::new("mkfs.ext4");
-    run(mkfs.args(["-q", "-F", "-E", &from_text, "-d"]).arg(&files).arg(&image).arg(size), "");
+    run(mkfs.args(["-q", "-F", "-b", "4096", "-E", &from_text, "-d"]).arg(&files).arg(&image).arg(size), "");
     let before = bytes(&image, from, len);
 
     let line = word(&cures(&report)[&partition]["moving"], "line");

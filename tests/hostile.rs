@@ -3,6 +3,8 @@
 //!
 //! What cannot be tested on a machine says `SKIPPED` there; where `CI=true` that is a failure.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -433,7 +435,7 @@ fn a_file_that_may_not_be_read() {
     let dir = TempDir::new().unwrap();
     let image = dir.path().join("disk.img");
     Gpt::new(&[(2049, 4096)]).write(&image);
-    fs::set_permissions(&image, Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&image, Permissions::from_mode(0o000)).unwrap();
     let mut command = if File::open(&image).is_err() {
         straddle()
     } else {

@@ -32,19 +32,52 @@ impl Dir {
     pub(crate) fn one_table(&self, index: usize) -> Result<PathBuf> {
         let path = self.0.join(format!("table-{index}.img"));
         File::create(&path)?.set_len(u64::try_from(LEN)?)?;
-        let mut child = Command::new("/usr/sbin/sfdisk")
-            .args(["--quiet", "--no-reread", "--no-tell-kernel"])
-            .arg(&path)
-            .stdin(Stdio::piped())
-            .spawn()
-            .context("cannot run sfdisk, which makes the tables")?;
-        if let Some(mut input) = child.stdin.take() {
-            input.write_all(script(index).as_bytes())?;
+        partition(&path, &script(index))?;
+        Ok(path)
+    }
+
+    /// An image of depth 5: a partition, a RAID member (metadata at the end), a physical volume, its volumes, and what is
+    /// in them. RAID and LVM are made by mdadm and LVM in the guest that the tests use.
+    pub(crate) fn deep(&self) -> Result<PathBuf> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let made = self.0.join("guest");
+        fs::create_dir(&made)?;
+        let status = Command::new(root.join("tests/guest/run"))
+            .args(["-t", "120", "-o"])
+            .args([&made, &root.join("tests/guest/stacks-md-lvm.sh")])
+            .arg("nested")
+            .status()
+            .context("cannot run the guest")?;
+        if !status.success() {
+            bail!("the guest could not make the layers");
         }
-        if !child.wait()?.success() {
-            bail!("sfdisk refused table {index}:\n{}", script(index));
+        let member = File::open(made.join("deep/0.img"))?;
+        let path = self.0.join("deep.img");
+        let start = 1 << 20;
+        let file = File::create(&path)?;
+        file.set_len(member.metadata()?.len() + 2 * start)?;
+        let script = format!("label: gpt\nstart=2048, size={}\n", member.metadata()?.len() / 512);
+        partition(&path, &script)?;
+        let file = File::options().write(true).open(&path)?;
+        for (at, block) in blocks(&member)? {
+            file.write_all_at(&block, start + at)?;
         }
         Ok(path)
+    }
+
+    /// `count` small qcow2 images, copies of one.
+    pub(crate) fn qcow2(&self, count: usize) -> Result<Vec<String>> {
+        let raw = self.one_table(0)?;
+        let first = self.0.join("0.qcow2");
+        let status = Command::new("qemu-img").args(["convert", "-O", "qcow2"]).args([&raw, &first]).status();
+        if !status.context("cannot run qemu-img")?.success() {
+            bail!("qemu-img refused the image");
+        }
+        let names: Vec<String> = (0..count).map(|index| format!("{index}.qcow2")).collect();
+        for name in &names[1..] {
+            fs::copy(&first, self.0.join(name))?;
+        }
+        Ok(names)
     }
 
     /// The names of `count` images in the directory with `distinct` different tables.
@@ -69,6 +102,23 @@ impl Dir {
     }
 }
 
+/// Has sfdisk write a table.
+fn partition(image: &Path, script: &str) -> Result<()> {
+    let mut child = Command::new("/usr/sbin/sfdisk")
+        .args(["--quiet", "--no-reread", "--no-tell-kernel"])
+        .arg(image)
+        .stdin(Stdio::piped())
+        .spawn()
+        .context("cannot run sfdisk, which makes the tables")?;
+    if let Some(mut input) = child.stdin.take() {
+        input.write_all(script.as_bytes())?;
+    }
+    if !child.wait()?.success() {
+        bail!("sfdisk refused this table:\n{script}");
+    }
+    Ok(())
+}
+
 impl Drop for Dir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
@@ -80,7 +130,7 @@ impl Drop for Dir {
 fn blocks(file: &File) -> Result<Vec<(u64, Vec<u8>)>> {
     let mut found = Vec::new();
     let mut block = vec![0; BLOCK];
-    for at in (0..u64::try_from(LEN)?).step_by(BLOCK) {
+    for at in (0..file.metadata()?.len()).step_by(BLOCK) {
         file.read_exact_at(&mut block, at)?;
         if block.iter().any(|byte| *byte != 0) {
             found.push((at, block.clone()));

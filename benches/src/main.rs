@@ -26,6 +26,9 @@ const ROUNDS_OF_MANY: usize = 9;
 /// So many images are given in one call.
 const MANY: usize = 10_000;
 
+/// So many qcow2 images are given in one call.
+const MANY_QCOW2: usize = 2000;
+
 /// So many of them have a table of their own; the others are copies.
 const DISTINCT: usize = 250;
 
@@ -56,6 +59,9 @@ fn check(raw: Option<&Path>) -> Result<()> {
     let dir = images::Dir::new()?;
     let mut all = one_image(&straddle, &dir)?;
     all.extend(many_images(&straddle, &dir)?);
+    all.extend(many_qcow2(&straddle, &dir)?);
+    // Last: what making it takes of memory would show in the peaks of the others.
+    all.extend(deep_image(&straddle, &dir)?);
     if let Some(path) = raw {
         let mut file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
         for samples in &all {
@@ -97,6 +103,41 @@ fn one_image(straddle: &Path, dir: &images::Dir) -> Result<Vec<Samples>> {
     let faster = samples[1..].iter().min_by(|a, b| a.median().total_cmp(&b.median()));
     if let Some(peer) = faster {
         println!("  straddle takes {} of {}", samples[0].ratio(peer), peer.name);
+    }
+    Ok(samples)
+}
+
+/// An image of five layers, beside what finds the first of them.
+fn deep_image(straddle: &Path, dir: &images::Dir) -> Result<Vec<Samples>> {
+    let path = dir.deep()?.display().to_string();
+    let mut arms = vec![
+        Arm::new("straddle deep", straddle, &["check", &path]),
+        Arm::new("blkid -p", Path::new("/usr/sbin/blkid"), &["-p", &path]),
+    ];
+    arms.retain(|arm| arm.is_there());
+    println!(
+        "one image of depth 5 (partition, md, PV, LV, file system), {ROUNDS_OF_ONE} rounds, the whole process:"
+    );
+    let samples = process::interleave(&arms, ROUNDS_OF_ONE)?;
+    for of_arm in &samples {
+        println!("  {:16} {}", of_arm.name, of_arm.told(1e3, "ms"));
+    }
+    if let [ours, peer] = &samples[..] {
+        println!("  straddle takes {} of {}, which sees the first layer only", ours.ratio(peer), peer.name);
+    }
+    Ok(samples)
+}
+
+/// Small qcow2 images in one call.
+fn many_qcow2(straddle: &Path, dir: &images::Dir) -> Result<Vec<Samples>> {
+    let names = dir.qcow2(MANY_QCOW2)?;
+    let mut words = vec!["check"];
+    words.extend(names.iter().map(String::as_str));
+    let arms = [Arm::new("qcow2", straddle, &words).within(dir.path())];
+    println!("{MANY_QCOW2} qcow2 images in one call, {ROUNDS_OF_MANY} rounds:");
+    let samples = process::interleave(&arms, ROUNDS_OF_MANY)?;
+    for of_arm in &samples {
+        println!("  {:16} {}", of_arm.name, of_arm.rate(MANY_QCOW2));
     }
     Ok(samples)
 }

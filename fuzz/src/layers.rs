@@ -10,8 +10,26 @@ use crate::{Disk, audit};
 
 /// Every kind that is read as a file system, as blkid's TYPE, and two that are not.
 pub const FILE_SYSTEMS: [&str; 20] = [
-    "ext2", "ext3", "ext4", "jbd", "xfs", "btrfs", "f2fs", "nilfs2", "jfs", "reiserfs", "iso9660", "squashfs",
-    "erofs", "vfat", "exfat", "ntfs", "swap", "zfs_member", "reiser4", "",
+    "ext2",
+    "ext3",
+    "ext4",
+    "jbd",
+    "xfs",
+    "btrfs",
+    "f2fs",
+    "nilfs2",
+    "jfs",
+    "reiserfs",
+    "iso9660",
+    "squashfs",
+    "erofs",
+    "vfat",
+    "exfat",
+    "ntfs",
+    "swap",
+    "zfs_member",
+    "reiser4",
+    "",
 ];
 
 /// Where the disk of an input begins on the drive: a partition that is aligned to everything, to nothing, to 4 KiB.

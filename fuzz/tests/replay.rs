@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-fn replay(name: &str, target: fn(&[u8])) {
+use straddle_device::image::Format;
+
+fn replay(name: &str, target: impl Fn(&[u8])) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut count = 0;
     for kind in ["seeds", "regressions"] {
@@ -41,4 +43,61 @@ fn sysfs() {
 #[test]
 fn identify() {
     replay("identify", straddle_fuzz::identify);
+}
+
+#[test]
+fn filesystems() {
+    replay("filesystems", straddle_fuzz::filesystems);
+}
+
+#[test]
+fn layers() {
+    replay("layers", straddle_fuzz::layers);
+}
+
+#[test]
+fn md() {
+    replay("md", |data| assert!(straddle_fuzz::volume(data, &["linux_raid_member"])));
+}
+
+#[test]
+fn lvm() {
+    replay("lvm", |data| assert!(straddle_fuzz::volume(data, &["LVM2_member"])));
+}
+
+#[test]
+fn luks() {
+    replay("luks", |data| assert!(straddle_fuzz::volume(data, &["crypto_LUKS"])));
+}
+
+#[test]
+fn mapped() {
+    replay("mapped", |data| {
+        assert!(straddle_fuzz::volume(data, &["DM_integrity", "DM_verity_hash", "bcache"]))
+    });
+}
+
+#[test]
+fn qcow2() {
+    replay("qcow2", |data| assert!(straddle_fuzz::image(data, Format::Qcow2)));
+}
+
+#[test]
+fn vmdk() {
+    replay("vmdk", |data| assert!(straddle_fuzz::image(data, Format::Vmdk)));
+}
+
+#[test]
+fn vhd() {
+    replay("vhd", |data| assert!(straddle_fuzz::image(data, Format::Vhd)));
+}
+
+#[test]
+fn vhdx() {
+    replay("vhdx", |data| assert!(straddle_fuzz::image(data, Format::Vhdx)));
+}
+
+#[test]
+fn vdi() {
+    replay("vdi", |data| assert!(straddle_fuzz::image(data, Format::Vdi)));
 }

@@ -58,7 +58,7 @@ whole-lvm-after-1k      lvm:-:-:1k:after,3,9000 ext4
 whole-lvm-after-4k      lvm:-:-:1k:after,4,9000 ext4
 whole-lvm-two-1k        lvm:-:-:1k:two,8001,1,8003 ext4
 whole-lvm-two-4m        lvm:-:-:4m:two,2,1,3 ext4
-whole-lvm-two-meet      lvm:-:-:1k:two,8001,7,8000 ext4
+whole-lvm-two-7k        lvm:-:-:1k:two,8001,7,8000 ext4
 whole-lvm-striped       lvm:-:-:4m:striped ext4
 whole-lvm-striped-7k    lvm:7k:-:4m:striped ext4
 whole-bcache            bcache:- ext4
@@ -115,7 +115,7 @@ part-md-luks-7          part:2048:gpt md:1:1.2:- luks1:7 ext4
 part-md-lvm             part:2048:gpt md:1:1.2:- lvm:-:-:4m:plain ext4
 part-md-lvm-7k          part:2048:gpt md:1:1.2:- lvm:7k:-:4m:plain ext4
 part-md1025-lvm-512     part:2048:gpt md:1:1.2:1025s lvm:1m:512b:4m:plain ext4
-part-raid0-lvm          part:2048:gpt md:0:1.2:-:4096 lvm:-:-:4m:plain ext4
+part-raid0-lvm          part:2048:gpt md:0:1.2:-:4096 lvm:1m:-:4m:plain ext4
 part-lvm-luks           part:2048:gpt lvm:-:-:4m:plain luks2:- ext4
 part-lvm-luks-9         part:2048:mbr lvm:-:-:4m:plain luks2a:9 ext4
 part63-lvm-luks         part:63:mbr lvm:-:-:4m:plain luks2:- ext4
@@ -172,10 +172,10 @@ step_part() { # START TABLE
 	# Whole blocks of 4 KiB, as dm-crypt wants them, and room for the copy of a GPT.
 	size=$((($(blockdev --getsz "$dev") - start - 34) / 8 * 8))
 	case $2 in
-	gpt) script=$(printf 'label: gpt\nfirst-lba: 34\nstart=%s, size=%s\n' "$start" $size) ;;
-	mbr) script=$(printf 'label: dos\nstart=%s, size=%s, type=83\n' "$start" $size) ;;
+	gpt) script=$(printf 'label: gpt\nfirst-lba: 34\nstart=%s, size=%s\n' "$start" "$size") ;;
+	mbr) script=$(printf 'label: dos\nstart=%s, size=%s, type=83\n' "$start" "$size") ;;
 	logical)
-		script=$(printf 'label: dos\nstart=%s, type=5\nstart=%s, size=%s, type=83\n' $((start - 32)) "$start" $size)
+		script=$(printf 'label: dos\nstart=%s, type=5\nstart=%s, size=%s, type=83\n' $((start - 32)) "$start" "$size")
 		number=5
 		;;
 	esac

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use rustix::fs::{Advice, OFlags};
 use straddle_units::{BlockSize, ByteCount, KERNEL_SECTOR, LbaCount};
 
 use crate::assume::Assume;
@@ -236,6 +236,9 @@ fn open_node(node: &Path, disk: &Directory) -> io::Result<File> {
     if !metadata.file_type().is_block_device() || disk.text("dev").is_some_and(|dev| dev != rdev) {
         return Err(io::Error::other("the node is not the device that sysfs describes"));
     }
+    // A disk's node has a page cache of its own, which writes through its partitions do not reach: old bytes would be
+    // audited. It is only advice, so a refusal does not matter.
+    let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
     Ok(file)
 }
 

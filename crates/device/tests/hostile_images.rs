@@ -6,6 +6,7 @@
 mod common;
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use common::{chain, noise, present, put, qemu_img, sign_vhd, sign_vhdx};
@@ -18,7 +19,7 @@ use tempfile::TempDir;
 
 /// What a process may take, in KiB: 128 MiB with all that it is itself.
 const LIMIT: &str = "131072";
-/// Set in the process that has the limit.
+/// Set in the process that has the limit, to the folder with the images: qemu-img itself needs more than that.
 const LIMITED: &str = "STRADDLE_TEST_LIMITED";
 
 /// Opens what `bytes` hold and reads here and there. Returns the first error.
@@ -48,37 +49,40 @@ fn use_bytes(bytes: Vec<u8>) -> Option<String> {
     first.or_else(|| image.remarks().first().cloned())
 }
 
-/// Small images of every format.
-fn seeds() -> Vec<(&'static str, Vec<u8>)> {
-    let dir = TempDir::new().unwrap();
+/// Formats with qemu-img's name for them and its options.
+const KINDS: [(&str, &str, &[&str]); 12] = [
+    ("qcow2", "qcow2", &[]),
+    ("qcow2", "qcow2", &["-o", "extended_l2=on,cluster_size=16k"]),
+    ("qcow2", "qcow2", &["-c", "-o", "cluster_size=4k"]),
+    ("qcow2", "qcow2", &["-c", "-o", "compression_type=zstd"]),
+    ("vmdk", "vmdk", &[]),
+    ("vmdk", "vmdk", &["-o", "subformat=streamOptimized"]),
+    ("vmdk", "vmdk", &["-o", "subformat=monolithicFlat"]),
+    ("vhd", "vpc", &[]),
+    ("vhd", "vpc", &["-o", "subformat=fixed"]),
+    ("vhdx", "vhdx", &["-o", "block_size=1M"]),
+    ("vdi", "vdi", &[]),
+    ("vdi", "vdi", &["-o", "static=on"]),
+];
+
+/// Makes a small image of every kind in `dir`, named by its number.
+fn make_seeds(dir: &Path) {
     let mut raw = vec![0; 5 << 20];
     for (seed, at) in [0, 70_000, 1 << 20, (3 << 20) - 5000, (5 << 20) - 512].into_iter().enumerate() {
         let bytes: Vec<u8> = noise(seed as u64 + 1).take(512).collect();
         put(&mut raw, at, &bytes);
     }
-    fs::write(dir.path().join("raw"), raw).unwrap();
-    let kinds: [(&str, &str, &[&str]); 12] = [
-        ("qcow2", "qcow2", &[]),
-        ("qcow2", "qcow2", &["-o", "extended_l2=on,cluster_size=16k"]),
-        ("qcow2", "qcow2", &["-c", "-o", "cluster_size=4k"]),
-        ("qcow2", "qcow2", &["-c", "-o", "compression_type=zstd"]),
-        ("vmdk", "vmdk", &[]),
-        ("vmdk", "vmdk", &["-o", "subformat=streamOptimized"]),
-        ("vmdk", "vmdk", &["-o", "subformat=monolithicFlat"]),
-        ("vhd", "vpc", &[]),
-        ("vhd", "vpc", &["-o", "subformat=fixed"]),
-        ("vhdx", "vhdx", &["-o", "block_size=1M"]),
-        ("vdi", "vdi", &[]),
-        ("vdi", "vdi", &["-o", "static=on"]),
-    ];
-    kinds
-        .into_iter()
-        .map(|(kind, format, options)| {
-            let args = [&["convert", "-O", format], options, &["raw", "image"]].concat();
-            qemu_img(dir.path(), &args);
-            (kind, fs::read(dir.path().join("image")).unwrap())
-        })
-        .collect()
+    fs::write(dir.join("raw"), raw).unwrap();
+    for (index, (_, format, options)) in KINDS.into_iter().enumerate() {
+        let name = index.to_string();
+        qemu_img(dir, &[&["convert", "-O", format], options, &["raw", &name]].concat());
+    }
+}
+
+/// The images that [`make_seeds`] made.
+fn seeds(dir: &Path) -> Vec<(&'static str, Vec<u8>)> {
+    let read = |index: usize| fs::read(dir.join(index.to_string())).unwrap();
+    KINDS.into_iter().enumerate().map(|(index, (kind, ..))| (kind, read(index))).collect()
 }
 
 /// The bytes of `image` that are not zero, and those next to them: where its structures are.
@@ -129,7 +133,9 @@ fn changed_images_do_no_harm() {
     if !present("qemu-img") {
         return;
     }
-    if std::env::var_os(LIMITED).is_none() {
+    let Some(dir) = std::env::var_os(LIMITED) else {
+        let dir = TempDir::new().unwrap();
+        make_seeds(dir.path());
         // The same test again, in a process with little memory.
         let own = std::env::current_exe().unwrap();
         let line =
@@ -138,17 +144,17 @@ fn changed_images_do_no_harm() {
         command
             .args(["-c", &line])
             .arg(own)
-            .env(LIMITED, "1")
+            .env(LIMITED, dir.path())
             .env("MALLOC_ARENA_MAX", "1")
             .env("RUST_BACKTRACE", "0");
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         return;
-    }
+    };
     let too_much = Vec::<u8>::new().try_reserve_exact(128 << 20);
     assert!(too_much.is_err(), "the limit does not hold");
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
-    for (kind, image) in seeds() {
+    for (kind, image) in seeds(Path::new(&dir)) {
         assert_eq!(use_bytes(image.clone()).filter(|told| !told.contains("not opened")), None, "{kind}");
         let places = telling(&image);
         let run = TestRunner::new(config.clone()).run(&(changes(), any::<bool>()), |(changes, signed)| {
@@ -244,7 +250,9 @@ fn absurd_tables_are_told_with_their_byte() {
     if !present("qemu-img") {
         return;
     }
-    let seeds = seeds();
+    let dir = TempDir::new().unwrap();
+    make_seeds(dir.path());
+    let seeds = seeds(dir.path());
     let of = |index: usize| seeds[index].clone();
     let cases: Vec<(usize, usize, &[u8], &str)> = vec![
         (4, 12, &[0xFF; 8], "byte 12: a disk of"),
@@ -293,7 +301,9 @@ fn a_vdi_block_past_every_number_is_told() {
     if !present("qemu-img") {
         return;
     }
-    let (_, mut image) = seeds().swap_remove(10);
+    let dir = TempDir::new().unwrap();
+    make_seeds(dir.path());
+    let (_, mut image) = seeds(dir.path()).swap_remove(10);
     // The largest blocks, with as much before each of them, and the last of them all: past 2^64.
     put(&mut image, 0x178, &0xFFFF_FE00_u32.to_le_bytes());
     put(&mut image, 0x17C, &u32::MAX.to_le_bytes());

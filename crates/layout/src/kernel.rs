@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(numbers, (1..=1024).collect::<Vec<u32>>());
         assert_eq!(
             stack.problems,
-            [Problem::TooManyPartitions { at: ByteOffset::new((5000 - 1025) * 20 << 20) }]
+            [Problem::TooManyPartitions { at: ByteOffset::new(((5000 - 1025) * 20) << 20) }]
         );
     }
 }

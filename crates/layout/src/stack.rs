@@ -279,14 +279,25 @@ pub fn read_stack(
 ) -> Result<Stack, ReadError> {
     let known = Known { device: device_block, forced };
     let reader = Reader::open(medium, known.block())?;
-    let mut stack = read_table(&reader, known);
-    let Stack { partitions, problems, .. } = &mut stack;
-    problems.extend(check::out_of_range(partitions, reader.end()));
-    problems.extend(check::overlaps(partitions));
-    for partition in partitions.iter_mut().filter(|p| p.role != Role::Extended).take(MAX_CONTENTS) {
+    let mut stack = read_checked(&reader, known);
+    for partition in looked_into(&mut stack) {
         partition.content = signature::identify(&reader, partition.span);
     }
     Ok(stack)
+}
+
+/// Reads the table, and holds its partitions against each other and the medium.
+fn read_checked(reader: &Reader<'_>, known: Known) -> Stack {
+    let mut stack = read_table(reader, known);
+    let Stack { partitions, problems, .. } = &mut stack;
+    problems.extend(check::out_of_range(partitions, reader.end()));
+    problems.extend(check::overlaps(partitions));
+    stack
+}
+
+/// The partitions whose content is looked at.
+fn looked_into(stack: &mut Stack) -> impl Iterator<Item = &mut Partition> {
+    stack.partitions.iter_mut().filter(|p| p.role != Role::Extended).take(MAX_CONTENTS)
 }
 
 /// Reads what `medium` holds as [`read_stack`] does, and every layer on each partition, or on the whole medium where there
@@ -296,7 +307,9 @@ pub fn read_all(
     device_block: Option<BlockSize>,
     forced: Option<BlockSize>,
 ) -> Result<Stack, ReadError> {
-    let mut stack = read_stack(medium, device_block, forced)?;
+    let known = Known { device: device_block, forced };
+    let reader = Reader::open(medium, known.block())?;
+    let mut stack = read_checked(&reader, known);
     follow(medium, &mut stack);
     Ok(stack)
 }
@@ -309,9 +322,9 @@ fn follow(medium: &dyn Medium, stack: &mut Stack) {
         let whole = Span::new(ByteOffset::ZERO, medium.len());
         stack.layer = whole.and_then(|span| read_layers(&drive, span, block));
     }
-    let listed = stack.partitions.iter_mut().filter(|p| p.role != Role::Extended).take(MAX_CONTENTS);
-    for partition in listed {
+    for partition in looked_into(stack) {
         partition.layer = read_layers(&drive, partition.span, block);
+        partition.content = partition.layer.as_ref().map(|layer| layer.kind);
     }
 }
 

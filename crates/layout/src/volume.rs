@@ -15,7 +15,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 use crate::layer::Facts;
 use crate::reader::Fault;
 
-pub(crate) use luks::has_second_header;
+pub(crate) use luks::{SEALED, has_second_header};
 pub(crate) use md::at_end as md_at_end;
 
 /// The unit in which md, LVM, LUKS1, bcache and dm-integrity count on disk, whatever the sectors of the disk.

@@ -20,6 +20,9 @@ type Answer = Result<(), Box<dyn Error>>;
 
 const SECTOR: usize = 512;
 
+/// How many devices tests/guest/live.sh fills: ten, and an array of each of 29 layouts.
+const DEVICES_FILLED: usize = 39;
+
 /// What is done in the guest, as PROBE_DO says. Lines of output are marked, as the harness prints its own among them.
 #[test]
 #[ignore = "in the guest only"]
@@ -179,10 +182,12 @@ fn is_present(tools: &[&str]) -> bool {
     let dirs: Vec<PathBuf> = std::env::split_paths(&path).chain(sbin).collect();
     let missing: Vec<&&str> =
         tools.iter().filter(|tool| !dirs.iter().any(|dir| dir.join(tool).is_file())).collect();
-    if !missing.is_empty() {
-        eprintln!("NOT TESTED: the live view of real stacks; missing: {missing:?}");
+    if missing.is_empty() {
+        return true;
     }
-    missing.is_empty()
+    assert!(std::env::var_os("CI").is_none(), "{missing:?} not installed, and this is CI");
+    eprintln!("SKIPPED: {missing:?} not installed");
+    false
 }
 
 /// The line of the layer called `name`, and a number in it.
@@ -230,20 +235,17 @@ fn the_kernel_the_tools_and_the_data_agree() -> Answer {
 
     // All that was filled was found again, on every layout.
     let verified = read("verified");
-    let counts: Vec<(&str, u64)> = verified
-        .lines()
-        .filter_map(|l| l.split_once(' '))
-        .filter_map(|(n, c)| Some((n, c.parse().ok()?)))
-        .collect();
-    assert!(counts.len() >= 40 && counts.iter().all(|(_, count)| *count > 0), "{verified}");
+    let count = |line: &str| line.split(' ').nth(1).and_then(|count| count.parse::<u64>().ok());
+    let found = verified.lines().filter(|line| count(line).is_some_and(|count| count > 0)).count();
+    assert_eq!((found, verified.lines().count()), (DEVICES_FILLED, DEVICES_FILLED), "{verified}");
 
     // What the tools say adds up to where the file systems are.
     let (tree, judges) = (read("full.tree"), read("full.judges"));
-    let root_at = md_sector(&judges) + table_sector(&judges, "c0", 7) + table_sector(&judges, "vg-root", 5);
+    let root_at = md_sector(&judges) + table_sector(&judges, "c0", 8) + table_sector(&judges, "vg-root", 5);
     assert_eq!(number(&tree, "/mnt", "drive"), (2048 + root_at) * 512, "{tree}");
     assert!(tree.contains("loop0 over /mnt/disk.img"), "{tree}");
     let (tree, judges) = (read("xfs.tree"), read("xfs.judges"));
-    let root_at = table_sector(&judges, "c0", 7) + table_sector(&judges, "vg-root", 5);
+    let root_at = table_sector(&judges, "c0", 8) + table_sector(&judges, "vg-root", 5);
     assert_eq!(number(&tree, "/mnt", "drive"), (2048 + root_at) * 512, "{tree}");
     assert!(tree.contains("sector: Some(ByteCount(4096))"), "{tree}");
     let tree = read("linear.tree");
@@ -280,8 +282,8 @@ fn check_compared(read: &dyn Fn(&str) -> String) {
          2101248 of the drive) in the kernel",
         "LV vg/a: place of the segment at byte 0 on the physical volume is 1048576 bytes (byte 2097152 of the drive) \
          on the disk, 1052672 bytes (byte 2101248 of the drive) in the kernel",
-        "crypto_LUKS c1: payload offset is 16777216 bytes (byte 68289024 of the drive) on the disk, 16781312 bytes \
-         (byte 68293120 of the drive) in the kernel",
+        "crypto_LUKS c1: payload offset is 16780800 bytes (byte 68292608 of the drive) on the disk, 16784896 bytes \
+         (byte 68296704 of the drive) in the kernel",
     ];
     assert_eq!(differing("changed"), expected);
     let together = read("full.compared");

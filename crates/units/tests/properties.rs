@@ -1,5 +1,7 @@
 //! The algebra of units against brute force, byte by byte.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use proptest::prelude::*;
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Coverage, Lba, LbaCount, Span, parse_size};
 

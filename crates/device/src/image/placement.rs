@@ -97,10 +97,15 @@ impl Placement {
             .map(|(power, _)| ByteCount::new(1 << power))
     }
 
-    /// The first block, in the guest's order, that is not aligned to `size`, a power of two up to 1 MiB.
+    /// The first block, in the guest's order, that is not aligned to `size`, a power of two. Of the blocks that are aligned
+    /// to 1 MiB, only the first is held against a larger one.
     pub fn first_below(&self, size: ByteCount) -> Option<Placed> {
         let coarse = usize::try_from(size.get().trailing_zeros()).unwrap_or(usize::MAX);
-        self.first.iter().take(coarse).flatten().min_by_key(|placed| placed.guest).copied()
+        let is_off = |placed: &&Placed| {
+            !ByteCount::new(placed.host.get().abs_diff(placed.guest.get())).is_multiple_of(size)
+        };
+        let first = self.first.iter().take(coarse).flatten();
+        first.filter(is_off).min_by_key(|placed| placed.guest).copied()
     }
 
     /// The first block that has only the alignment which all have.
@@ -134,4 +139,24 @@ pub(super) fn whole_text(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_on_a_boundary_over_1_mib_is_not_below_it() {
+        let mut placement = Placement { units: 0, compressed: 0, complete: true, first: [None; POWERS] };
+        placement.add(0, 0);
+        let of = |size| placement.first_below(ByteCount::new(size)).map(|placed| placed.guest.get());
+        assert_eq!(of(1 << 32), None);
+        let mut placement = placement.clone();
+        placement.add(1 << 20, 1 << 21);
+        placement.add(2 << 20, (4 << 20) + 4096);
+        let of = |size| placement.first_below(ByteCount::new(size)).map(|placed| placed.guest.get());
+        assert_eq!(of(1 << 32), Some(2 << 20));
+        assert_eq!(of(1 << 20), Some(2 << 20));
+        assert_eq!(of(4096), None);
+    }
 }

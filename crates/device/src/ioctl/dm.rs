@@ -31,6 +31,8 @@ const TYPE: std::ops::Range<usize> = 24..40;
 
 /// DM_VERSION_MAJOR; any minor version from 0 on answers this.
 const MAJOR_VERSION: u32 = 4;
+/// DM_SECURE_DATA_FLAG: the kernel wipes its copy of the answer, which for dm-crypt may hold a key.
+const SECURE_DATA: u32 = 1 << 15;
 /// DM_STATUS_TABLE_FLAG: the table, not the status.
 const STATUS_TABLE: u32 = 1 << 4;
 /// DM_BUFFER_FULL_FLAG: the answer did not fit.
@@ -127,7 +129,7 @@ fn request(size: usize, major: u32, minor: u32) -> Vec<u8> {
     put(VERSION, MAJOR_VERSION);
     put(DATA_SIZE, u32::try_from(size).unwrap_or(u32::MAX));
     put(DATA_START, u32::try_from(HEADER).unwrap_or(u32::MAX));
-    put(FLAGS, STATUS_TABLE | NOFLUSH);
+    put(FLAGS, STATUS_TABLE | NOFLUSH | SECURE_DATA);
     // huge_encode_dev, include/linux/kdev_t.h.
     let dev = u64::from((minor & 0xff) | (major << 8) | ((minor & !0xff) << 12));
     buffer[DEV..DEV + 8].copy_from_slice(&dev.to_ne_bytes());

@@ -35,7 +35,8 @@ pub fn attach(
     for partition in &mut stack.partitions {
         let listed = kernel.iter().find(|listed| listed.number == partition.number);
         if let Some(listed) = listed {
-            partition.layer = beside(partition.layer.take(), &listed.name, partition.span.start());
+            // The kernel's devices stand where the kernel says, whatever the table says by now.
+            partition.layer = beside(partition.layer.take(), &listed.name, listed.span.start());
         }
     }
     (disagreements, remarks.into_iter().collect())

@@ -1,6 +1,7 @@
 //! One tree out of what the disk says and what the kernel has.
 
 use crate::layer::{Facts, Layer};
+use crate::volume::SEALED;
 
 /// Puts the two views of one partition together. Figures and places that stand on the disk stay; what only the kernel
 /// knows is added: names, mount points, and layers that the disk does not show.
@@ -28,6 +29,9 @@ fn merge_layer(mut layer: Layer, live: &Layer) -> Layer {
                 layer.facts = same.facts.clone();
             }
             layer.children = merge_children(std::mem::take(&mut layer.children), &same.children);
+            if !layer.children.is_empty() {
+                layer.remarks.retain(|remark| remark != SEALED);
+            }
         }
         // The kernel has something else there: [`super::compare`] says so, and the disk's view stays.
         None if is_volume(live) && is_volume(&layer) => {}

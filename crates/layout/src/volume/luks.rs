@@ -16,6 +16,9 @@ use crate::fields::{array, be16, be32, has};
 use crate::layer::{Facts, Luks};
 use crate::reader::Fault;
 
+/// What is remarked of a container whose payload cannot be read.
+pub(crate) const SEALED: &str = "encrypted: what is in it is not seen offline";
+
 const FIRST_MAGIC: &[u8] = b"LUKS\xBA\xBE";
 const SECOND_MAGIC: &[u8] = b"SKUL\xBA\xBE";
 
@@ -147,7 +150,7 @@ fn volume(header: Header, len: ByteCount) -> Volume {
     let here = here.map(|(payload, room)| (ByteOffset::new(payload), ByteCount::new(room)));
     let provides = match here {
         Some((payload, room)) => {
-            remarks.push("encrypted: what is in it is not seen offline".to_owned());
+            remarks.push(SEALED.to_owned());
             Provides::Sealed(Space::run(room, payload))
         }
         None => Provides::Nothing,
