@@ -186,7 +186,7 @@ fn check_disagreement(context: &Context<'_>, findings: &mut Vec<Finding>) {
         return;
     }
     let message = format!(
-        "the physical sector is {} bytes by {}, but {}; used: {}",
+        "the physical sector is {} bytes by {}, but {}; {}",
         physical.value().get(),
         physical.source(),
         others.join(", "),

@@ -162,7 +162,9 @@ fn check_nested(place: &Place<'_>, layer: &Layer, table: &Stack, findings: &mut 
 fn enter(place: &mut Place<'_>, layer: &Layer) {
     // The volumes of a PV count from its first byte, what is on any other layer from that of its space.
     let (device, base) = match &layer.facts {
-        Facts::Pv(pv) => (layer.below.start(), pv.data_start),
+        Facts::Pv(pv) if !layer.space.is_empty() => (layer.below.start(), pv.data_start),
+        // Where its data starts is not known (the kernel does not say): the volumes answer for the whole way.
+        Facts::Pv(_) => (layer.below.start(), ByteOffset::ZERO),
         _ => (layer.space.first().map_or(layer.below.start(), |piece| piece.below), ByteOffset::ZERO),
     };
     place.base = base;
