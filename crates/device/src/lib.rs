@@ -5,6 +5,7 @@
 
 mod assume;
 pub mod evidence;
+pub mod fields;
 pub mod identify;
 pub mod image;
 pub mod ioctl;

@@ -1,29 +1,6 @@
 //! Numbers and texts in the structures of images.
 
-/// `N` bytes from `at`; zeros where the structure is shorter, which no caller asks for.
-pub(super) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
-}
-
-pub(super) fn be32(bytes: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes(array(bytes, at))
-}
-
-pub(super) fn be64(bytes: &[u8], at: usize) -> u64 {
-    u64::from_be_bytes(array(bytes, at))
-}
-
-pub(super) fn le16(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes(array(bytes, at))
-}
-
-pub(super) fn le32(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(array(bytes, at))
-}
-
-pub(super) fn le64(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(array(bytes, at))
-}
+pub(super) use crate::fields::{array, be32, be64, le16, le32, le64};
 
 /// A text of 16-bit units, up to its first NUL.
 pub(super) fn utf16(units: impl Iterator<Item = u16>) -> String {
