@@ -195,3 +195,38 @@ fn a_backing_file_that_is_not_opened_is_named() {
     assert!(word(bait, "error").contains("/etc/passwd, which is not opened"), "{bait}");
     assert!(!bait.to_string().contains("root:"), "{bait}");
 }
+
+/// What is found on `image` under `options`, of the rules about file systems.
+fn codes_under(image: &Path, options: &[&str]) -> BTreeSet<String> {
+    let report = tools::check(image, options);
+    let codes = list(&report, "findings").iter().map(|finding| word(finding, "code")).collect::<Vec<_>>();
+    codes.into_iter().filter(|code| ("S061".."S070").contains(&code.as_str())).collect()
+}
+
+#[test]
+fn hints_units_and_pages_are_held_against_the_device() {
+    if !present(&["mkfs.ext4"]) {
+        return;
+    }
+    let dir = Dir::new("hints");
+    let image = dir.image("disk.img", 64 << 20);
+    // 64 KiB chunks, stripes of two.
+    let script = format!("mkfs.ext4 -q -F -b 4096 -E stride=16,stripe-width=32 {}", image.display());
+    shell(&script, dir.path());
+    let is = |options: &[&str], wanted: &[&str]| {
+        let wanted: BTreeSet<String> = wanted.iter().map(|&code| code.to_owned()).collect();
+        assert_eq!(codes_under(&image, options), wanted, "{options:?}");
+    };
+    is(&[], &[]);
+    is(&["--assume", "chunk=64KiB,stripe=128KiB"], &[]);
+    is(&["--assume", "chunk=64KiB,stripe=192KiB"], &["S064"]);
+    is(&["--assume", "chunk=512KiB"], &["S064"]);
+    is(&["--assume", "iu=16KiB"], &["S062"]);
+    // Files are allocated in 4 KiB, so that a page of 8 KiB is never sure to be in one place.
+    is(&["--page", "8KiB"], &["S067"]);
+    is(&["--page", "4KiB"], &["S067"]);
+    is(&["--page", "4KiB", "--assume", "atomic=4KiB"], &[]);
+    is(&["--page", "4KiB", "--assume", "atomic=4KiB,iu=16KiB"], &["S062", "S066"]);
+    is(&["--page", "6KiB", "--assume", "atomic=16KiB"], &["S066", "S067"]);
+    is(&["--page", "4KiB", "--assume", "atomic=4KiB,offset=3584"], &["S066"]);
+}
