@@ -136,13 +136,16 @@ stack_full() {
 # XFS is at least 300 MiB large.
 stack_xfs() {
 	gpt "$D" 737280 2048 || return
-	luks_open "/dev/${D}1" c0 --type luks2 --sector-size 4096 || return
+	mdadm --create /dev/md0 --quiet --run --assume-clean --level=1 --metadata=1.2 --raid-devices=2 \
+		"/dev/${D}1" missing || return
+	luks_open /dev/md0 c0 --type luks2 --sector-size 4096 || return
 	vgcreate -qq vg /dev/mapper/c0 && lvcreate -qq -Wn -n root -L 320M vg || return
 	mkfs.xfs -q -L data /dev/vg/root && mount /dev/vg/root /mnt || return
 	look
 	umount /mnt
 	vgchange -qq -an vg
 	cryptsetup close c0
+	md_stop
 }
 
 stack_segments() {
