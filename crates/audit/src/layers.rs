@@ -375,7 +375,7 @@ fn cure(place: &Place<'_>, layer: &Layer, boundary: Boundary) -> Cure {
 
 /// Rules about a RAID member's chunk.
 fn check_md(place: &Place<'_>, layer: &Layer, md: &Md, findings: &mut Vec<Finding>) {
-    if md.chunk == ByteCount::ZERO || md.data_members().is_none() {
+    if md.stripe().is_none() {
         return;
     }
     let topology = place.context.topology;

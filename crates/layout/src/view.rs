@@ -49,7 +49,8 @@ impl<'a> View<'a> {
                 continue;
             }
             let Some(wanted) = Span::new(below, span.len()) else { continue };
-            for piece in &self.pieces {
+            let first = self.pieces.partition_point(|piece| piece.span.end() <= wanted.start());
+            for piece in self.pieces[first..].iter().take_while(|piece| piece.span.start() < wanted.end()) {
                 if !piece.span.overlaps(wanted) || pieces.len() >= MAX_PIECES {
                     continue;
                 }

@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -68,6 +69,16 @@ struct Outcome {
     worst: Vec<Severity>,
 }
 
+/// What all targets of a run share.
+struct Run<'a> {
+    options: Options,
+    arguments: &'a CheckArguments,
+    form: Form,
+    styles: Styles,
+    /// The kernel's block devices: read once, and only when a target is one of them.
+    machine: OnceLock<Machine>,
+}
+
 pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Result<Exit> {
     let targets = targets(arguments)?;
     let options = Options {
@@ -76,7 +87,8 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
         logical: arguments.logical,
         allow_backing: arguments.allow_backing.clone(),
     };
-    let single = |path: &PathBuf| outcome(path, &options, arguments, form, styles);
+    let run = Run { options, arguments, form, styles, machine: OnceLock::new() };
+    let single = |path: &PathBuf| outcome(path, &run);
     let bar = progress(targets.len());
     let mut out = output::stdout();
     let mut summary = Summary::default();
@@ -155,20 +167,15 @@ fn progress(targets: usize) -> ProgressBar {
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-fn outcome(
-    path: &Path,
-    options: &Options,
-    arguments: &CheckArguments,
-    form: Form,
-    styles: Styles,
-) -> Outcome {
+fn outcome(path: &Path, run: &Run<'_>) -> Outcome {
     let name = path.display().to_string();
-    match audit(path, options, arguments) {
+    let arguments = run.arguments;
+    match audit(path, run) {
         Ok(audited) => {
             let worst: Vec<Severity> = audited.findings.iter().map(|f| f.rule.severity).collect();
             let fails = worst.iter().any(|severity| *severity >= arguments.fail_on.severity());
             Outcome {
-                text: render(&audited, arguments, form, styles),
+                text: render(&audited, run),
                 complaint: None,
                 status: audited.status(),
                 exit: if fails { Exit::Findings } else { Exit::Aligned },
@@ -189,15 +196,16 @@ fn outcome(
     }
 }
 
-fn render(audited: &Audited, arguments: &CheckArguments, form: Form, styles: Styles) -> String {
-    if arguments.json {
+fn render(audited: &Audited, run: &Run<'_>) -> String {
+    let styles = run.styles;
+    if run.arguments.json {
         to_json(&TargetReport::of(audited))
-    } else if arguments.quiet {
+    } else if run.arguments.quiet {
         text::lines(audited)
-    } else if form == Form::Map {
+    } else if run.form == Form::Map {
         text::map(audited, styles)
     } else {
-        text::target(audited, arguments.verbose, styles)
+        text::target(audited, run.arguments.verbose, styles)
     }
 }
 
@@ -207,10 +215,11 @@ fn to_json(report: &TargetReport) -> String {
 }
 
 /// Opens, reads and audits one target.
-fn audit(path: &Path, options: &Options, arguments: &CheckArguments) -> Result<Audited> {
+fn audit(path: &Path, run: &Run<'_>) -> Result<Audited> {
+    let (options, arguments) = (&run.options, run.arguments);
     let mut target = straddle_device::open(path, options)?;
     let mut stack = read(&mut target, options)?;
-    let disagreements = attach_live(&mut target, options, &mut stack);
+    let disagreements = attach_live(&mut target, run, &mut stack);
     if matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr) {
         target.topology.adopt_table_block(stack.block);
     }
@@ -251,11 +260,11 @@ fn audit(path: &Path, options: &Options, arguments: &CheckArguments) -> Result<A
 }
 
 /// Puts the kernel's view of a device beside what was read from it; returns where they differ.
-fn attach_live(target: &mut Target, options: &Options, stack: &mut Stack) -> Vec<Disagreement> {
+fn attach_live(target: &mut Target, run: &Run<'_>, stack: &mut Stack) -> Vec<Disagreement> {
     let Some(name) = &target.kernel_name else { return Vec::new() };
-    let machine = Machine::read(options.sysroot.as_deref());
+    let machine = run.machine.get_or_init(|| Machine::read(run.options.sysroot.as_deref()));
     let listed = target.kernel_partitions.as_deref().unwrap_or_default();
-    let (disagreements, remarks) = straddle_layout::live::attach(&machine, name, listed, stack);
+    let (disagreements, remarks) = straddle_layout::live::attach(machine, name, listed, stack);
     target.remarks.extend(remarks);
     disagreements
 }
