@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SECONDS_EACH ?= 600
 
-.PHONY: all setup build demo test lint bench fuzz install docs
+.PHONY: all setup build demo test lint bench validate planted fuzz install docs
 
 all: build
 
@@ -27,7 +27,16 @@ lint: setup
 
 # Straddle beside its peers, in one run.
 bench: build
-	$(CARGO) run --release -p straddle-bench -- check
+	$(CARGO) run --release -p straddle-benches -- check
+	$(CARGO) run --release -p straddle-benches -- drives
+
+# The drive model beside real drives: DISKSIM is the folder of DiskSim 4.0's parameters and validation traces.
+validate: setup
+	$(CARGO) run --release -p straddle-benches -- validate --disksim "$(DISKSIM)"
+
+# Plants bugs in the model of the drives, one at a time, and sees whether its tests notice. Takes minutes.
+planted: setup
+	$(CARGO) test -p straddle-drive --test planted -- --ignored --nocapture
 
 # Each target for SECONDS_EACH seconds.
 fuzz: setup
@@ -43,4 +52,6 @@ install: build
 
 # What is generated from the code and kept in the repository.
 docs: build
-	$${CARGO_TARGET_DIR:-target}/release/straddle schema > docs/check.schema.json
+	for command in check bench drive drive-fit reproduce sim; do \
+	    $${CARGO_TARGET_DIR:-target}/release/straddle schema $$command > docs/$$command.schema.json || exit; \
+	done

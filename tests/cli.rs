@@ -10,7 +10,19 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const COMMANDS: [&str; 7] = ["check", "map", "explain", "efficiency", "completions", "man", "schema"];
+const COMMANDS: [&str; 11] = [
+    "check",
+    "map",
+    "explain",
+    "efficiency",
+    "bench",
+    "drive",
+    "reproduce",
+    "sim",
+    "completions",
+    "man",
+    "schema",
+];
 
 struct Run {
     out: String,

@@ -19,7 +19,7 @@ pub(crate) struct Dir(PathBuf);
 
 impl Dir {
     pub(crate) fn new() -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("straddle-bench-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("straddle-benches-{}", std::process::id()));
         fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Self(path))
     }

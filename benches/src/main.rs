@@ -1,11 +1,13 @@
-//! Measures straddle beside the tools that do the like: `cargo run --release -p straddle-bench -- check`.
+//! Measures straddle beside the tools that do the like: `cargo run --release -p straddle-benches -- check`.
 //!
 //! The law of this crate: whole processes are measured from outside, the arms take turns within each round so that
 //! whatever else the machine does hits all of them, and a figure is a median with its quartiles.
 
+mod drives;
 mod images;
 mod process;
 mod samples;
+mod validate;
 
 use std::fs::File;
 use std::io::Write;
@@ -32,29 +34,42 @@ const MANY_QCOW2: usize = 2000;
 /// So many of them have a table of their own; the others are copies.
 const DISTINCT: usize = 250;
 
-const USAGE: &str = "usage: straddle-bench check [--raw FILE]   (--raw keeps every sample)";
+const USAGE: &str = "usage: straddle-benches check|drives [--raw FILE]   (--raw keeps every sample)
+       straddle-benches validate --disksim DIR [--steps]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let raw = match words[..] {
-        ["check"] => None,
-        ["check", "--raw", file] => Some(PathBuf::from(file)),
+    if let ["validate", "--disksim", dir, ref steps @ ..] = words[..]
+        && matches!(steps, [] | ["--steps"])
+    {
+        return done(validate::run(Path::new(dir), !steps.is_empty()));
+    }
+    let (what, raw) = match words[..] {
+        [what @ ("check" | "drives")] => (what, None),
+        [what @ ("check" | "drives"), "--raw", file] => (what, Some(PathBuf::from(file))),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
         }
     };
-    match check(raw.as_deref()) {
-        Ok(()) => ExitCode::SUCCESS,
+    let measured = if what == "drives" { drives::run() } else { check() };
+    done(measured.and_then(|all| keep(&all, raw.as_deref())).map(|()| true))
+}
+
+/// Whether all went well, as an exit code.
+fn done(outcome: Result<bool>) -> ExitCode {
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("straddle-bench: {error:#}");
+            eprintln!("straddle-benches: {error:#}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn check(raw: Option<&Path>) -> Result<()> {
+fn check() -> Result<Vec<Samples>> {
     let straddle = build()?;
     let dir = images::Dir::new()?;
     let mut all = one_image(&straddle, &dir)?;
@@ -62,11 +77,15 @@ fn check(raw: Option<&Path>) -> Result<()> {
     all.extend(many_qcow2(&straddle, &dir)?);
     // Last: what making it takes of memory would show in the peaks of the others.
     all.extend(deep_image(&straddle, &dir)?);
-    if let Some(path) = raw {
-        let mut file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-        for samples in &all {
-            writeln!(file, "{}", samples.raw())?;
-        }
+    Ok(all)
+}
+
+/// Writes every sample to the file that was asked for.
+fn keep(all: &[Samples], raw: Option<&Path>) -> Result<()> {
+    let Some(path) = raw else { return Ok(()) };
+    let mut file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    for samples in all {
+        writeln!(file, "{}", samples.raw())?;
     }
     Ok(())
 }

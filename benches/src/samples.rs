@@ -47,6 +47,12 @@ impl Samples {
         )
     }
 
+    /// How many millions a second of `count` things that took the measured time: the median and the quartiles.
+    pub(crate) fn millions(&self, count: f64) -> String {
+        let at = |quarter| count / quartile(&self.seconds, quarter) / 1e6;
+        format!("{:6.2} million/s (quartiles {:.2} to {:.2}){}", at(2), at(3), at(1), self.warning())
+    }
+
     /// The same as a rate of `count` things.
     pub(crate) fn rate(&self, count: usize) -> String {
         let count = u32::try_from(count).map_or(f64::NAN, f64::from);

@@ -7,9 +7,11 @@
 mod attributes;
 mod audit;
 mod disk;
+mod drive;
 mod images;
 mod layers;
 mod mend;
+mod traces;
 
 use straddle_device::identify::{
     AtaIdentify, BlockCharacteristics, BlockLimits, NvmeIdentifyController, NvmeIdentifyNamespace,
@@ -21,8 +23,10 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, KERNEL_SECTOR, LbaCount, 
 
 pub use attributes::{KINDS, Map, NAMES};
 pub use disk::Disk;
+pub use drive::drive;
 pub use images::{image, image_says};
 pub use layers::{FILE_SYSTEMS, filesystems, layers, layers_say, volume};
+pub use traces::{disksim, trace};
 
 /// GPTs (and what stands in their place): a sparse disk, with the CRCs made right where the input asks for it.
 pub fn gpt(data: &[u8]) {

@@ -101,3 +101,18 @@ fn vhdx() {
 fn vdi() {
     replay("vdi", |data| assert!(straddle_fuzz::image(data, Format::Vdi)));
 }
+
+#[test]
+fn drive() {
+    replay("drive", straddle_fuzz::drive);
+}
+
+#[test]
+fn trace() {
+    replay("trace", straddle_fuzz::trace);
+}
+
+#[test]
+fn disksim() {
+    replay("disksim", straddle_fuzz::disksim);
+}

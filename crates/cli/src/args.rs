@@ -1,5 +1,10 @@
 //! The command line: the one definition that parser, help, man pages and completions come from.
 
+mod bench;
+mod drive;
+mod reproduce;
+mod sim;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -8,6 +13,10 @@ use straddle_audit::Severity;
 use straddle_device::Assume;
 use straddle_units::{BlockSize, ByteCount, parse_size};
 
+pub(crate) use self::bench::{BenchArguments, Kind};
+pub(crate) use self::drive::{Action, DriveArguments, FitArguments, ShowArguments};
+pub(crate) use self::reproduce::ReproduceArguments;
+pub(crate) use self::sim::SimArguments;
 use crate::exit;
 
 /// Finds, explains and cures misaligned partitions, down to the byte.
@@ -46,6 +55,14 @@ pub(crate) enum Command {
     Explain(ExplainArguments),
     /// Compute how much of a track holds data, for 512-byte and 4096-byte sectors.
     Efficiency(EfficiencyArguments),
+    /// Run a workload at aligned and misaligned offsets, and tell what the difference costs.
+    Bench(Box<BenchArguments>),
+    /// List the modelled drives, or show what one claims and what it is.
+    Drive(DriveArguments),
+    /// Replay a block trace on a modelled drive, and tell what a shift of every offset costs.
+    Sim(SimArguments),
+    /// Run published experiments again on modelled drives, beside the published figures.
+    Reproduce(ReproduceArguments),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -59,8 +76,29 @@ pub(crate) enum Command {
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
-    /// Print the JSON Schema of what `check --json` prints.
-    Schema,
+    /// Print the JSON Schema of what a command prints with `--json`.
+    Schema {
+        /// The command.
+        #[arg(value_enum, default_value_t = SchemaOf::Check)]
+        command: SchemaOf,
+    },
+}
+
+/// The commands whose JSON has a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SchemaOf {
+    /// `check --json`.
+    Check,
+    /// `bench --json`.
+    Bench,
+    /// `drive list --json` and `drive show --json`.
+    Drive,
+    /// `drive fit --json`.
+    DriveFit,
+    /// `sim --json`.
+    Sim,
+    /// `reproduce --json`.
+    Reproduce,
 }
 
 /// Examples for `check --help`.
@@ -70,13 +108,14 @@ Examples:
   straddle check /dev/sdb vm.img          a disk and an image
   straddle check --assume 512n old.img    an image for a drive with 512-byte sectors
   straddle check --assume physical=4096,iu=16KiB cloud.img
+  straddle check --assume drive:wd10ears,jumper=on xp.img
   straddle check --json *.img | jq '.targets[] | select(.status == \"misaligned\").target'";
 
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{CHECK_EXAMPLES}\n\n{}", exit::HELP))]
 pub(crate) struct CheckArguments {
-    /// Block devices or image files; every local disk when none is given.
+    /// Block devices, image files or modelled drives (drive:NAME); every local disk when none is given.
     #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath)]
     pub(crate) targets: Vec<PathBuf>,
 
@@ -97,8 +136,9 @@ pub(crate) struct CheckArguments {
     pub(crate) verbose: bool,
 
     /// The topology a target is meant for: 512n, 512e, 4kn, or key=size with the keys logical, physical, offset,
-    /// io-min, io-opt, iu, chunk, stripe, erase, atomic and atomic-boundary. Overrules what a device says.
-    #[arg(long, value_name = "TOPOLOGY")]
+    /// io-min, io-opt, iu, chunk, stripe, erase, atomic and atomic-boundary; or a modelled drive, drive:NAME. Overrules what a
+    /// device says.
+    #[arg(long, value_name = "TOPOLOGY", value_parser = crate::drive_target::assume)]
     pub(crate) assume: Option<Assume>,
 
     /// Read tables in this logical sector size only (images: found from the table otherwise).

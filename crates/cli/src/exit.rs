@@ -23,7 +23,7 @@ Exit status:
   0  done, and everything is aligned (advice may be given)
   1  misaligned: there are findings
   2  the command line cannot be understood
-  3  a target could not be opened or read
+  3  a target could not be opened or read, or a published figure was not reproduced
   4  refused for safety (commands that write)
 
 Of several targets the worst status counts; 3 outweighs 1.";

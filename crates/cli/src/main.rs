@@ -4,9 +4,13 @@
 //! becomes text, JSON and an exit code.
 
 mod args;
+mod chart;
 mod commands;
+mod drive_target;
 mod exit;
+mod modelled;
 mod output;
+mod progress;
 mod report;
 mod schema;
 mod text;

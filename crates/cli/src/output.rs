@@ -52,6 +52,18 @@ pub(crate) fn stdout() -> BufWriter<Stdout> {
     BufWriter::with_capacity(64 * 1024, io::stdout())
 }
 
+/// Text that is no terminal's is made for this width.
+const USUAL_WIDTH: usize = 110;
+
+/// The narrowest terminal that is made for.
+const LEAST_WIDTH: usize = 60;
+
+/// Characters in a line of stdout.
+pub(crate) fn width() -> usize {
+    let terminal = terminal_size::terminal_size_of(io::stdout());
+    terminal.map_or(USUAL_WIDTH, |(width, _)| usize::from(width.0).max(LEAST_WIDTH))
+}
+
 /// Says something on stderr. Where that cannot be written either, the exit code has to do.
 pub(crate) fn complain(message: &str) {
     let _ = writeln!(io::stderr(), "straddle: {message}");

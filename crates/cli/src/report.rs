@@ -3,11 +3,17 @@
 //! These types are the interface: fields are added, never renamed, and [`SCHEMA`] counts what breaks. The domain's
 //! own types may change behind them.
 
+pub(crate) mod bench;
+pub(crate) mod drive;
+pub(crate) mod fit;
 mod layers;
+pub(crate) mod reproduce;
+pub(crate) mod sim;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_audit::{Command, Cure, Finding, Severity, Subject, Verdict};
+use straddle_device::DeviceKind;
 use straddle_device::identify::RotationRate;
 use straddle_device::topology::{AlignmentOffset, AtomicWrites, Figure, Topology};
 use straddle_layout::{Partition, PartitionType, Role, Stack, TableKind, types};
@@ -335,7 +341,11 @@ fn device_report(audited: &Audited) -> DeviceReport {
     let topology: &Topology = &target.topology;
     let bytes = |f: &Option<Figure<ByteCount>>| f.as_ref().map(|f| figure(f, ByteCount::get));
     DeviceReport {
-        kind: if audited.is_image() { "image" } else { "block device" },
+        kind: match audited.target.kind {
+            DeviceKind::Image => "image",
+            DeviceKind::Modelled => "modelled drive",
+            _ => "block device",
+        },
         size: target.size.get(),
         vendor: target.identity.vendor.clone(),
         model: target.identity.model.clone(),

@@ -1,9 +1,15 @@
-//! The form of a whole `check --json` document, and its JSON Schema.
+//! The form of a whole `check --json` document, and the JSON Schemas of all commands.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
 
+use crate::args::SchemaOf;
+use crate::report::bench::BenchReport;
+use crate::report::drive::DrivesReport;
+use crate::report::fit::FitReport;
+use crate::report::reproduce::ReproduceReport;
+use crate::report::sim::SimReport;
 use crate::report::{SCHEMA, Status, TargetReport};
 
 /// What `straddle check --json` prints.
@@ -58,8 +64,16 @@ pub(crate) fn closing(summary: Summary) -> Result<String, serde_json::Error> {
     Ok(format!("\n],\"summary\":{}}}", serde_json::to_string(&summary)?))
 }
 
-/// The JSON Schema of [`Report`].
-pub(crate) fn json_schema() -> schemars::Schema {
+/// The JSON Schema of what a command prints.
+pub(crate) fn json_schema(command: SchemaOf) -> schemars::Schema {
     // As written: a field that is left out when empty is not required.
-    SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<Report>()
+    let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+    match command {
+        SchemaOf::Check => generator.into_root_schema_for::<Report>(),
+        SchemaOf::Bench => generator.into_root_schema_for::<BenchReport>(),
+        SchemaOf::Drive => generator.into_root_schema_for::<DrivesReport>(),
+        SchemaOf::DriveFit => generator.into_root_schema_for::<FitReport>(),
+        SchemaOf::Sim => generator.into_root_schema_for::<SimReport>(),
+        SchemaOf::Reproduce => generator.into_root_schema_for::<ReproduceReport>(),
+    }
 }

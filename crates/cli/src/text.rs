@@ -1,5 +1,11 @@
 //! An audit as text for people.
 
+pub(crate) mod bench;
+pub(crate) mod drive;
+pub(crate) mod fit;
+pub(crate) mod reproduce;
+pub(crate) mod sim;
+
 use std::fmt::Write;
 
 use anstyle::Style;

@@ -120,6 +120,8 @@ pub enum DeviceKind {
     DeviceMapper,
     /// A file as a block device.
     Loop,
+    /// A drive in software (`drive:NAME`).
+    Modelled,
     /// Anything else.
     Other,
 }

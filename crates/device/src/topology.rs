@@ -28,6 +28,8 @@ pub enum Source {
     Table,
     /// An image's container, with the field.
     Container(&'static str),
+    /// The profile of a modelled drive, with the key.
+    Profile(&'static str),
     /// Nothing said anything; this is the value that is safe in doubt.
     Assumed,
     /// Computed from other figures, as the text says.
@@ -46,6 +48,7 @@ impl fmt::Display for Source {
             Self::Declared => f.write_str("declared"),
             Self::Table => f.write_str("partition table"),
             Self::Container(field) => f.write_str(field),
+            Self::Profile(key) => write!(f, "profile, {key}"),
             Self::Assumed => f.write_str("assumed"),
             Self::Derived(how) => write!(f, "derived: {how}"),
         }

@@ -16,6 +16,7 @@ use straddle_layout::live::Disagreement;
 use straddle_layout::{Stack, TableKind};
 
 use crate::args::CheckArguments;
+use crate::drive_target;
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, Styles};
 use crate::report::{Status, TargetReport, status_of};
@@ -217,7 +218,10 @@ fn to_json(report: &TargetReport) -> String {
 /// Opens, reads and audits one target.
 fn audit(path: &Path, run: &Run<'_>) -> Result<Audited> {
     let (options, arguments) = (&run.options, run.arguments);
-    let mut target = straddle_device::open(path, options)?;
+    let mut target = match drive_target::specification(path) {
+        Some(name) => drive_target::target(name, &options.assume, options.logical)?,
+        None => straddle_device::open(path, options)?,
+    };
     let mut stack = read(&mut target, options)?;
     let disagreements = attach_live(&mut target, run, &mut stack);
     if matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr) {

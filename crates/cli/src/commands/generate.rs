@@ -42,18 +42,23 @@ pub(crate) fn man(command: Option<&str>, dir: Option<&Path>) -> Result<Exit> {
     Ok(Exit::Aligned)
 }
 
-/// Every man page by name: `straddle`, and `straddle-check` and so on.
+/// Every man page by name: `straddle`, `straddle-check`, `straddle-drive-show` and so on.
 fn pages() -> Result<Vec<(String, Vec<u8>)>> {
     let mut main = Arguments::command();
     main.build();
-    let mut pages = vec![("straddle".to_owned(), page(main.clone())?)];
-    for command in main.get_subcommands() {
-        let name = format!("straddle-{}", command.get_name());
-        // clap wants names for as long as the program runs; there are a handful.
-        let static_name: &'static str = Box::leak(name.clone().into_boxed_str());
-        pages.push((name, page(command.clone().name(static_name))?));
-    }
+    let mut pages = Vec::new();
+    add_pages("straddle", &main, &mut pages)?;
     Ok(pages)
+}
+
+fn add_pages(name: &str, command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
+    // clap wants names for as long as the program runs; there are a handful.
+    let static_name: &'static str = Box::leak(name.to_owned().into_boxed_str());
+    pages.push((name.to_owned(), page(command.clone().name(static_name))?));
+    for inner in command.get_subcommands() {
+        add_pages(&format!("{name}-{}", inner.get_name()), inner, pages)?;
+    }
+    Ok(())
 }
 
 fn page(command: Command) -> Result<Vec<u8>> {

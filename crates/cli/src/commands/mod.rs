@@ -1,9 +1,13 @@
 //! The commands, a file each.
 
+mod bench;
 pub(crate) mod check;
+mod drive;
 mod efficiency;
 mod explain;
 mod generate;
+mod reproduce;
+mod sim;
 
 use crate::args::{Arguments, Command};
 use crate::exit::Exit;
@@ -18,10 +22,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Command::Map(arguments) => check::run(arguments, check::Form::Map, styles),
         Command::Explain(explain) => explain::run(explain, styles),
         Command::Efficiency(efficiency) => efficiency::run(efficiency),
+        Command::Bench(bench) => bench::run(bench, styles),
+        Command::Drive(drive) => drive::run(drive, styles),
+        Command::Sim(sim) => sim::run(sim, styles),
+        Command::Reproduce(reproduce) => reproduce::run(reproduce, styles),
         Command::Completions { shell } => generate::completions(*shell),
         Command::Man { command, dir } => generate::man(command.as_deref(), dir.as_deref()),
-        Command::Schema => {
-            output::print_json(&schema::json_schema())?;
+        Command::Schema { command } => {
+            output::print_json(&schema::json_schema(*command))?;
             Ok(Exit::Aligned)
         }
     }

@@ -1,0 +1,229 @@
+//! The drive model against real drives: DiskSim's validation traces, replayed request by request.
+//!
+//! The law of this module: the drives' parameters are DiskSim's own and nothing is fitted to the traces. The traces and
+//! parameters are not part of straddle; their folder is an argument. Where it is missing, that is said loudly.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use straddle_drive::disk::{Direction, DiskParameters, Geometry, HeadTimes, SegmentRules};
+use straddle_drive::profile::Body;
+use straddle_drive::{Nanos, Profile, disksim};
+use straddle_trace::{Format, Options, Pace, Reader, replay};
+
+/// A drive that was measured, and what DiskSim 4.0 makes of it.
+struct Measured {
+    stem: &'static str,
+    name: &'static str,
+    /// DiskSim's own demerit in milliseconds, to the three decimals in which it is published.
+    disksim: f64,
+    /// Why straddle may be worse, if it is.
+    exception: Option<&'static str>,
+}
+
+const DRIVES: [Measured; 5] = [
+    Measured { stem: "atlas_III", name: "Quantum Atlas III", disksim: 0.378, exception: None },
+    Measured { stem: "cheetah9LP", name: "Seagate Cheetah 9LP", disksim: 0.107, exception: None },
+    Measured { stem: "ibm18es", name: "IBM Ultrastar 18ES", disksim: 0.136, exception: None },
+    Measured { stem: "hp_c2247a", name: "HP C2247A", disksim: 0.089, exception: None },
+    Measured { stem: "dec_rz26", name: "DEC RZ26", disksim: 0.341, exception: None },
+];
+
+/// The quantiles at which the distributions are compared, as in DiskSim's own validation.
+const QUANTILES: u32 = 10_000;
+
+/// A part of the model, taken away to see what it brings.
+type Step = (&'static str, fn(&mut Profile));
+
+const STEPS: [Step; 12] = [
+    ("everything", |_| {}),
+    ("no spares, slips, management area", |profile| on_disk(profile, without_gaps)),
+    ("no write settling of its own", |profile| {
+        on_disk(profile, |disk| {
+            disk.heads = HeadTimes { head_switch: disk.heads.head_switch, ..HeadTimes::default() }
+        });
+    }),
+    ("flat overheads, link overlapped", |profile| on_disk(profile, |disk| disk.firmware.times = None)),
+    ("overheads: always after a read", |profile| on_disk(profile, without_history)),
+    ("no read-ahead", |profile| on_disk(profile, |disk| disk.read_cache.read_ahead = 0)),
+    ("no read cache", |profile| on_disk(profile, |disk| disk.read_cache.segments = 0)),
+    ("plain segments", |profile| on_disk(profile, |disk| disk.firmware.segments = SegmentRules::default())),
+    ("written data not kept", |profile| {
+        on_disk(profile, |disk| disk.firmware.segments.keeps_written = false)
+    }),
+    ("passing sectors not kept", |profile| {
+        on_disk(profile, |disk| disk.firmware.segments.keeps_passed = false)
+    }),
+    ("no zero-latency reads", |profile| on_disk(profile, |disk| disk.firmware.reads_on_arrival = false)),
+    ("writes begin with the first sector", |profile| {
+        on_disk(profile, |disk| {
+            if let Some(times) = &mut disk.firmware.times {
+                (times.write_begins_with, times.write_travel) = (1, Nanos::ZERO);
+            }
+        });
+    }),
+];
+
+fn on_disk(profile: &mut Profile, change: impl FnOnce(&mut DiskParameters)) {
+    if let Body::Disk(disk) = &mut profile.body {
+        change(disk);
+    }
+}
+
+/// Every sector of every track has an address.
+fn without_gaps(disk: &mut DiskParameters) {
+    let zones: Vec<_> = disk.geometry.zones().map(|(_, zone)| *zone).collect();
+    if let Ok(plain) = Geometry::new(&zones, disk.geometry.surfaces(), 1, Direction::Forward) {
+        disk.geometry = plain;
+    }
+}
+
+fn without_history(disk: &mut DiskParameters) {
+    if let Some(times) = &mut disk.firmware.times {
+        for history in [&mut times.read_hit, &mut times.read_miss, &mut times.write] {
+            history.after_write = history.after_read;
+        }
+    }
+}
+
+/// Validates the model on all drives of the folder, and prints what came of it. True if every drive is within its limit.
+pub(crate) fn run(dir: &Path, steps: bool) -> Result<bool> {
+    if !dir.is_dir() {
+        let given = !dir.as_os_str().is_empty();
+        let what =
+            if given { format!("{} is not there", dir.display()) } else { "no folder was given".to_owned() };
+        println!("SKIPPED: real-drive validation: {what}. NOTHING HAS BEEN VALIDATED.");
+        println!(
+            "SKIPPED: it needs the folder of DiskSim 4.0's parameters and traces: make validate DISKSIM=DIR"
+        );
+        // Whoever has CI do it wants to know when it does not happen.
+        return Ok(!(given && std::env::var_os("CI").is_some()));
+    }
+    println!("drive                 requests  trace mean  our mean  demerit ms  share  DiskSim ms  verdict");
+    let mut passed = true;
+    for drive in &DRIVES {
+        let profile = import(dir, drive)?;
+        let mut times = service_times(dir, drive, &profile)?;
+        let (real, ours) = times.means();
+        let demerit = times.demerit();
+        // DiskSim's is published to three decimals: no more can be compared.
+        let within = (demerit * 1e3).round() <= (drive.disksim * 1e3).round();
+        let verdict = match (within, drive.exception) {
+            (true, _) => "ok".to_owned(),
+            (false, Some(why)) => format!("worse: {why}"),
+            (false, None) => "TOO FAR OFF".to_owned(),
+        };
+        passed &= within || drive.exception.is_some();
+        println!(
+            "{:20} {:>9}  {:>7.3} ms  {:>5.3} ms  {:>10.4}  {:>4.1}%  {:>10.3}  {verdict}",
+            drive.name,
+            times.real.len(),
+            real,
+            ours,
+            demerit,
+            100.0 * demerit / real,
+            drive.disksim,
+        );
+    }
+    if steps {
+        print_steps(dir)?;
+    }
+    Ok(passed)
+}
+
+/// What each part of the model brings: the demerit without it.
+fn print_steps(dir: &Path) -> Result<()> {
+    print!("\ndemerit in ms without a part of the model  ");
+    for drive in &DRIVES {
+        print!(" {:>10}", drive.stem);
+    }
+    println!();
+    for (name, change) in STEPS {
+        print!("{name:42} ");
+        for drive in &DRIVES {
+            let mut profile = import(dir, drive)?;
+            change(&mut profile);
+            print!(" {:>10.4}", service_times(dir, drive, &profile)?.demerit());
+        }
+        println!();
+    }
+    Ok(())
+}
+
+fn import(dir: &Path, drive: &Measured) -> Result<Profile> {
+    disksim::import(dir, drive.stem).with_context(|| format!("{}: its parameters", drive.name))
+}
+
+/// Service times in milliseconds: the real drive's and the model's.
+struct Times {
+    real: Vec<f64>,
+    ours: Vec<f64>,
+}
+
+fn service_times(dir: &Path, drive: &Measured, profile: &Profile) -> Result<Times> {
+    let path = dir.join(format!("{}.trace", drive.stem));
+    let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+    let mut trace = Reader::new(BufReader::new(file), &path.display().to_string(), Some(Format::DiskSim));
+    let mut times = Times { real: Vec::new(), ours: Vec::new() };
+    let options = Options { pace: Some(Pace::Closed), ..Options::default() };
+    replay(profile, &mut trace, &options, &mut |finished| {
+        times.real.push(finished.record.measured.unwrap_or(Nanos::ZERO).millis());
+        times.ours.push(finished.latency.millis());
+    })?;
+    Ok(times)
+}
+
+impl Times {
+    fn means(&self) -> (f64, f64) {
+        #[allow(clippy::cast_precision_loss, reason = "some thousands")]
+        let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len().max(1) as f64;
+        (mean(&self.real), mean(&self.ours))
+    }
+
+    /// Ruemmler and Wilkes's demerit: the root mean square of the horizontal distance between the two cumulative
+    /// distributions, each interpolated linearly.
+    fn demerit(&mut self) -> f64 {
+        self.real.sort_by(f64::total_cmp);
+        self.ours.sort_by(f64::total_cmp);
+        let squares = (1..=QUANTILES).map(|step| {
+            let share = f64::from(step) / f64::from(QUANTILES);
+            (quantile(&self.real, share) - quantile(&self.ours, share)).powi(2)
+        });
+        (squares.sum::<f64>() / f64::from(QUANTILES)).sqrt()
+    }
+}
+
+/// The time within which `share` of the sorted times lie; between two of them, on the line through both.
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    #[allow(clippy::cast_precision_loss, reason = "some thousands")]
+    let place = share * sorted.len() as f64;
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to the number of times")]
+    let below = place.floor() as usize;
+    match (below.checked_sub(1).and_then(|index| sorted.get(index)), sorted.get(below)) {
+        (Some(low), Some(high)) => low + (high - low) * place.fract(),
+        (Some(only), None) | (None, Some(only)) => *only,
+        (None, None) => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_demerit_is_the_distance_between_distributions() {
+        let real: Vec<f64> = (0..1000).map(f64::from).collect();
+        let ours = real.iter().rev().map(|time| time + 0.5).collect();
+        let demerit = Times { real, ours }.demerit();
+        assert!((demerit - 0.5).abs() < 1e-9, "{demerit}");
+    }
+
+    #[test]
+    fn quantiles_lie_on_lines_between_the_times() {
+        let sorted = [1.0, 2.0, 4.0, 8.0];
+        assert_eq!([0.25, 0.5, 0.625, 1.0].map(|share| quantile(&sorted, share)), [1.0, 2.0, 3.0, 8.0]);
+        assert_eq!(quantile(&sorted, 0.0001), 1.0);
+    }
+}

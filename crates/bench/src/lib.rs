@@ -1,0 +1,28 @@
+//! Workloads and statistics.
+//!
+//! The law of this crate: it knows a target only through the [`Target`] trait, and never what it is made of. A workload is a
+//! value; the same workload on a target of the same size sends the same requests. Nothing here reads a clock: time is the
+//! target's. Memory does not grow with the number of requests, and no ratio comes without the doubt about it.
+
+pub mod experiment;
+pub mod fit;
+mod mock;
+mod random;
+mod run;
+mod samples;
+mod sweep;
+mod target;
+#[cfg(test)]
+mod tests;
+mod workload;
+
+pub use mock::Mock;
+pub use random::{GlibcRandom, RANDOM_MAX};
+pub use run::{Host, Progress, RunError, Silent, run};
+pub use samples::{Latency, Samples, Stop};
+pub use sweep::{Arm, EQUAL, Ratio, Sweep, sweep};
+pub use target::{Clock, Description, Modelled, Target, TargetError, complete};
+pub use workload::{
+    DD_COUNT, Dd, RANDOM_BLOCKS, RANDOM_COUNT, RandomRead, RandomWrite, SEQUENTIAL_SECONDS, STRIDED_COUNT,
+    SequentialRead, SequentialWrite, StridedWrite, Sync, Workload, WorkloadError,
+};

@@ -1,0 +1,153 @@
+//! A target for tests: no drive at all, only a time for each request.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+
+use straddle_drive::{Completion, Counters, Nanos, Operation, Request, Time};
+use straddle_units::{Boundary, ByteCount, Span};
+
+use crate::target::{Clock, Description, Target, TargetError};
+
+/// The mock's physical sector.
+const PHYSICAL: u64 = 4096;
+
+/// A target that takes `service` for each request and `penalty` more for each physical sector that is only partly
+/// written, works on `channels` requests at a time, and remembers what it was sent.
+#[derive(Clone, Debug)]
+pub struct Mock {
+    description: Description,
+    capacity: u64,
+    service: Nanos,
+    penalty: Nanos,
+    fails_at: Option<usize>,
+    now: Time,
+    /// When each channel is next free.
+    channels: Vec<Time>,
+    pending: BinaryHeap<Reverse<(Time, u64)>>,
+    counters: Counters,
+    log: Vec<(Time, Request)>,
+}
+
+impl Mock {
+    /// A mock of `capacity` bytes with one channel and no penalty.
+    pub fn new(capacity: u64, service: Nanos) -> Self {
+        let description =
+            Description { name: "mock".to_owned(), title: "Mock".to_owned(), clock: Clock::Virtual };
+        Self {
+            description,
+            capacity,
+            service,
+            penalty: Nanos::ZERO,
+            fails_at: None,
+            now: Time::ZERO,
+            channels: vec![Time::ZERO],
+            pending: BinaryHeap::new(),
+            counters: Counters::default(),
+            log: Vec::new(),
+        }
+    }
+
+    /// The same with a penalty for each partly written physical sector of 4096 bytes.
+    #[must_use]
+    pub const fn with_penalty(mut self, penalty: Nanos) -> Self {
+        self.penalty = penalty;
+        self
+    }
+
+    /// The same with `channels` requests in service at a time, at least one.
+    #[must_use]
+    pub fn with_channels(mut self, channels: usize) -> Self {
+        self.channels = vec![Time::ZERO; channels.max(1)];
+        self
+    }
+
+    /// The same, but request number `index`, from 0, fails.
+    #[must_use]
+    pub const fn failing_at(mut self, index: usize) -> Self {
+        self.fails_at = Some(index);
+        self
+    }
+
+    /// Every request so far, with the time when it was sent.
+    pub fn log(&self) -> &[(Time, Request)] {
+        &self.log
+    }
+
+    fn partial(&self, request: &Request) -> u64 {
+        let boundary = Boundary::multiples_of(ByteCount::new(PHYSICAL));
+        let span = Span::new(request.offset, request.length);
+        match (boundary, span) {
+            (Some(boundary), Some(span)) if request.operation.is_write() => boundary.coverage(span).partial,
+            _ => 0,
+        }
+    }
+
+    fn count(&mut self, request: &Request, partial: u64) {
+        let (counters, length) = (&mut self.counters, request.length.get());
+        match request.operation {
+            Operation::Read => {
+                counters.host_reads += 1;
+                counters.host_read_bytes += length;
+            }
+            Operation::Write | Operation::WriteFua => {
+                counters.host_writes += 1;
+                counters.host_write_bytes += length;
+            }
+            Operation::Flush => counters.host_flushes += 1,
+            Operation::Discard => counters.host_discards += 1,
+        }
+        counters.rmw_reads += partial;
+        counters.rmw_read_bytes += partial * PHYSICAL;
+    }
+}
+
+impl Target for Mock {
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn logical_sector(&self) -> u64 {
+        512
+    }
+
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn submit(&mut self, request: Request) -> Result<(), TargetError> {
+        if self.fails_at == Some(self.log.len()) {
+            return Err(TargetError::Failed {
+                request,
+                source: io::Error::other("the mock was told to fail"),
+            });
+        }
+        let partial = self.partial(&request);
+        self.count(&request, partial);
+        self.log.push((self.now, request));
+        let service = (0..partial).fold(self.service, |sum, _| sum + self.penalty);
+        if let Some(free) = self.channels.iter_mut().min() {
+            *free = (*free).max(self.now) + service;
+            self.pending.push(Reverse((*free, request.id.0)));
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<Completion, TargetError> {
+        let Reverse((at, id)) = self.pending.pop().ok_or(TargetError::Idle)?;
+        self.now = self.now.max(at);
+        Ok(Completion { id: straddle_drive::RequestId(id), at })
+    }
+
+    fn pause(&mut self, length: Nanos) {
+        self.now += length;
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        Some(self.counters)
+    }
+}

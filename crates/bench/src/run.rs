@@ -1,0 +1,259 @@
+//! Runs a workload on a target.
+
+use serde::{Deserialize, Serialize};
+use straddle_drive::{Completion, Nanos, Operation, Request, Time};
+
+use crate::samples::{Batches, Latency, Samples, Stop, float, since};
+use crate::target::{Target, TargetError, complete};
+use crate::workload::{Program, Workload, WorkloadError};
+
+/// The host, as far as the measurement sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Host {
+    /// Nanoseconds from the end of a request to the next submission: system call, copying, the program itself. A real host
+    /// has this by itself; it is for modelled targets.
+    pub overhead_ns: u64,
+}
+
+/// Who wants to know how far a run is.
+pub trait Progress {
+    /// `share` of the run is done, 0 to 1. Called after every request.
+    fn advance(&mut self, share: f64);
+}
+
+/// Nobody.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn advance(&mut self, _: f64) {}
+}
+
+/// Why a run came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The workload does not suit the target.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// The target failed.
+    #[error("request {index} failed")]
+    Target {
+        /// Which request, from 0, flushes not counted.
+        index: u64,
+        /// What happened.
+        source: TargetError,
+    },
+    /// A sweep without offsets.
+    #[error("there is no offset to measure at")]
+    NoOffsets,
+    /// An offset, times the logical sector, that is past any target.
+    #[error("offset {offset}: no target has so many sectors")]
+    Offset {
+        /// The offset in logical sectors.
+        offset: u64,
+    },
+}
+
+/// Runs `workload` on `target` from now on, and measures it.
+pub fn run(
+    target: &mut dyn Target,
+    workload: &Workload,
+    host: Host,
+    progress: &mut dyn Progress,
+) -> Result<Samples, RunError> {
+    let program = workload.program(target.capacity(), target.logical_sector())?;
+    let before = target.counters();
+    let mut engine = Engine::new(target, program, host);
+    let ran = engine.run(progress);
+    let submitted = engine.submitted;
+    ran.map_err(|source| RunError::Target { index: submitted.saturating_sub(1), source })?;
+    let (stop, mut samples) = (engine.stop, engine.samples());
+    samples.stop = stop;
+    samples.counters = target.counters().zip(before).map(|(after, before)| since(after, before));
+    Ok(samples)
+}
+
+/// A request on its way, at the index that is its id.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    started: Time,
+    /// Its flush is on its way, since then.
+    flushing: Option<Time>,
+}
+
+struct Engine<'a> {
+    target: &'a mut dyn Target,
+    program: Program,
+    overhead: Nanos,
+    start: Time,
+    /// When the last request was done.
+    end: Time,
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    submitted: u64,
+    done: u64,
+    flushes: u64,
+    /// Writes since the last fsync.
+    unsynced: u64,
+    stop: Stop,
+    stopped: bool,
+    latency: Latency,
+    flush_latency: Latency,
+    batches: Batches,
+}
+
+impl<'a> Engine<'a> {
+    fn new(target: &'a mut dyn Target, program: Program, host: Host) -> Self {
+        let (start, depth) = (target.now(), usize::try_from(program.depth).unwrap_or(usize::MAX));
+        Self {
+            target,
+            overhead: Nanos::new(host.overhead_ns),
+            start,
+            end: start,
+            slots: Vec::new(),
+            free: Vec::new(),
+            submitted: 0,
+            done: 0,
+            flushes: 0,
+            unsynced: 0,
+            stop: Stop::Count,
+            stopped: false,
+            latency: Latency::new(),
+            flush_latency: Latency::new(),
+            batches: Batches::from(start),
+            program,
+        }
+        .with_slots(depth)
+    }
+
+    /// No more slots than requests, whatever queue depth was asked for.
+    fn with_slots(mut self, depth: usize) -> Self {
+        let most = self.program.count.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
+        let depth = depth.min(most).min(1 << 16);
+        self.slots = vec![Slot::default(); depth];
+        self.free = (0..depth).rev().collect();
+        self
+    }
+
+    fn run(&mut self, progress: &mut dyn Progress) -> Result<(), TargetError> {
+        loop {
+            self.fill()?;
+            if self.outstanding() > 0 {
+                let completion = self.target.wait()?;
+                self.end = completion.at;
+                if self.complete(completion)? {
+                    progress.advance(self.share());
+                    self.pause();
+                }
+            } else if self.fsync_due() {
+                self.fsync()?;
+                self.pause();
+            } else if self.stopped {
+                break;
+            }
+        }
+        if self.program.fsync_last {
+            self.fsync()?;
+        }
+        Ok(())
+    }
+
+    /// Submits as long as the queue, the limits and a due fsync allow.
+    fn fill(&mut self) -> Result<(), TargetError> {
+        while !self.stopped && !self.fsync_due() {
+            let Some(&slot) = self.free.last() else { return Ok(()) };
+            let Some(offset) = self.next_place() else { return Ok(()) };
+            self.free.pop();
+            self.slots[slot] = Slot { started: self.target.now(), flushing: None };
+            self.submitted += 1;
+            self.unsynced += 1;
+            self.target.submit(Request::new(id(slot), self.program.operation, offset, self.program.size))?;
+        }
+        Ok(())
+    }
+
+    fn next_place(&mut self) -> Option<u64> {
+        let elapsed = self.target.now().since(self.start);
+        let stop = if self.program.count.is_some_and(|count| self.submitted >= count) {
+            Stop::Count
+        } else if self.program.time.is_some_and(|time| elapsed >= time) {
+            Stop::Time
+        } else if let Some(place) = self.program.places.next() {
+            return Some(place);
+        } else {
+            Stop::End
+        };
+        (self.stop, self.stopped) = (stop, true);
+        None
+    }
+
+    /// Takes note of a completion; whether a request is wholly done with it.
+    fn complete(&mut self, completion: Completion) -> Result<bool, TargetError> {
+        let slot = usize::try_from(completion.id.0).unwrap_or(usize::MAX);
+        // An id that was never given out would be a target's mistake; nothing is known of it.
+        let Some(state) = self.slots.get_mut(slot) else { return Ok(false) };
+        if let Some(since) = state.flushing {
+            self.flush_latency.record(completion.at.since(since));
+            self.flushes += 1;
+        } else if self.program.flush_each {
+            state.flushing = Some(self.target.now());
+            self.target.submit(Request::flush(id(slot)))?;
+            return Ok(false);
+        }
+        self.latency.record(completion.at.since(state.started));
+        self.batches.record(completion.at);
+        self.done += 1;
+        self.free.push(slot);
+        Ok(true)
+    }
+
+    fn fsync_due(&self) -> bool {
+        self.program.fsync_each > 0 && self.unsynced >= self.program.fsync_each
+    }
+
+    fn fsync(&mut self) -> Result<(), TargetError> {
+        let started = self.target.now();
+        let completion = complete(self.target, Request::new(0, Operation::Flush, 0, 0))?;
+        self.flush_latency.record(completion.at.since(started));
+        self.end = completion.at;
+        self.flushes += 1;
+        self.unsynced = 0;
+        Ok(())
+    }
+
+    fn pause(&mut self) {
+        if self.overhead > Nanos::ZERO {
+            self.target.pause(self.overhead);
+        }
+    }
+
+    fn outstanding(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    fn share(&self) -> f64 {
+        let of_count = self.program.count.map_or(0.0, |count| float(self.done) / float(count));
+        let elapsed = self.end.since(self.start).seconds();
+        let of_time = self.program.time.map_or(0.0, |time| elapsed / time.seconds());
+        of_count.max(of_time).min(1.0)
+    }
+
+    fn samples(self) -> Samples {
+        Samples {
+            requests: self.done,
+            bytes: self.done * self.program.size,
+            flushes: self.flushes,
+            elapsed: self.end.since(self.start),
+            stop: self.stop,
+            relative_error: self.batches.relative_error(),
+            latency: self.latency,
+            flush_latency: self.flush_latency,
+            counters: None,
+        }
+    }
+}
+
+fn id(slot: usize) -> u64 {
+    u64::try_from(slot).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,330 @@
+//! The engine, the workloads and the statistics, on the mock.
+
+use proptest::prelude::*;
+use straddle_drive::{Nanos, Operation, Request};
+
+use crate::*;
+
+const GIB: u64 = 1 << 30;
+const MILLISECOND: Nanos = Nanos::new(1_000_000);
+
+fn mock() -> Mock {
+    Mock::new(GIB, MILLISECOND)
+}
+
+fn ran(target: &mut Mock, workload: &Workload) -> Samples {
+    run(target, workload, Host::default(), &mut Silent).unwrap()
+}
+
+fn random_write(offset: u64) -> RandomWrite {
+    RandomWrite { offset, ..RandomWrite::default() }
+}
+
+fn offsets(target: &Mock) -> Vec<u64> {
+    target.log().iter().map(|(_, request)| request.offset.get()).collect()
+}
+
+fn operations(target: &Mock) -> Vec<Operation> {
+    target.log().iter().map(|(_, request)| request.operation).collect()
+}
+
+#[test]
+fn random_writes_go_where_the_published_program_puts_them() {
+    let mut target = Mock::new(1 << 40, MILLISECOND);
+    let samples = ran(&mut target, &Workload::RandomWrite(random_write(512)));
+    // srandom(1); random() = 1804289383, 846930886, …
+    let expected = [1_804_289_383_u64, 846_930_886, 1_681_692_777];
+    let expected = expected.map(|number| (number % 200_000_000) * 4096 + 512);
+    assert_eq!(offsets(&target)[..3], expected);
+    assert_eq!((samples.requests, samples.bytes, samples.flushes), (1000, 4_096_000, 0));
+    assert_eq!(samples.elapsed.get(), 1_000_000_000);
+    assert!((samples.iops() - 1000.0).abs() < 1e-9);
+}
+
+#[test]
+fn blocks_are_capped_to_what_fits_and_alike_for_all_small_offsets() {
+    for sectors in 0..=127 {
+        let workload = Workload::RandomWrite(random_write(sectors * 512));
+        assert_eq!(workload.blocks(GIB), Some((GIB - (1 << 20)) / 4096));
+        assert_eq!(workload.seed(512), Some(u32::try_from(sectors).unwrap()));
+        let mut target = mock();
+        ran(&mut target, &workload);
+        assert!(offsets(&target).iter().all(|offset| offset % 4096 == (sectors * 512) % 4096));
+    }
+    let small = run(
+        &mut Mock::new(1 << 20, MILLISECOND),
+        &Workload::RandomWrite(random_write(0)),
+        Host::default(),
+        &mut Silent,
+    );
+    assert!(matches!(small, Err(RunError::Workload(WorkloadError::DoesNotFit { .. }))), "{small:?}");
+}
+
+#[test]
+fn o_sync_sends_a_flush_after_each_write_or_writes_with_fua() {
+    let with = |sync| RandomWrite { count: Some(3), sync, ..random_write(0) };
+    let mut target = mock();
+    let samples = ran(&mut target, &Workload::RandomWrite(with(Sync::Flush)));
+    assert_eq!(operations(&target), [Operation::Write, Operation::Flush].repeat(3));
+    assert_eq!(samples.flushes, 3);
+    assert_eq!(samples.latency.mean().get(), 2_000_000, "the program waits for both");
+    assert_eq!(samples.flush_latency.mean().get(), 1_000_000);
+    let mut target = mock();
+    ran(&mut target, &Workload::RandomWrite(with(Sync::Fua)));
+    assert_eq!(operations(&target), [Operation::WriteFua; 3]);
+}
+
+#[test]
+fn strides_are_kept_and_must_fit() {
+    let workload = StridedWrite { count: Some(4), start: 8192, offset: 512, ..StridedWrite::default() };
+    let mut target = mock();
+    ran(&mut target, &Workload::StridedWrite(workload));
+    assert_eq!(offsets(&target), [8704, 25_088, 41_472, 57_856]);
+    let long = StridedWrite { count: Some(GIB / 16_384 + 1), ..StridedWrite::default() };
+    let error = run(&mut mock(), &Workload::StridedWrite(long), Host::default(), &mut Silent).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("the workload needs {} bytes from byte 0 on, and the target ends at byte {GIB}", GIB + 4096)
+    );
+    let full = StridedWrite { count: Some(GIB / 16_384), ..StridedWrite::default() };
+    assert_eq!(ran(&mut mock(), &Workload::StridedWrite(full)).requests, 65_536);
+}
+
+#[test]
+fn an_fsync_comes_after_every_k_writes_with_nothing_else_on_the_way() {
+    let workload =
+        SequentialWrite { count: Some(7), fsync_each: 3, queue_depth: 8, ..SequentialWrite::default() };
+    let mut target = mock().with_channels(8);
+    let samples = ran(&mut target, &Workload::SequentialWrite(workload));
+    use Operation::{Flush, Write};
+    assert_eq!(operations(&target), [Write, Write, Write, Flush, Write, Write, Write, Flush, Write]);
+    assert_eq!(samples.elapsed.get(), 5_000_000, "three writes at a time, then the flush by itself");
+    assert_eq!((samples.flushes, samples.flush_latency.count()), (2, 2));
+}
+
+#[test]
+fn time_bounds_are_of_the_targets_time() {
+    let mut target = mock();
+    let samples = ran(&mut target, &Workload::SequentialWrite(SequentialWrite::default()));
+    assert_eq!((samples.requests, samples.flushes, samples.stop), (30_000, 30_000, Stop::Time));
+    assert_eq!(samples.elapsed.get(), 60_000_000_000);
+    let mut small = Mock::new(40_960, MILLISECOND);
+    let samples = ran(&mut small, &Workload::SequentialRead(SequentialRead::default()));
+    assert_eq!((samples.requests, samples.stop), (10, Stop::End));
+    assert!(operations(&small).iter().all(|operation| *operation == Operation::Read));
+}
+
+#[test]
+fn dd_ends_with_one_fsync_that_counts() {
+    let mut target = mock();
+    let samples = ran(&mut target, &Workload::Dd(Dd { count: Some(5), ..Dd::default() }));
+    assert_eq!(operations(&target)[4..], [Operation::Write, Operation::Flush]);
+    assert_eq!((samples.elapsed.get(), samples.flushes), (6_000_000, 1));
+}
+
+#[test]
+fn queue_depth_is_what_is_outstanding() {
+    let workload = RandomRead { count: Some(64), queue_depth: 4, ..RandomRead::default() };
+    let mut target = mock().with_channels(4);
+    let samples = ran(&mut target, &Workload::RandomRead(workload.clone()));
+    assert_eq!(samples.elapsed.get(), 16_000_000);
+    assert_eq!(samples.latency.max(), MILLISECOND);
+    let samples = ran(&mut mock(), &Workload::RandomRead(workload));
+    assert_eq!(samples.elapsed.get(), 64_000_000);
+    assert_eq!(samples.latency.max().get(), 4_000_000, "three others first");
+}
+
+#[test]
+fn the_host_takes_its_time_between_requests_but_not_after_the_last() {
+    let host = Host { overhead_ns: 500_000 };
+    let workload = Workload::RandomWrite(RandomWrite { count: Some(10), ..random_write(0) });
+    let samples = run(&mut mock(), &workload, host, &mut Silent).unwrap();
+    assert_eq!(samples.elapsed.get(), 14_500_000);
+    assert_eq!(samples.latency.mean(), MILLISECOND);
+}
+
+#[test]
+fn impossible_workloads_are_refused() {
+    let error = |workload| run(&mut mock(), &workload, Host::default(), &mut Silent).unwrap_err().to_string();
+    assert_eq!(
+        error(Workload::RandomWrite(RandomWrite { size: 0, ..random_write(0) })),
+        "size must not be zero"
+    );
+    assert_eq!(
+        error(Workload::RandomWrite(RandomWrite { blocks: 0, ..random_write(0) })),
+        "blocks must not be zero"
+    );
+    assert_eq!(
+        error(Workload::RandomWrite(RandomWrite { count: Some(0), ..random_write(0) })),
+        "count must not be zero"
+    );
+    assert_eq!(
+        error(Workload::RandomWrite(RandomWrite { queue_depth: 0, ..random_write(0) })),
+        "queue depth must not be zero"
+    );
+    assert_eq!(
+        error(Workload::RandomWrite(random_write(100))),
+        "offset = 100 bytes: the target counts in logical sectors of 512 bytes"
+    );
+    let forever = SequentialRead { seconds: Some(f64::NAN), ..SequentialRead::default() };
+    assert_eq!(error(Workload::SequentialRead(forever)), "NaN s is no possible running time");
+}
+
+#[test]
+fn a_failure_tells_which_request() {
+    let workload = Workload::RandomWrite(random_write(0));
+    let error = run(&mut mock().failing_at(3), &workload, Host::default(), &mut Silent).unwrap_err();
+    assert!(matches!(error, RunError::Target { index: 3, source: TargetError::Failed { .. } }), "{error:?}");
+}
+
+#[test]
+fn a_sweep_finds_the_cheapest_offset_and_what_the_others_cost() {
+    let fresh = || mock().with_penalty(MILLISECOND);
+    let workload = Workload::RandomWrite(random_write(0));
+    let result = sweep(fresh, &workload, &[0, 1, 2, 8], Host::default(), &mut Silent).unwrap();
+    assert!(result.differs());
+    assert_eq!(result.best().offset, 0);
+    assert_eq!(result.cheapest(), [0, 8]);
+    assert!((result.worst_ratio().value - 3.0).abs() < 1e-9, "two partial sectors a write");
+    let counters = result.arms()[1].samples.counters.unwrap();
+    assert_eq!((counters.rmw_reads, counters.host_writes), (2000, 1000));
+    let reads = Workload::RandomRead(RandomRead::default());
+    let result = sweep(fresh, &reads, &[0, 1], Host::default(), &mut Silent).unwrap();
+    assert!(!result.differs());
+    assert!(matches!(sweep(fresh, &reads, &[], Host::default(), &mut Silent), Err(RunError::NoOffsets)));
+    let far = sweep(fresh, &reads, &[u64::MAX], Host::default(), &mut Silent);
+    assert!(matches!(far, Err(RunError::Offset { .. })));
+}
+
+#[test]
+fn progress_rises_to_the_whole() {
+    struct Seen(Vec<f64>);
+    impl Progress for Seen {
+        fn advance(&mut self, share: f64) {
+            self.0.push(share);
+        }
+    }
+    let mut seen = Seen(Vec::new());
+    let workload = Workload::RandomWrite(RandomWrite { count: Some(50), ..random_write(0) });
+    sweep(mock, &workload, &[0, 1], Host::default(), &mut seen).unwrap();
+    assert!(seen.0.is_sorted() && seen.0.len() == 100);
+    assert!((seen.0[99] - 1.0).abs() < 1e-12);
+}
+
+#[test]
+fn the_spread_of_equal_times_is_nought_and_few_requests_tell_nothing() {
+    let samples = ran(&mut mock(), &Workload::RandomWrite(random_write(0)));
+    assert_eq!(samples.relative_error, Some(0.0));
+    let few = RandomWrite { count: Some(7), ..random_write(0) };
+    assert_eq!(ran(&mut mock(), &Workload::RandomWrite(few)).relative_error, None);
+}
+
+#[test]
+fn the_standard_error_is_that_of_the_mean() {
+    use crate::samples::Batches;
+    use straddle_drive::Time;
+    // Uniform times of 0 to 2 s: the standard deviation is 1/√3 of the mean.
+    let mut generator = GlibcRandom::new(1);
+    let (mut batches, mut now, count) = (Batches::from(Time::ZERO), Time::ZERO, 1 << 16);
+    for _ in 0..count {
+        now += Nanos::new(u64::from(generator.next()));
+        batches.record(now);
+    }
+    let expected = (1.0 / 3.0_f64).sqrt() / f64::from(count).sqrt();
+    let error = batches.relative_error().unwrap();
+    assert!((0.6..1.6).contains(&(error / expected)), "{error} against {expected}");
+}
+
+#[test]
+fn workloads_are_values_that_can_be_written_down() {
+    let text = "kind = \"random-write\"\noffset = 512\nsync = \"flush\"\n";
+    let workload: Workload = toml::from_str(text).unwrap();
+    assert_eq!(workload, Workload::RandomWrite(RandomWrite { sync: Sync::Flush, ..random_write(512) }));
+    assert!(toml::from_str::<Workload>("kind = \"dd\"\nstride = 4096\n").is_err(), "dd has no stride");
+    assert!(toml::from_str::<Workload>("kind = \"dd\"\nsize = -1\n").is_err());
+    for workload in every_kind() {
+        let text = toml::to_string(&workload).unwrap();
+        assert!(text.contains(&format!("kind = \"{}\"", workload.name())), "{text}");
+        assert_eq!(toml::from_str::<Workload>(&text).unwrap(), workload);
+    }
+}
+
+fn every_kind() -> [Workload; 6] {
+    [
+        Workload::RandomWrite(RandomWrite::default()),
+        Workload::StridedWrite(StridedWrite::default()),
+        Workload::SequentialWrite(SequentialWrite::default()),
+        Workload::Dd(Dd::default()),
+        Workload::RandomRead(RandomRead::default()),
+        Workload::SequentialRead(SequentialRead::default()),
+    ]
+}
+
+#[test]
+fn waiting_for_nothing_is_an_error_and_a_completion_is_of_its_request() {
+    let mut target = mock();
+    assert!(matches!(target.wait(), Err(TargetError::Idle)));
+    let completion = complete(&mut target, Request::new(77, Operation::Write, 0, 4096)).unwrap();
+    assert_eq!((completion.id.0, completion.at), (77, target.now()));
+}
+
+proptest! {
+    /// The histogram against the sorted list: counts, sum and extremes are exact, quantiles to a thousandth.
+    #[test]
+    fn latencies_are_those_recorded(times in proptest::collection::vec(1_u64..40_000_000_000, 1..400)) {
+        let mut latency = Latency::new();
+        times.iter().for_each(|time| latency.record(Nanos::new(*time)));
+        let mut sorted = times;
+        sorted.sort_unstable();
+        prop_assert_eq!(latency.count(), sorted.len() as u64);
+        prop_assert_eq!(latency.min().get(), sorted[0]);
+        prop_assert_eq!(latency.max().get(), sorted[sorted.len() - 1]);
+        prop_assert_eq!(latency.mean().get(), sorted.iter().sum::<u64>() / sorted.len() as u64);
+        for percent in [50_u32, 90, 99] {
+            let rank = (sorted.len() * percent as usize).div_ceil(100).max(1) - 1;
+            let (told, exact) = (latency.quantile(f64::from(percent) / 100.0).get(), sorted[rank]);
+            prop_assert!(told.abs_diff(exact) <= exact / 1000 + 1, "{told} for {exact}");
+        }
+    }
+
+    /// Whatever the workload and the size, either it is refused or every request is inside and of whole sectors, and each
+    /// that was sent was waited for.
+    #[test]
+    fn every_request_fits(
+        kind in 0_usize..6,
+        capacity in (1_u64 << 12..1 << 22).prop_map(|sectors| sectors * 512),
+        size in (1_u64..64).prop_map(|sectors| sectors * 512),
+        start in (0_u64..1 << 22).prop_map(|sectors| sectors * 512),
+        offset in (0_u64..4096).prop_map(|sectors| sectors * 512),
+        depth in 1_u32..20,
+        limit in (proptest::option::of(1_u64..300), proptest::option::of(0.001..0.2_f64)),
+    ) {
+        let (count, seconds) = limit;
+        let seconds = if count.is_none() && seconds.is_none() { Some(0.1) } else { seconds };
+        let workload = match kind {
+            0 => Workload::RandomWrite(RandomWrite { count, seconds, size, start, offset, queue_depth: depth, sync: Sync::Flush, ..RandomWrite::default() }),
+            1 => Workload::StridedWrite(StridedWrite { count, seconds, size, start, offset, queue_depth: depth, ..StridedWrite::default() }),
+            2 => Workload::SequentialWrite(SequentialWrite { count, seconds, size, start, offset, queue_depth: depth, fsync_each: 5 }),
+            3 => Workload::Dd(Dd { count, seconds, size, start, offset, queue_depth: depth }),
+            4 => Workload::RandomRead(RandomRead { count, seconds, size, start, offset, queue_depth: depth, ..RandomRead::default() }),
+            _ => Workload::SequentialRead(SequentialRead { count, seconds, size, start, offset, queue_depth: depth }),
+        };
+        let mut target = Mock::new(capacity, MILLISECOND).with_channels(3);
+        match run(&mut target, &workload, Host::default(), &mut Silent) {
+            Err(error) => prop_assert!(matches!(error, RunError::Workload(WorkloadError::DoesNotFit { .. })), "{error}"),
+            Ok(samples) => {
+                let flush = |request: &Request| request.operation == Operation::Flush;
+                for (_, request) in target.log().iter().filter(|(_, request)| !flush(request)) {
+                    prop_assert!(request.offset.get() + request.length.get() <= capacity);
+                    prop_assert!(request.offset.get() >= start + offset && request.offset.get() % 512 == 0);
+                }
+                let flushes = target.log().iter().filter(|(_, request)| flush(request)).count() as u64;
+                prop_assert_eq!(samples.requests + samples.flushes, target.log().len() as u64);
+                prop_assert_eq!(samples.flushes, flushes);
+                prop_assert_eq!(samples.latency.count(), samples.requests);
+                prop_assert!(count.is_none_or(|count| samples.requests <= count));
+                prop_assert!(matches!(target.wait(), Err(TargetError::Idle)));
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The command line of `bench`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+use straddle_bench::Sync;
+use straddle_units::{ByteCount, parse_size};
+
+use super::positive_size;
+use crate::modelled::{Names, PREFIX};
+
+/// More arms than this are a mistake.
+const MOST_OFFSETS: usize = 4096;
+
+/// Examples for `bench --help`.
+const EXAMPLES: &str = "\
+Examples:
+  straddle bench random-write drive:wd10ears                  offsets 0 to 7, 1000 writes each
+  straddle bench random-write drive:wd10ears --sync flush     as with O_SYNC on kernels after 2.6.31
+  straddle bench strided-write drive:wd10ears,jumper=on       which offset is the aligned one now?
+  straddle bench sequential-write drive:dell-6tb-7200-512e --start 131072KiB --offsets 0,4
+  straddle bench random-read drive:./my-drive.toml --queue-depth 32 --count 100000
+  straddle bench random-write drive:wd10ears --json --svg ratio.svg";
+
+/// Arguments of `bench`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct BenchArguments {
+    /// What to run.
+    #[arg(value_name = "WORKLOAD", value_enum)]
+    pub(crate) workload: Kind,
+
+    /// What to run it on: a modelled drive, drive:NAME or drive:NAME,OPTION or drive:FILE.toml ('straddle drive list'
+    /// names them).
+    #[arg(value_name = "TARGET", value_parser = Names { prefix: PREFIX }, hide_possible_values = true)]
+    pub(crate) target: String,
+
+    /// How many logical sectors (512 bytes on most drives) past --start to put every request, one run on a fresh drive
+    /// for each: 0..7 (both included), 0,1,7, or both kinds mixed.
+    #[arg(long, value_name = "LIST", default_value = "0..7")]
+    pub(crate) offsets: Offsets,
+
+    /// Requests in each run [default: 1000 for random-write and random-read, 32768 for strided-write, 1024 for dd; the
+    /// sequential ones run by time].
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+
+    /// Longest time of each run, in the target's own time [default: 60 for sequential-write and sequential-read without
+    /// --count].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) time: Option<f64>,
+
+    /// Bytes of each request [default: 1 MiB for dd, 4 KiB for the others].
+    #[arg(long, value_name = "BYTES", value_parser = positive_size)]
+    pub(crate) size: Option<ByteCount>,
+
+    /// Where on the drive offset 0 is: the first byte of a partition, say.
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "0")]
+    pub(crate) start: ByteCount,
+
+    /// strided-write: bytes from the start of one write to the start of the next [default: 16 KiB].
+    #[arg(long, value_name = "BYTES", value_parser = positive_size)]
+    pub(crate) stride: Option<ByteCount>,
+
+    /// random-write, random-read: blocks to choose from [default: 200000000, or as many as fit].
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) blocks: Option<u64>,
+
+    /// random-write, random-read: seed of the generator, glibc's random() [default: the offset, as in the published program].
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u32>,
+
+    /// random-write, strided-write: what makes each write durable [default: none].
+    #[arg(long, value_name = "HOW", value_enum)]
+    pub(crate) sync: Option<Durable>,
+
+    /// sequential-write: an fsync after so many writes, 0 for never [default: 1].
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) fsync_each: Option<u64>,
+
+    /// Requests outstanding at a time.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub(crate) queue_depth: u32,
+
+    /// What the host takes from the end of a request to the next submission.
+    #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = overhead)]
+    pub(crate) host_overhead: u64,
+
+    /// Also draw the arms as bars, into this file.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) svg: Option<PathBuf>,
+
+    /// Print JSON (see `straddle schema bench`).
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The workloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// 4 KiB writes to random blocks: the program of the 2010 article that first showed the cost.
+    RandomWrite,
+    /// 4 KiB writes a fixed distance apart: phybs.
+    StridedWrite,
+    /// 4 KiB writes one after the other, each with an fsync: fio's rw=write fsync=1.
+    SequentialWrite,
+    /// Large writes one after the other, and one fsync at the end.
+    Dd,
+    /// 4 KiB reads of random blocks.
+    RandomRead,
+    /// 4 KiB reads one after the other.
+    SequentialRead,
+}
+
+impl Kind {
+    /// The name, as on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::RandomWrite => "random-write",
+            Self::StridedWrite => "strided-write",
+            Self::SequentialWrite => "sequential-write",
+            Self::Dd => "dd",
+            Self::RandomRead => "random-read",
+            Self::SequentialRead => "sequential-read",
+        }
+    }
+}
+
+/// What makes a write durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Durable {
+    /// Nothing; it may stay in the drive's cache (O_SYNC on a raw disk up to Linux 2.6.31).
+    None,
+    /// A flush of the drive's cache after each write (O_SYNC since).
+    Flush,
+    /// Force unit access: each write goes to the medium by itself.
+    Fua,
+}
+
+impl From<Durable> for Sync {
+    fn from(how: Durable) -> Self {
+        match how {
+            Durable::None => Self::None,
+            Durable::Flush => Self::Flush,
+            Durable::Fua => Self::Fua,
+        }
+    }
+}
+
+/// Offsets in logical sectors, rising, each once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Offsets(pub(crate) Vec<u64>);
+
+impl FromStr for Offsets {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| {
+            let trimmed = text.trim();
+            trimmed
+                .parse::<u64>()
+                .map_err(|_| format!("'{trimmed}' is no number of sectors; try 0..7 or 0,1,7"))
+        };
+        let mut offsets = Vec::new();
+        for part in text.split(',') {
+            let (first, last) = match part.split_once("..") {
+                Some((first, last)) => (number(first)?, number(last)?),
+                None => (number(part)?, number(part)?),
+            };
+            if first > last {
+                return Err(format!("{first}..{last} runs backwards"));
+            }
+            if last - first >= MOST_OFFSETS as u64 {
+                return Err(format!("more than {MOST_OFFSETS} offsets"));
+            }
+            offsets.extend(first..=last);
+        }
+        offsets.sort_unstable();
+        offsets.dedup();
+        if offsets.len() > MOST_OFFSETS {
+            Err(format!("more than {MOST_OFFSETS} offsets"))
+        } else {
+            Ok(Self(offsets))
+        }
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.001..=1e7).contains(&seconds) => Ok(seconds),
+        _ => Err("not a number of seconds from 0.001 to 10000000".to_owned()),
+    }
+}
+
+/// Microseconds as whole nanoseconds.
+fn overhead(text: &str) -> Result<u64, String> {
+    let micros = text.parse::<f64>().ok().filter(|micros| (0.0..=1e7).contains(micros));
+    let time = micros.and_then(straddle_drive::Nanos::from_micros);
+    time.map(straddle_drive::Nanos::get)
+        .ok_or_else(|| "not a number of microseconds from 0 to 10000000".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_are_ranges_and_lists() {
+        let offsets = |text: &str| text.parse::<Offsets>().map(|offsets| offsets.0);
+        assert_eq!(offsets("0..7").unwrap(), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(offsets("7, 0,1").unwrap(), [0, 1, 7]);
+        assert_eq!(offsets("0..2,1..3,64").unwrap(), [0, 1, 2, 3, 64]);
+        for wrong in ["", "7..0", "a", "1..", "0..4096", "-1", "0..18446744073709551615"] {
+            assert!(offsets(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_are_within_reason() {
+        assert_eq!(overhead("1.5"), Ok(1500));
+        assert!(overhead("-1").is_err() && overhead("NaN").is_err() && overhead("1e9").is_err());
+        assert!(seconds("60").is_ok() && seconds("0").is_err() && seconds("inf").is_err());
+    }
+}

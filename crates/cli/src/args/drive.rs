@@ -1,0 +1,74 @@
+//! The command line of `drive`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::modelled::Names;
+
+/// Examples for `drive --help`.
+const EXAMPLES: &str = "\
+Examples:
+  straddle drive list                     the modelled drives
+  straddle drive show wd10ears            what it claims, what it is, and the source of every number
+  straddle drive show wd10ears,jumper=on  with an option
+  straddle drive show ./my-drive.toml     a profile of your own
+  straddle drive show wd10ears --svg wd10ears.svg
+  straddle drive fit wd10ears             where its fitted numbers come from
+  straddle drive fit ./my-drive.toml --write fitted.toml";
+
+/// Arguments of `drive`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, arg_required_else_help = true, disable_help_subcommand = true)]
+pub(crate) struct DriveArguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) action: Action,
+}
+
+/// What can be done with modelled drives.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Action {
+    /// List the drives that can be modelled.
+    List {
+        /// Print JSON (see `straddle schema drive`).
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what a drive claims and what it is, with the source of every number.
+    Show(ShowArguments),
+    /// Find the numbers of a drive that were fitted, again, from the published figures.
+    Fit(FitArguments),
+}
+
+/// Arguments of `drive show`.
+#[derive(Debug, Args)]
+pub(crate) struct ShowArguments {
+    /// A modelled drive, with options behind commas, or the path of a profile.
+    #[arg(value_name = "NAME", value_parser = Names { prefix: "" }, hide_possible_values = true)]
+    pub(crate) name: String,
+
+    /// Also draw zones and seek curve into this file.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) svg: Option<PathBuf>,
+
+    /// Print JSON (see `straddle schema drive`).
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `drive fit`.
+#[derive(Debug, Args)]
+pub(crate) struct FitArguments {
+    /// A modelled drive, or the path of a profile.
+    #[arg(value_name = "NAME", value_parser = Names { prefix: "" }, hide_possible_values = true)]
+    pub(crate) name: String,
+
+    /// Write a profile with the values found, based on this one, to this file.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) write: Option<PathBuf>,
+
+    /// Print JSON (see `straddle schema drive-fit`).
+    #[arg(long)]
+    pub(crate) json: bool,
+}

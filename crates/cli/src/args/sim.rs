@@ -1,0 +1,90 @@
+//! The command line of `sim`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use straddle_trace::Format;
+use straddle_units::{ByteCount, parse_size};
+
+use crate::modelled::Names;
+
+/// Examples for `sim --help`.
+const EXAMPLES: &str = "\
+Examples:
+  straddle sim web.csv --drive wd10ears             replay a trace, at the times it was recorded at
+  straddle sim web.csv --drive wd10ears --shift 512 as if the partition began one sector late
+  straddle sim web.csv --drive wd10ears --compare   both, side by side
+  straddle sim web.csv --drive wd10ears --shift 0,512,32256 --json
+  straddle sim big.csv --drive wd10ears --closed-loop --queue-depth 32 --wrap
+  straddle sim cheetah9LP.trace --format disksim --drive ./my-drive.toml
+
+A CSV trace needs a header with the columns time (or time_ms, time_us, time_ns), op (R, W, F, D), offset and
+length (bytes); others are passed over:
+  time_us,op,offset,length
+  0,W,1048576,4096
+  150.5,R,0,65536";
+
+/// Arguments of `sim`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SimArguments {
+    /// The block trace: CSV, or one of DiskSim's validation traces.
+    #[arg(value_name = "TRACE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) trace: PathBuf,
+
+    /// The modelled drive to replay it on, with options behind commas, or the path of a profile ('straddle drive list'
+    /// names them).
+    #[arg(long, value_name = "NAME", value_parser = Names { prefix: "" }, hide_possible_values = true)]
+    pub(crate) drive: String,
+
+    /// Bytes to add to every offset: a partition that begins there. Of several, each is a run on a fresh drive.
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = parse_size)]
+    pub(crate) shift: Vec<ByteCount>,
+
+    /// Also run unshifted, first, and tell the ratio; without --shift, against a shift of one logical sector.
+    #[arg(long)]
+    pub(crate) compare: bool,
+
+    /// Send each request at its time, whatever the drive is at [default for CSV].
+    #[arg(long, conflicts_with = "closed_loop")]
+    pub(crate) open_loop: bool,
+
+    /// Send each request when the one before is complete: at once, or so long after it as the trace says [default for
+    /// DiskSim's traces].
+    #[arg(long)]
+    pub(crate) closed_loop: bool,
+
+    /// Most requests at the drive at a time [default: 32 in the open loop, 1 in the closed one].
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) queue_depth: Option<u32>,
+
+    /// Bring requests past the drive's end back to its beginning, with the same alignment; otherwise they are an error.
+    #[arg(long)]
+    pub(crate) wrap: bool,
+
+    /// The trace's format; told from its first line otherwise.
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub(crate) format: Option<FormatName>,
+
+    /// Print JSON (see `straddle schema sim`).
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A format of traces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FormatName {
+    /// Comma-separated values with a header.
+    Csv,
+    /// DiskSim's validation traces.
+    Disksim,
+}
+
+impl From<FormatName> for Format {
+    fn from(name: FormatName) -> Self {
+        match name {
+            FormatName::Csv => Self::Csv,
+            FormatName::Disksim => Self::DiskSim,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! `straddle drive`: the modelled drives.
+
+use std::fs;
+use std::io::Write;
+
+use anyhow::{Context, Result};
+use straddle_bench::fit::{FitError, fit as find};
+use straddle_drive::Profile;
+
+use crate::args::{Action, DriveArguments, FitArguments, ShowArguments};
+use crate::exit::{Exit, UsageError};
+use crate::modelled;
+use crate::output::{self, Styles};
+use crate::progress::Bar;
+use crate::report::drive::DrivesReport;
+use crate::report::fit::FitReport;
+use crate::text;
+
+pub(crate) fn run(arguments: &DriveArguments, styles: Styles) -> Result<Exit> {
+    match &arguments.action {
+        Action::List { json } => list(*json, styles),
+        Action::Show(show) => self::show(show, styles),
+        Action::Fit(fit) => self::fit(fit, styles),
+    }
+}
+
+fn list(json: bool, styles: Styles) -> Result<Exit> {
+    let profiles: Vec<Profile> = Profile::names().map(modelled::profile).collect::<Result<_>>()?;
+    if json {
+        output::print_json(&DrivesReport::of(&profiles, false))?;
+        return Ok(Exit::Aligned);
+    }
+    print(&text::drive::list(&profiles, output::width(), styles))
+}
+
+fn show(arguments: &ShowArguments, styles: Styles) -> Result<Exit> {
+    // As a target it has the prefix; who copies it from there means the same drive.
+    let name = arguments.name.strip_prefix(modelled::PREFIX).unwrap_or(&arguments.name);
+    let profile = modelled::profile(name)?;
+    if let Some(path) = &arguments.svg {
+        let drawn = text::drive::svg(&profile)
+            .ok_or_else(|| UsageError(format!("{name} has no zones and no arm: there is nothing to draw")))?;
+        fs::write(path, drawn).with_context(|| format!("{}: cannot write", path.display()))?;
+    }
+    if arguments.json {
+        output::print_json(&DrivesReport::of(&[profile], true))?;
+        return Ok(Exit::Aligned);
+    }
+    print(&text::drive::show(&profile, output::width(), styles))
+}
+
+fn fit(arguments: &FitArguments, styles: Styles) -> Result<Exit> {
+    let name = arguments.name.strip_prefix(modelled::PREFIX).unwrap_or(&arguments.name);
+    let mut bar = Bar::new();
+    let fit = find(name, &mut bar).map_err(told)?;
+    drop(bar);
+    if let Some(path) = &arguments.write {
+        let stem = path.file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
+        fs::write(path, fit.profile(&stem)).with_context(|| format!("{}: cannot write", path.display()))?;
+    }
+    if arguments.json {
+        output::print_json(&FitReport::of(&fit))?;
+        return Ok(Exit::Aligned);
+    }
+    print(&text::fit::fit(&fit, output::width(), styles))
+}
+
+/// A drive that cannot be fitted is the command line's fault.
+fn told(error: FitError) -> anyhow::Error {
+    match error {
+        FitError::Experiment(_) => error.into(),
+        _ => UsageError(format!("{:#}", anyhow::Error::from(error))).into(),
+    }
+}
+
+fn print(text: &str) -> Result<Exit> {
+    let mut out = output::stdout();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(Exit::Aligned)
+}

@@ -1,0 +1,73 @@
+//! `straddle sim`: a block trace, replayed on a modelled drive.
+
+use std::fs::File;
+use std::io::{BufReader, Write};
+
+use anyhow::{Context, Result};
+use straddle_drive::Profile;
+use straddle_trace::{Options, Pace, Reader, Replayed, TraceError, replay};
+
+use crate::args::SimArguments;
+use crate::exit::{Exit, UsageError};
+use crate::modelled;
+use crate::output::{self, Styles};
+use crate::report::sim::{Run, Sim, SimReport};
+use crate::text;
+
+pub(crate) fn run(arguments: &SimArguments, styles: Styles) -> Result<Exit> {
+    // As a target it has the prefix; who copies it from there means the same drive.
+    let name = arguments.drive.strip_prefix(modelled::PREFIX).unwrap_or(&arguments.drive);
+    let profile = modelled::profile(name)?;
+    let shifts = shifts(arguments, &profile)?;
+    let trace = arguments.trace.display().to_string();
+    let runs =
+        shifts.into_iter().map(|shift| one(arguments, &profile, shift)).collect::<Result<Vec<Run>>>()?;
+    let sim = Sim { trace: &trace, drive: name, profile: &profile, runs: &runs };
+    if arguments.json {
+        output::print_json(&SimReport::of(&sim))?;
+        return Ok(Exit::Aligned);
+    }
+    let mut out = output::stdout();
+    out.write_all(text::sim::sim(&sim, output::width(), styles).as_bytes())?;
+    out.flush()?;
+    Ok(Exit::Aligned)
+}
+
+/// The shifts of all runs, in bytes, in their order.
+fn shifts(arguments: &SimArguments, profile: &Profile) -> Result<Vec<u64>> {
+    let sector = profile.claims.logical_sector;
+    let mut shifts: Vec<u64> = arguments.shift.iter().map(|shift| shift.get()).collect();
+    if let Some(shift) = shifts.iter().find(|shift| !shift.is_multiple_of(sector)) {
+        let message = format!("--shift {shift}: this drive has logical sectors of {sector} bytes");
+        return Err(UsageError(message).into());
+    }
+    if shifts.is_empty() {
+        shifts.push(if arguments.compare { sector } else { 0 });
+    }
+    if arguments.compare && shifts[0] != 0 {
+        shifts.insert(0, 0);
+    }
+    Ok(shifts)
+}
+
+fn one(arguments: &SimArguments, profile: &Profile, shift: u64) -> Result<Run> {
+    let name = arguments.trace.display().to_string();
+    let file = File::open(&arguments.trace).with_context(|| format!("{name}: cannot open"))?;
+    let mut reader = Reader::new(BufReader::new(file), &name, arguments.format.map(Into::into));
+    let pace = match (arguments.open_loop, arguments.closed_loop) {
+        (true, _) => Some(Pace::Open),
+        (_, true) => Some(Pace::Closed),
+        _ => None,
+    };
+    let options = Options { pace, shift, depth: arguments.queue_depth, wrap: arguments.wrap };
+    let replayed: Replayed = replay(profile, &mut reader, &options, &mut |_| {}).map_err(told)?;
+    Ok(Run { shift, format: reader.format(), replayed })
+}
+
+/// A depth that does not suit the trace is the command line's fault; the rest is the trace's.
+fn told(error: TraceError) -> anyhow::Error {
+    match error {
+        TraceError::Depth { .. } => UsageError(error.to_string()).into(),
+        TraceError::Read { .. } | TraceError::Line { .. } => error.into(),
+    }
+}

@@ -1,0 +1,108 @@
+//! Modelled drives as targets of the commands that look at what is written, and as the drive that an image is meant for.
+
+use std::path::Path;
+use std::str::FromStr;
+
+use straddle_device::topology::{AlignmentOffset, Figure, Source, Topology};
+use straddle_device::{Assume, DeviceKind, Identity, MemoryMedium, Target};
+use straddle_drive::Profile;
+use straddle_drive::profile::Body;
+use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset};
+
+use crate::modelled::PREFIX;
+
+/// The specification in a target that names a modelled drive.
+pub(crate) fn specification(path: &Path) -> Option<&str> {
+    path.to_str()?.strip_prefix(PREFIX)
+}
+
+/// A modelled drive as it comes from the factory: nothing is written on it.
+pub(crate) fn target(
+    specification: &str,
+    assume: &Assume,
+    logical: Option<BlockSize>,
+) -> anyhow::Result<Target> {
+    let profile = Profile::open(specification)?;
+    let size = ByteCount::new(profile.claims.capacity);
+    let mut topology = topology(&profile)?;
+    assume.apply(&mut topology);
+    if let Some(logical) = logical {
+        topology.logical.overrule(logical, Source::Declared, "--logical overrules what the device says");
+    }
+    Ok(Target {
+        kind: DeviceKind::Modelled,
+        container: None,
+        size,
+        medium: Some(Box::new(MemoryMedium::sparse(Vec::new(), size))),
+        topology,
+        identity: Identity {
+            model: Some(profile.claims.model.clone()),
+            rotational: Some(profile.claims.rotational),
+            ..Identity::default()
+        },
+        kernel_name: None,
+        kernel_partitions: None,
+        partition: None,
+        node: None,
+        remarks: vec![format!("modelled: {}; nothing is written on it", profile.title)],
+    })
+}
+
+/// What the drive is, with what it claims beside it.
+fn topology(profile: &Profile) -> anyhow::Result<Topology> {
+    const WHY: &str = "what the drive is, not what it says";
+    let (claims, sectors) = (&profile.claims, &profile.sectors);
+    let size = |bytes: u64, key: &'static str| Figure::new(ByteCount::new(bytes), Source::Profile(key));
+    let mut physical = size(claims.physical_sector, "claims.physical_sector_bytes");
+    let claimed = AlignmentOffset::Bytes(ByteCount::new(claims.alignment_offset));
+    let mut offset = Figure::new(claimed, Source::Profile("claims.alignment_offset_bytes"));
+    let mut unit = None;
+    match profile.body {
+        Body::Disk(_) => {
+            let truth = Source::Profile("sectors.physical_bytes");
+            physical.overrule(ByteCount::new(sectors.physical), truth, WHY);
+            let first = AlignmentOffset::Bytes(first_boundary(profile));
+            offset.overrule(first, Source::Profile("sectors.firmware_offset_bytes"), WHY);
+        }
+        Body::Ssd(_) => unit = Some(size(sectors.physical, "flash.indirection_unit_bytes")),
+    }
+    Ok(Topology {
+        logical: Figure::new(
+            BlockSize::new(claims.logical_sector)?,
+            Source::Profile("claims.logical_sector_bytes"),
+        ),
+        physical,
+        alignment_offset: offset,
+        io_min: claims.minimum_io.map(|bytes| size(bytes, "claims.minimum_io_bytes")),
+        io_opt: claims.optimal_io.map(|bytes| size(bytes, "claims.optimal_io_bytes")),
+        indirection_unit: unit,
+        chunk: None,
+        stripe: None,
+        erase_block: None,
+        atomic: None,
+    })
+}
+
+/// The first byte of the disk, as the host counts, at which a physical sector begins.
+fn first_boundary(profile: &Profile) -> ByteCount {
+    let shifted = ByteOffset::new(profile.sectors.firmware_offset);
+    let physical = Boundary::multiples_of(ByteCount::new(profile.sectors.physical));
+    physical.map_or(ByteCount::ZERO, |physical| physical.to_next(shifted))
+}
+
+/// `--assume`: a topology as [`Assume`] reads it, or that of a modelled drive.
+pub(crate) fn assume(text: &str) -> Result<Assume, String> {
+    let Some(specification) = text.strip_prefix(PREFIX) else {
+        return Assume::from_str(text).map_err(|error| error.to_string());
+    };
+    let profile = Profile::open(specification).map_err(|error| error.to_string())?;
+    let (logical, claimed) = (profile.claims.logical_sector, profile.claims.physical_sector);
+    let words = match profile.body {
+        Body::Disk(_) => {
+            let (physical, offset) = (profile.sectors.physical, first_boundary(&profile).get());
+            format!("logical={logical},physical={physical},offset={offset}")
+        }
+        Body::Ssd(_) => format!("logical={logical},physical={claimed},iu={}", profile.sectors.physical),
+    };
+    Assume::from_str(&words).map_err(|error| error.to_string())
+}

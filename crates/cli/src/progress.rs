@@ -1,0 +1,67 @@
+//! A bar on stderr for work that takes long.
+
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use straddle_bench::Progress;
+
+/// Work that is over sooner needs no bar.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The whole, in the bar's own steps.
+const STEPS: f64 = 1000.0;
+
+/// A bar that appears on stderr, if that is a terminal, when the work takes over a second.
+pub(crate) struct Bar {
+    begun: Instant,
+    /// None where nobody would see it.
+    bar: Option<ProgressBar>,
+    /// How far the bar shown is; none is shown yet.
+    at: Option<u64>,
+}
+
+impl Bar {
+    pub(crate) fn new() -> Self {
+        let bar = io::stderr().is_terminal().then(ProgressBar::hidden);
+        Self { begun: Instant::now(), bar, at: None }
+    }
+}
+
+impl Progress for Bar {
+    fn advance(&mut self, share: f64) {
+        let Some(bar) = &mut self.bar else { return };
+        let at = whole(share * STEPS);
+        if self.at == Some(at) {
+            return;
+        }
+        let elapsed = self.begun.elapsed();
+        if self.at.is_none() {
+            if elapsed < PATIENCE {
+                return;
+            }
+            let style = ProgressStyle::with_template("{bar:40} {percent} %, {msg} left");
+            *bar = ProgressBar::with_draw_target(Some(whole(STEPS)), ProgressDrawTarget::stderr())
+                .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        }
+        self.at = Some(at);
+        // The work goes at the same pace all along; share > 0, as some of it is done.
+        let left = elapsed.as_secs_f64() * (1.0 - share) / share.max(1.0 / STEPS);
+        bar.set_message(format!("{left:.0} s"));
+        bar.set_position(at);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn whole(steps: f64) -> u64 {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to STEPS, and cut to that")]
+    let whole = steps.clamp(0.0, STEPS) as u64;
+    whole
+}

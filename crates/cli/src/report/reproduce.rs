@@ -1,0 +1,363 @@
+//! What `reproduce --json` prints.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use straddle_bench::experiment::{
+    Arm, ArmOutcome, Compared, Experiment, Later, Measure, Outcome, Source, Step, StepOutcome, Tally,
+};
+use straddle_drive::Profile;
+
+/// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// Experiments that were run.
+pub(crate) struct Reproduced<'a> {
+    pub(crate) experiments: Vec<(&'a Experiment, &'a Outcome)>,
+    /// They ran on another drive than the one that was published of: nothing can be judged.
+    pub(crate) other_drive: bool,
+    pub(crate) wall: Duration,
+}
+
+/// What `straddle reproduce --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "straddle reproduce")]
+pub(crate) struct ReproduceReport {
+    /// The version of this form.
+    schema: u32,
+    /// The version of straddle.
+    straddle: &'static str,
+    /// In the order in which they were named.
+    experiments: Vec<ExperimentReport>,
+    /// What it took; absent from a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<SummaryReport>,
+}
+
+/// Over all experiments.
+#[derive(Debug, Serialize, JsonSchema)]
+struct SummaryReport {
+    /// Published figures and ratios that were compared; 0 on another drive.
+    judged: usize,
+    /// Those within their experiment's limit.
+    within: usize,
+    /// Requests that were run.
+    requests: u64,
+    /// What they took on the modelled drives' clocks, one after the other.
+    virtual_seconds: f64,
+    /// What they took here.
+    wall_seconds: f64,
+}
+
+/// A published experiment.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ExperimentReport {
+    name: String,
+    title: String,
+    /// What one should know of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notes: Option<String>,
+    sources: Vec<SourceReport>,
+    /// How far a figure may be off, as a share of the published one.
+    limit: f64,
+    /// What can be run.
+    steps: Vec<StepReport>,
+    /// What needs more than a drive in virtual time, and was not run.
+    later: Vec<LaterReport>,
+}
+
+/// A publication.
+#[derive(Debug, Serialize, JsonSchema)]
+struct SourceReport {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    author: Option<String>,
+    year: u16,
+    title: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+}
+
+/// A workload at several offsets.
+#[derive(Debug, Serialize, JsonSchema)]
+struct StepReport {
+    name: String,
+    title: String,
+    /// The modelled drive that it runs on, or ran on.
+    drive: String,
+    /// The drive's numbers that were fitted; absent from a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fitted: Option<Vec<FittedReport>>,
+    arms: Vec<ArmReport>,
+}
+
+/// A number of the drive that was fitted.
+#[derive(Debug, Serialize, JsonSchema)]
+struct FittedReport {
+    path: String,
+    value: String,
+    /// To what.
+    source: String,
+}
+
+/// An offset, or several that were published as one figure.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ArmReport {
+    name: String,
+    /// Whether the others are compared with this one.
+    aligned: bool,
+    /// Bytes past the workload's start.
+    offsets: Vec<u64>,
+    figures: Vec<FigureReport>,
+    /// Physical sectors that were read to write a part of one, per request; absent where that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rmw_reads_per_request: Option<f64>,
+}
+
+/// Our figure and the published one.
+#[derive(Debug, Serialize, JsonSchema)]
+struct FigureReport {
+    /// What is measured.
+    measure: MeasureReport,
+    unit: &'static str,
+    /// The model's figure, of several offsets the mean; absent from a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    modelled: Option<f64>,
+    /// The published figure; absent where none is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    published: Option<PublishedReport>,
+    /// How far the model's is off, as a share of the published one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<f64>,
+    /// How many times the aligned arm's cost the model has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio: Option<f64>,
+    /// The same of the published figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    published_ratio: Option<f64>,
+    /// How far the model's ratio is off, as a share of the published one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_error: Option<f64>,
+    /// Whether all that is known is within the limit; absent where nothing is judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    within: Option<bool>,
+}
+
+/// What is measured.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum MeasureReport {
+    /// Seconds from the first request to the end of the last.
+    Elapsed,
+    /// Requests a second.
+    Iops,
+    /// Milliseconds of a flush, in the mean.
+    SyncLatency,
+}
+
+/// A published figure.
+#[derive(Debug, Serialize, JsonSchema)]
+struct PublishedReport {
+    /// The figure, or the middle of the range.
+    value: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    low: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    high: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+/// A part that was not run.
+#[derive(Debug, Serialize, JsonSchema)]
+struct LaterReport {
+    title: String,
+    /// What it needs.
+    needs: String,
+    published: Vec<LaterFigureReport>,
+}
+
+/// A published figure of a part that was not run.
+#[derive(Debug, Serialize, JsonSchema)]
+struct LaterFigureReport {
+    arm: String,
+    value: f64,
+    unit: String,
+}
+
+impl ReproduceReport {
+    /// Experiments that were run.
+    pub(crate) fn of(reproduced: &Reproduced<'_>) -> Self {
+        let judge = !reproduced.other_drive;
+        let report =
+            |(experiment, outcome): &(&Experiment, &Outcome)| report(experiment, Some(outcome), judge);
+        let experiments = reproduced.experiments.iter().map(report).collect();
+        let (judged, within) = reproduced.verdict();
+        let Tally { requests, seconds } = reproduced.tally();
+        let wall_seconds = reproduced.wall.as_secs_f64();
+        let summary = SummaryReport { judged, within, requests, virtual_seconds: seconds, wall_seconds };
+        Self { schema: SCHEMA, straddle: env!("CARGO_PKG_VERSION"), experiments, summary: Some(summary) }
+    }
+
+    /// Experiments that were not.
+    pub(crate) fn listed(experiments: &[Experiment]) -> Self {
+        let experiments = experiments.iter().map(|experiment| report(experiment, None, false)).collect();
+        Self { schema: SCHEMA, straddle: env!("CARGO_PKG_VERSION"), experiments, summary: None }
+    }
+}
+
+impl Reproduced<'_> {
+    /// How many published figures were judged, and how many of them are within their limit.
+    pub(crate) fn verdict(&self) -> (usize, usize) {
+        if self.other_drive {
+            return (0, 0);
+        }
+        let mut counts = (0, 0);
+        for (experiment, outcome) in &self.experiments {
+            for judged in outcome.judged() {
+                counts.0 += 1;
+                counts.1 += usize::from(judged.error().abs() <= experiment.limit);
+            }
+        }
+        counts
+    }
+
+    /// What all of them took.
+    pub(crate) fn tally(&self) -> Tally {
+        let tallies = self.experiments.iter().map(|(_, outcome)| outcome.tally());
+        tallies.fold(Tally::default(), |sum, tally| sum.add(tally.requests, tally.seconds))
+    }
+}
+
+fn report(experiment: &Experiment, outcome: Option<&Outcome>, judge: bool) -> ExperimentReport {
+    let limit = judge.then_some(experiment.limit);
+    let steps = experiment.steps.iter().enumerate().map(|(index, step)| {
+        let outcome = outcome.and_then(|outcome| outcome.steps.get(index));
+        step_report(step, outcome, limit)
+    });
+    ExperimentReport {
+        name: experiment.name.clone(),
+        title: experiment.title.clone(),
+        notes: experiment.notes.clone(),
+        sources: experiment.sources.iter().map(source_report).collect(),
+        limit: experiment.limit,
+        steps: steps.collect(),
+        later: experiment.later.iter().map(later_report).collect(),
+    }
+}
+
+fn source_report(source: &Source) -> SourceReport {
+    let Source { author, year, title, address } = source.clone();
+    SourceReport { author, year, title, address }
+}
+
+fn later_report(later: &Later) -> LaterReport {
+    let published = later.published.iter().map(|figure| LaterFigureReport {
+        arm: figure.arm.clone(),
+        value: figure.value,
+        unit: figure.unit.clone(),
+    });
+    LaterReport { title: later.title.clone(), needs: later.needs.clone(), published: published.collect() }
+}
+
+fn step_report(step: &Step, outcome: Option<&StepOutcome>, limit: Option<f64>) -> StepReport {
+    let fitted = outcome.map(|outcome| {
+        let report = |(path, value, source): (&str, &str, &str)| FittedReport {
+            path: path.to_owned(),
+            value: value.to_owned(),
+            source: source.to_owned(),
+        };
+        fitted(&outcome.profile).map(report).collect()
+    });
+    let arms = step.arms.iter().enumerate().map(|(index, arm)| {
+        let outcome = outcome.and_then(|outcome| outcome.arms.get(index));
+        arm_report(arm, &step.measures, outcome, limit)
+    });
+    StepReport {
+        name: step.name.clone(),
+        title: step.title.clone(),
+        drive: outcome.map_or_else(|| step.drive.clone(), |outcome| outcome.drive.clone()),
+        fitted,
+        arms: arms.collect(),
+    }
+}
+
+/// Path, value and source of the numbers of a drive that were fitted.
+pub(crate) fn fitted(profile: &Profile) -> impl Iterator<Item = (&str, &str, &str)> {
+    profile.figures.iter().filter_map(|figure| {
+        let source = figure.source.as_deref().filter(|source| source.starts_with("fitted"))?;
+        Some((figure.path.as_str(), figure.value.as_str(), source))
+    })
+}
+
+fn arm_report(
+    arm: &Arm,
+    measures: &[Measure],
+    outcome: Option<&ArmOutcome>,
+    limit: Option<f64>,
+) -> ArmReport {
+    let figures = match outcome {
+        Some(outcome) => outcome.figures.iter().map(|figure| figure_report(figure, limit)).collect(),
+        None => measures.iter().map(|measure| listed(arm, *measure)).collect(),
+    };
+    let rmw_reads_per_request = outcome.and_then(|outcome| rmw_reads(outcome));
+    ArmReport {
+        name: arm.name.clone(),
+        aligned: arm.aligned,
+        offsets: arm.offsets.clone(),
+        figures,
+        rmw_reads_per_request,
+    }
+}
+
+/// Physical sectors read to write a part of one, per request.
+fn rmw_reads(outcome: &ArmOutcome) -> Option<f64> {
+    let float = |number: u64| u32::try_from(number).map_or(f64::INFINITY, f64::from);
+    let reads: Option<u64> =
+        outcome.runs.iter().map(|run| run.counters.map(|counters| counters.rmw_reads)).sum();
+    let requests: u64 = outcome.runs.iter().map(|run| run.requests).sum();
+    reads.filter(|_| requests > 0).map(|reads| float(reads) / float(requests))
+}
+
+fn measure_report(measure: Measure) -> MeasureReport {
+    match measure {
+        Measure::Elapsed => MeasureReport::Elapsed,
+        Measure::Iops => MeasureReport::Iops,
+        Measure::SyncLatency => MeasureReport::SyncLatency,
+    }
+}
+
+fn published_report(published: &straddle_bench::experiment::Published) -> PublishedReport {
+    let (value, low, high) = (published.value, published.low, published.high);
+    PublishedReport { value, low, high, note: published.note.clone() }
+}
+
+fn listed(arm: &Arm, measure: Measure) -> FigureReport {
+    FigureReport {
+        measure: measure_report(measure),
+        unit: measure.unit(),
+        modelled: None,
+        published: arm.published(measure).map(published_report),
+        error: None,
+        ratio: None,
+        published_ratio: None,
+        ratio_error: None,
+        within: None,
+    }
+}
+
+fn figure_report(figure: &Compared, limit: Option<f64>) -> FigureReport {
+    let errors = [figure.error(), figure.ratio_error()];
+    let within = limit.filter(|_| errors.iter().any(Option::is_some));
+    FigureReport {
+        measure: measure_report(figure.measure),
+        unit: figure.measure.unit(),
+        modelled: Some(figure.modelled),
+        published: figure.published.as_ref().map(published_report),
+        error: errors[0],
+        ratio: figure.ratio.map(|(ours, _)| ours),
+        published_ratio: figure.ratio.and_then(|(_, published)| published),
+        ratio_error: errors[1],
+        within: within.map(|limit| errors.into_iter().flatten().all(|error| error.abs() <= limit)),
+    }
+}

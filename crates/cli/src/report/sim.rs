@@ -1,0 +1,198 @@
+//! What `sim --json` prints.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use straddle_drive::Profile;
+use straddle_trace::{Format, Pace, Replayed};
+
+use super::bench::{CountersReport, LatencyReport, counters, latency};
+
+/// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// What `straddle sim --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "straddle sim")]
+pub(crate) struct SimReport {
+    /// The version of this form.
+    schema: u32,
+    /// The version of straddle.
+    straddle: &'static str,
+    /// The trace.
+    trace: TraceReport,
+    /// The drive that it was replayed on; all times are the model's.
+    drive: DriveReport,
+    /// A run on a fresh drive for each shift, in their order.
+    runs: Vec<RunReport>,
+}
+
+/// A trace.
+#[derive(Debug, Serialize, JsonSchema)]
+struct TraceReport {
+    /// As it was named.
+    name: String,
+    /// Its format; absent of an empty trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<FormatReport>,
+}
+
+/// A format of traces.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum FormatReport {
+    /// Comma-separated values.
+    Csv,
+    /// DiskSim's validation traces.
+    Disksim,
+}
+
+/// A modelled drive.
+#[derive(Debug, Serialize, JsonSchema)]
+struct DriveReport {
+    /// As it was named.
+    name: String,
+    /// Maker, model, size.
+    title: String,
+    /// Size in bytes.
+    capacity: u64,
+    /// Logical sector in bytes.
+    logical_sector: u64,
+    /// True physical sector (or indirection unit) in bytes, whatever the drive claims.
+    physical_sector: u64,
+}
+
+/// A replay with one shift.
+#[derive(Debug, Serialize, JsonSchema)]
+struct RunReport {
+    /// Bytes that were added to every offset.
+    shift: u64,
+    /// When requests were sent.
+    pace: PaceReport,
+    /// Most requests at the drive at a time.
+    queue_depth: u32,
+    /// Requests of all kinds.
+    requests: u64,
+    /// Bytes read and written.
+    bytes: u64,
+    /// Discards among the requests.
+    discards: u64,
+    /// Requests that went to the drive's beginning instead of past its end.
+    wrapped: u64,
+    /// Reads and writes that do not begin and end on boundaries of the true physical sectors.
+    misaligned: u64,
+    /// The same as a share of all reads and writes; absent of none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    misaligned_share: Option<f64>,
+    /// From the trace's beginning to the last completion, in nanoseconds.
+    elapsed_ns: u64,
+    /// The time that all requests took together, in nanoseconds.
+    busy_ns: u64,
+    /// `busy_ns` over that of the first run.
+    ratio: f64,
+    /// Reads, from arrival to completion.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reads: Option<KindReport>,
+    /// Writes, from arrival to completion.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    writes: Option<KindReport>,
+    /// Flushes, from arrival to completion.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flushes: Option<KindReport>,
+    /// What happened inside the drive.
+    counters: CountersReport,
+}
+
+/// When requests were sent.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum PaceReport {
+    /// At the trace's times.
+    Open,
+    /// After the completion of the one before.
+    Closed,
+}
+
+/// Requests of a kind.
+#[derive(Debug, Serialize, JsonSchema)]
+struct KindReport {
+    /// How many.
+    count: u64,
+    /// Their times, in nanoseconds.
+    latency: LatencyReport,
+}
+
+/// A replay with one shift, to be reported.
+pub(crate) struct Run {
+    pub(crate) shift: u64,
+    pub(crate) format: Option<Format>,
+    pub(crate) replayed: Replayed,
+}
+
+/// Everything there is to report.
+pub(crate) struct Sim<'a> {
+    pub(crate) trace: &'a str,
+    pub(crate) drive: &'a str,
+    pub(crate) profile: &'a Profile,
+    pub(crate) runs: &'a [Run],
+}
+
+impl Sim<'_> {
+    /// The time of a run's requests over that of the first run's.
+    pub(crate) fn ratio(&self, run: &Run) -> f64 {
+        let seconds = |run: &Run| run.replayed.busy().seconds();
+        let first = self.runs.first().map_or(0.0, seconds);
+        if first > 0.0 { seconds(run) / first } else { 1.0 }
+    }
+}
+
+impl SimReport {
+    pub(crate) fn of(sim: &Sim<'_>) -> Self {
+        let format = sim.runs.iter().find_map(|run| run.format).map(|format| match format {
+            Format::Csv => FormatReport::Csv,
+            Format::DiskSim => FormatReport::Disksim,
+        });
+        let (claims, sectors) = (&sim.profile.claims, sim.profile.sectors);
+        Self {
+            schema: SCHEMA,
+            straddle: env!("CARGO_PKG_VERSION"),
+            trace: TraceReport { name: sim.trace.to_owned(), format },
+            drive: DriveReport {
+                name: sim.drive.to_owned(),
+                title: sim.profile.title.clone(),
+                capacity: claims.capacity,
+                logical_sector: claims.logical_sector,
+                physical_sector: sectors.physical,
+            },
+            runs: sim.runs.iter().map(|run| run_report(sim, run)).collect(),
+        }
+    }
+}
+
+fn run_report(sim: &Sim<'_>, run: &Run) -> RunReport {
+    let replayed = &run.replayed;
+    let kind = |times: &straddle_bench::Latency| {
+        let count = times.count();
+        (count > 0).then(|| KindReport { count, latency: latency(times) })
+    };
+    RunReport {
+        shift: run.shift,
+        pace: match replayed.pace {
+            Pace::Open => PaceReport::Open,
+            Pace::Closed => PaceReport::Closed,
+        },
+        queue_depth: replayed.depth,
+        requests: replayed.requests,
+        bytes: replayed.bytes,
+        discards: replayed.discards,
+        wrapped: replayed.wrapped,
+        misaligned: replayed.misaligned,
+        misaligned_share: replayed.misaligned_share(),
+        elapsed_ns: replayed.elapsed.get(),
+        busy_ns: replayed.busy().get(),
+        ratio: sim.ratio(run),
+        reads: kind(&replayed.reads),
+        writes: kind(&replayed.writes),
+        flushes: kind(&replayed.flushes),
+        counters: counters(&replayed.counters),
+    }
+}

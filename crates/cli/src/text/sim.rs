@@ -1,0 +1,108 @@
+//! A replayed trace as text for people.
+
+use std::fmt::Write;
+
+use comfy_table::CellAlignment;
+use straddle_bench::Latency;
+use straddle_trace::Pace;
+use straddle_units::ByteCount;
+
+use crate::output::{Styles, paint, plural, printable};
+use crate::report::sim::{Run, Sim};
+use crate::text::{plain_table, trimmed, wrap};
+
+/// The replays in full, for a terminal of `width` characters.
+pub(crate) fn sim(sim: &Sim<'_>, width: usize, styles: Styles) -> String {
+    let mut text = format!("{}\n\n", paint(styles.heading, &wrap(&headline(sim), width, "")));
+    let _ = write!(text, "{}\n\n", table(sim, styles));
+    for run in sim.runs {
+        let _ = writeln!(text, "{}", wrap(&totals(run), width, ""));
+    }
+    if sim.runs.len() > 1 {
+        let _ = write!(text, "\n{}\n", verdicts(sim, width));
+    }
+    text
+}
+
+/// What was replayed, on what, in whose time.
+fn headline(sim: &Sim<'_>) -> String {
+    let pace = sim.runs.first().map(|run| match run.replayed.pace {
+        Pace::Open => format!("each request at its time, at most {} at the drive", run.replayed.depth),
+        Pace::Closed if run.replayed.depth == 1 => "each request after the one before".to_owned(),
+        Pace::Closed => format!("{} at the drive all the time", plural(depth(run), "request")),
+    });
+    let (trace, title) = (printable(sim.trace), printable(&sim.profile.title));
+    let name = printable(sim.drive);
+    format!("{trace} on {title} (drive:{name}): {}; modelled, virtual time", pace.unwrap_or_default())
+}
+
+fn depth(run: &Run) -> usize {
+    usize::try_from(run.replayed.depth).unwrap_or(usize::MAX)
+}
+
+fn table(sim: &Sim<'_>, styles: Styles) -> String {
+    let mut table = plain_table(&["SHIFT", "OP", "COUNT", "MEAN", "P50", "P90", "P99", "P99.9", "MAX"]);
+    for run in sim.runs {
+        let replayed = &run.replayed;
+        let mut shift = run.shift.to_string();
+        for (op, times) in
+            [("read", &replayed.reads), ("write", &replayed.writes), ("flush", &replayed.flushes)]
+        {
+            if times.count() > 0 {
+                table.add_row(row(std::mem::take(&mut shift), op, times));
+            }
+        }
+    }
+    for (index, column) in table.column_iter_mut().enumerate() {
+        if index != 1 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let text = trimmed(&table);
+    let (heading, rest) = text.split_once('\n').unwrap_or((&text, ""));
+    format!("{}\n{rest}", paint(styles.heading, heading))
+}
+
+fn row(shift: String, op: &str, times: &Latency) -> Vec<String> {
+    let mut row = vec![shift, op.to_owned(), times.count().to_string(), times.mean().to_string()];
+    row.extend([0.5, 0.9, 0.99, 0.999].map(|share| times.quantile(share).to_string()));
+    row.push(times.max().to_string());
+    row
+}
+
+fn totals(run: &Run) -> String {
+    let replayed = &run.replayed;
+    let counters = &replayed.counters;
+    let mut text = format!(
+        "Shift {}: {}, {} in {}",
+        run.shift,
+        plural(usize::try_from(replayed.requests).unwrap_or(usize::MAX), "request"),
+        ByteCount::new(replayed.bytes),
+        replayed.elapsed,
+    );
+    if let Some(share) = replayed.misaligned_share() {
+        let _ = write!(text, "; {:.1} % misaligned", 100.0 * share);
+    }
+    let _ = write!(text, "; {} read-modify-writes", counters.rmw_reads);
+    if counters.revolution > 0 {
+        let _ = write!(text, ", {:.1} revolutions waited", counters.revolutions_waited());
+    }
+    if replayed.wrapped > 0 {
+        let _ = write!(text, "; {} wrapped round the end", replayed.wrapped);
+    }
+    text + "."
+}
+
+/// What each shift costs, beside the first.
+fn verdicts(sim: &Sim<'_>, width: usize) -> String {
+    let first = sim.runs.first().map_or(0, |run| run.shift);
+    let told = sim.runs.iter().skip(1).map(|run| {
+        let (shift, ratio) = (run.shift, sim.ratio(run));
+        wrap(
+            &format!("With shift {shift} requests take {ratio:.2} times as long as with shift {first}."),
+            width,
+            "",
+        )
+    });
+    told.collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,280 @@
+//! Where each physical sector lies: zones, tracks, surfaces, and the angle at which it begins.
+//!
+//! Tracks are numbered along the logical addresses. A *serpentine* is a run of tracks that takes the surfaces in turn:
+//! `width` tracks on the first surface, `width` on the next, and so on. With a width of 1 that is the classical cylinder.
+
+use crate::disk::spindle::Angle;
+
+/// In which direction the tracks of a serpentine run on every second surface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// Inward on each surface, with a jump back in between.
+    #[default]
+    Forward,
+    /// Inward on one, outward on the next.
+    Alternating,
+}
+
+/// Cylinders with the same number of sectors on each track.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Zone {
+    /// Tracks on each surface.
+    pub tracks: u32,
+    /// Sectors on each track.
+    pub sectors_per_track: u32,
+    /// From the angle of a track's first sector to that of the next track on the same surface.
+    pub track_skew: Angle,
+    /// The same to the first track on the next surface.
+    pub head_skew: Angle,
+    /// The same to the first track of the next serpentine.
+    pub serpentine_skew: Angle,
+    /// The angle of the zone's first sector.
+    pub first_angle: Angle,
+}
+
+/// The layout of a disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    zones: Vec<Placed>,
+    surfaces: u32,
+    width: u32,
+    direction: Direction,
+    sectors: u64,
+    cylinders: u32,
+    /// Where the addresses are, if some places on the tracks have none.
+    runs: Vec<Run>,
+}
+
+/// Addresses that follow each other on the tracks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    /// The first address.
+    first: u64,
+    /// Its place, counted along all tracks.
+    at: u64,
+}
+
+/// A zone and what is worked out of it once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Placed {
+    zone: Zone,
+    first_sector: u64,
+    first_cylinder: u32,
+    /// 2^32 over the sectors of a track, with 32 more bits: sector times this, shifted, is the angle.
+    step: u64,
+    /// Tracks of a serpentine on all surfaces.
+    serpentine_tracks: u32,
+    /// The angle by which a whole serpentine advances.
+    serpentine_angle: Angle,
+}
+
+/// Where a sector is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Distance of the track from the outermost one, in tracks.
+    pub cylinder: u32,
+    /// Which surface.
+    pub surface: u32,
+    /// Position on the track.
+    pub sector: u32,
+    /// Sectors on this track.
+    pub sectors_per_track: u32,
+    /// The angle at which the sector begins.
+    pub angle: Angle,
+    /// The angle of one sector.
+    pub sector_angle: Angle,
+    /// Sectors from this one on, itself among them, that follow each other on this track.
+    pub left: u32,
+}
+
+/// Zones that make no disk.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GeometryError {
+    /// A count that is zero or absurd.
+    #[error("{what} = {value}: must be {low} to {high}")]
+    Count {
+        /// What is counted.
+        what: &'static str,
+        /// The number given.
+        value: u64,
+        /// The least that is possible.
+        low: u64,
+        /// The most that is possible.
+        high: u64,
+    },
+    /// The tracks hold less than the drive claims.
+    #[error("the tracks hold {sectors} physical sectors, but the claimed capacity and the firmware offset need {needed}")]
+    TooSmall {
+        /// What the tracks hold.
+        sectors: u64,
+        /// What is needed.
+        needed: u64,
+    },
+}
+
+fn within(what: &'static str, value: u64, low: u64, high: u64) -> Result<(), GeometryError> {
+    if (low..=high).contains(&value) { Ok(()) } else { Err(GeometryError::Count { what, value, low, high }) }
+}
+
+impl Geometry {
+    /// A disk of these zones, from the outermost.
+    pub fn new(zones: &[Zone], surfaces: u32, width: u32, direction: Direction) -> Result<Self, GeometryError> {
+        within("surfaces", u64::from(surfaces), 1, 64)?;
+        within("zones", zones.len() as u64, 1, 4096)?;
+        within("serpentine_tracks", u64::from(width), 1, 1 << 24)?;
+        let (mut first_sector, mut first_cylinder) = (0_u64, 0_u32);
+        let mut placed = Vec::with_capacity(zones.len());
+        for zone in zones {
+            within("tracks of a zone", u64::from(zone.tracks), 1, 1 << 24)?;
+            within("sectors_per_track", u64::from(zone.sectors_per_track), 1, 1 << 20)?;
+            within("tracks", u64::from(first_cylinder) + u64::from(zone.tracks), 1, 1 << 24)?;
+            let inside = surfaces * (width.min(zone.tracks) - 1);
+            placed.push(Placed {
+                zone: *zone,
+                first_sector,
+                first_cylinder,
+                step: u64::MAX / u64::from(zone.sectors_per_track),
+                serpentine_tracks: surfaces * width.min(zone.tracks),
+                serpentine_angle: zone
+                    .serpentine_skew
+                    .advanced(zone.track_skew, inside)
+                    .advanced(zone.head_skew, surfaces - 1),
+            });
+            first_sector += u64::from(zone.tracks) * u64::from(surfaces) * u64::from(zone.sectors_per_track);
+            first_cylinder += zone.tracks;
+        }
+        let (sectors, cylinders, runs) = (first_sector, first_cylinder, Vec::new());
+        Ok(Self { zones: placed, surfaces, width, direction, sectors, cylinders, runs })
+    }
+
+    /// The same tracks, of which only these parts have addresses: each a place counted along all tracks and a number of
+    /// sectors, in the order of the tracks. What lies between them is spare, defective, or the drive's own.
+    pub fn with_addresses(mut self, parts: impl IntoIterator<Item = (u64, u64)>) -> Result<Self, GeometryError> {
+        let (mut first, mut end) = (0_u64, 0_u64);
+        self.runs.clear();
+        for (at, count) in parts {
+            within("the place of an address", at, end, self.sectors)?;
+            within("addresses", count, 0, self.sectors - at)?;
+            if count > 0 && (at != end || self.runs.is_empty()) {
+                self.runs.push(Run { first, at });
+            }
+            if count > 0 {
+                (first, end) = (first + count, at + count);
+            }
+        }
+        within("addresses", first, 1, self.sectors)?;
+        self.sectors = first;
+        Ok(self)
+    }
+
+    /// The first address on the track of `sector`, and the first on the next one.
+    pub fn track(&self, sector: u64) -> (u64, u64) {
+        let at = self.along(sector).0;
+        let place = self.place_along(at);
+        let begin = at - u64::from(place.sector);
+        (self.address(begin), self.address(begin + u64::from(place.sectors_per_track)).min(self.sectors))
+    }
+
+    /// The place of an address along the tracks, and the number of addresses that follow it there.
+    fn along(&self, sector: u64) -> (u64, u64) {
+        let Some(index) = self.runs.partition_point(|run| run.first <= sector).checked_sub(1) else {
+            return (sector, u64::MAX);
+        };
+        let run = self.runs[index];
+        let left = self.runs.get(index + 1).map_or(u64::MAX, |next| next.first - sector);
+        (run.at + (sector - run.first), left)
+    }
+
+    /// The first address at or after a place.
+    fn address(&self, at: u64) -> u64 {
+        let Some(index) = self.runs.partition_point(|run| run.at <= at).checked_sub(1) else {
+            return if self.runs.is_empty() { at } else { 0 };
+        };
+        let run = self.runs[index];
+        let next = self.runs.get(index + 1).map_or(self.sectors, |next| next.first);
+        (run.first + (at - run.at)).min(next)
+    }
+
+    /// Physical sectors on all tracks.
+    pub const fn sectors(&self) -> u64 {
+        self.sectors
+    }
+
+    /// Tracks on each surface.
+    pub const fn cylinders(&self) -> u32 {
+        self.cylinders
+    }
+
+    /// Recording surfaces.
+    pub const fn surfaces(&self) -> u32 {
+        self.surfaces
+    }
+
+    /// Tracks of a serpentine on one surface.
+    pub const fn width(&self) -> u32 {
+        self.width
+    }
+
+    /// The zones, from the outermost, each with its first physical sector.
+    pub fn zones(&self) -> impl Iterator<Item = (u64, &Zone)> {
+        self.zones.iter().map(|placed| (placed.first_sector, &placed.zone))
+    }
+
+    /// Where physical sector `sector` is. Past the last sector: on the last zone's continuation, never a panic.
+    pub fn place(&self, sector: u64) -> Place {
+        if self.runs.is_empty() {
+            return self.place_along(sector);
+        }
+        let (at, left) = self.along(sector);
+        let mut place = self.place_along(at);
+        place.left = u32::try_from(left).unwrap_or(u32::MAX).min(place.left);
+        place
+    }
+
+    #[inline]
+    fn place_along(&self, sector: u64) -> Place {
+        let index = self.zones.partition_point(|placed| placed.first_sector <= sector) - 1;
+        let placed = &self.zones[index];
+        let inside = sector - placed.first_sector;
+        let per_track = u64::from(placed.zone.sectors_per_track);
+        let (track, sector) = (low(inside / per_track), low(inside % per_track));
+        placed.place(track, sector, self)
+    }
+}
+
+/// Tracks of a zone and sectors of a track fit in 32 bits.
+fn low(number: u64) -> u32 {
+    #[allow(clippy::cast_possible_truncation, reason = "the zone's limits keep it below 2^32")]
+    let low = number as u32;
+    low
+}
+
+impl Placed {
+    fn place(&self, track: u32, sector: u32, geometry: &Geometry) -> Place {
+        let width = geometry.width.min(self.zone.tracks);
+        let (serpentine, rest) = (track / self.serpentine_tracks, track % self.serpentine_tracks);
+        // The last serpentine of a zone may be narrower.
+        let width = width.min(self.zone.tracks - (serpentine * width).min(self.zone.tracks - 1));
+        let (surface, along) = if width == 1 { (rest, 0) } else { (rest / width, rest % width) };
+        let backward = geometry.direction == Direction::Alternating && surface % 2 == 1;
+        let across = if backward { width - 1 - along } else { along };
+        let zone = &self.zone;
+        let start = zone
+            .first_angle
+            .advanced(self.serpentine_angle, serpentine)
+            .advanced(zone.track_skew, surface * (width - 1) + along)
+            .advanced(zone.head_skew, surface);
+        let sector_angle = Angle(low(self.step >> 32));
+        let angle = Angle(start.0.wrapping_add(low((u64::from(sector) * self.step) >> 32)));
+        Place {
+            cylinder: self.first_cylinder + serpentine * geometry.width.min(zone.tracks) + across,
+            surface,
+            sector,
+            sectors_per_track: zone.sectors_per_track,
+            angle,
+            sector_angle,
+            left: zone.sectors_per_track - sector,
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The arm and the platters: where the heads are, and how long it takes to get elsewhere and to pass sectors by.
+
+mod measured;
+
+use crate::counters::Counters;
+use crate::disk::geometry::{Geometry, Place};
+use crate::disk::link::Piece;
+use crate::disk::seek::SeekCurve;
+use crate::disk::spindle::{Angle, Spindle};
+use crate::time::{Nanos, Time};
+
+/// What the heads do on a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pass {
+    Read,
+    Write,
+}
+
+/// Times of the mechanics beside the seek curve.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeadTimes {
+    /// From one surface to another of the same cylinder.
+    pub head_switch: Nanos,
+    /// What a write waits longer than a read after any move, for the head to be right on the track.
+    pub write_settle: Nanos,
+    /// What a write waits shorter, where the seek times were measured with a longer settling than it needs.
+    pub write_lead: Nanos,
+}
+
+/// A sector that has just gone by counts as still there within this angle: a time in whole nanoseconds is no finer.
+const SAME_ANGLE: u32 = 2048;
+
+/// The moving parts.
+#[derive(Clone, Debug)]
+pub(super) struct Mechanism {
+    geometry: Geometry,
+    seek: SeekCurve,
+    spindle: Spindle,
+    heads: HeadTimes,
+    cylinder: u32,
+    surface: u32,
+    /// The sector that comes next under the heads, and when its predecessor ended there.
+    next: u64,
+    ended: Time,
+    /// When the last pass began, after the move and the wait.
+    began: Time,
+    /// How long the last pass waited for its first sector to come round.
+    waited: Nanos,
+    /// The parts in which the last pass read, each from when its first sector was read.
+    pieces: Vec<Piece>,
+    physical: u64,
+}
+
+impl Mechanism {
+    pub(super) fn new(geometry: Geometry, seek: SeekCurve, spindle: Spindle, heads: HeadTimes, physical: u64) -> Self {
+        let (cylinder, surface, next, ended) = (0, 0, u64::MAX, Time::ZERO);
+        let (began, waited, pieces) = (ended, Nanos::ZERO, Vec::new());
+        Self { geometry, seek, spindle, heads, cylinder, surface, next, ended, began, waited, pieces, physical }
+    }
+
+    pub(super) fn place(&self, sector: u64) -> Place {
+        self.geometry.place(sector)
+    }
+
+    pub(super) fn revolution(&self) -> Nanos {
+        self.spindle.revolution()
+    }
+
+    /// The sector that passes under the heads at `at` without any move or wait, if one is known.
+    pub(super) fn follows(&self, at: Time) -> Option<u64> {
+        (at == self.ended && self.next != u64::MAX).then_some(self.next)
+    }
+
+    /// The sector after the last one that was passed.
+    pub(super) const fn last_end(&self) -> u64 {
+        self.next
+    }
+
+    /// When the first sector of the last pass came under the heads.
+    pub(super) const fn began(&self) -> Time {
+        self.began
+    }
+
+    /// How long from `at` until the heads can begin at `place`: the move and the wait.
+    #[inline]
+    pub(super) fn positioning(&self, at: Time, place: &Place, pass: Pass) -> (Nanos, Nanos) {
+        let travel = self.travel(place, pass);
+        (travel, self.wait(at + travel, place))
+    }
+
+    /// Whether `place` may be reached within `reach` tracks.
+    #[inline]
+    pub(super) fn is_near(&self, place: &Place, reach: u32) -> bool {
+        self.cylinder.abs_diff(place.cylinder) <= reach
+    }
+
+    /// The tracks beyond which no move takes less than `time`.
+    pub(super) fn reach(&self, time: Nanos) -> u32 {
+        self.seek.reach(time)
+    }
+
+    #[inline]
+    fn travel(&self, place: &Place, pass: Pass) -> Nanos {
+        let distance = self.cylinder.abs_diff(place.cylinder);
+        let mut travel = self.seek.time(distance);
+        if self.surface != place.surface {
+            travel = travel.max(self.heads.head_switch);
+        }
+        if pass == Pass::Write && (distance != 0 || self.surface != place.surface) {
+            travel = (travel + self.heads.write_settle).saturating_sub(self.heads.write_lead);
+        }
+        travel
+    }
+
+    #[inline]
+    fn wait(&self, at: Time, place: &Place) -> Nanos {
+        let ahead = place.angle.0.wrapping_sub(self.spindle.angle_at(at).0);
+        if ahead > u32::MAX - SAME_ANGLE { Nanos::ZERO } else { self.spindle.turning(Angle(ahead)) }
+    }
+
+    /// Moves to `place` and waits for it; the time when it begins.
+    fn go(&mut self, at: Time, place: &Place, pass: Pass, counters: &mut Counters) -> Time {
+        let (travel, wait) = self.positioning(at, place, pass);
+        counters.seeks += u64::from(self.cylinder.abs_diff(place.cylinder) > 1);
+        counters.seek_time += travel.get();
+        counters.rotation_wait += wait.get();
+        self.waited = wait;
+        (self.cylinder, self.surface) = (place.cylinder, place.surface);
+        at + travel + wait
+    }
+
+    /// Passes `count` sectors from `first`, beginning no earlier than `at`; the time when the last has gone by.
+    pub(super) fn pass(&mut self, at: Time, first: u64, count: u64, pass: Pass, counters: &mut Counters) -> Time {
+        self.pass_from(self.place(first), at, first, count, pass, counters)
+    }
+
+    /// As [`Mechanism::pass`], where the place of the first sector is known.
+    pub(super) fn pass_from(
+        &mut self,
+        mut place: Place,
+        at: Time,
+        first: u64,
+        count: u64,
+        pass: Pass,
+        counters: &mut Counters,
+    ) -> Time {
+        let (mut at, mut sector, mut left) = (at, first, count);
+        while left > 0 {
+            if left != count {
+                place = self.place(sector);
+            }
+            let run = left.min(u64::from(place.left));
+            let begin = self.go(at, &place, pass, counters);
+            if left == count {
+                self.began = begin;
+            }
+            at = begin + self.sectors_time(&place, run);
+            left -= run;
+            sector += run;
+        }
+        match pass {
+            Pass::Read => counters.media_read_bytes += count * self.physical,
+            Pass::Write => counters.media_write_bytes += count * self.physical,
+        }
+        (self.next, self.ended) = (sector, at);
+        at
+    }
+
+    /// Reads on from `next` until `until` or sector `limit`. Gives the next sector, and when that will begin to pass.
+    pub(super) fn read_ahead(&mut self, at: Time, next: u64, limit: u64, until: Time, counters: &mut Counters) -> (Time, u64) {
+        let (mut at, mut sector) = (at, next);
+        while sector < limit && at < until {
+            let place = self.place(sector);
+            let (travel, wait) = self.positioning(at, &place, Pass::Read);
+            let begin = at + travel + wait;
+            if begin >= until {
+                break;
+            }
+            let room = (limit - sector).min(u64::from(place.left));
+            let run = room.min(self.sectors_within(&place, until.since(begin)));
+            if run == 0 {
+                break;
+            }
+            self.go(at, &place, Pass::Read, counters);
+            at = begin + self.sectors_time(&place, run);
+            sector += run;
+        }
+        counters.media_read_bytes += (sector - next) * self.physical;
+        (self.next, self.ended) = (sector, at);
+        (at, sector)
+    }
+
+    /// At most a track: below 2^20 sectors of 2^32 nanoseconds.
+    fn sectors_time(&self, place: &Place, count: u64) -> Nanos {
+        Nanos::new(count * self.revolution().get() / u64::from(place.sectors_per_track))
+    }
+
+    /// Whole sectors that pass in `time`, or more than a track has.
+    fn sectors_within(&self, place: &Place, time: Nanos) -> u64 {
+        let time = time.get().min(2 * self.revolution().get());
+        time * u64::from(place.sectors_per_track) / self.revolution().get()
+    }
+}

@@ -1,0 +1,113 @@
+//! Passes of which more is known than when they begin and end: for drives whose firmware was measured.
+
+use super::{Mechanism, Pass};
+use crate::counters::Counters;
+use crate::disk::geometry::Place;
+use crate::disk::link::{Piece, Supply};
+use crate::time::{Nanos, Time};
+
+impl Mechanism {
+    /// The parts in which the last [`Mechanism::read_pieces`] read.
+    pub(in crate::disk) fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// Sectors before the first one of the last pass that went by under the heads while they waited for it.
+    pub(in crate::disk) fn passed_before(&self, first: u64) -> u64 {
+        let place = self.place(first);
+        self.sectors_within(&place, self.waited).min(u64::from(place.sector))
+    }
+
+    /// Reads `count` sectors from `first` and remembers when each came in. On arrival: a part of a track that the heads
+    /// come into the midst of is begun there, and whole when its beginning has come round.
+    pub(in crate::disk) fn read_pieces(
+        &mut self,
+        at: Time,
+        first: u64,
+        count: u64,
+        on_arrival: bool,
+        counters: &mut Counters,
+    ) -> Time {
+        self.pieces.clear();
+        let (mut at, mut sector, mut left) = (at, first, count);
+        while left > 0 {
+            let place = self.place(sector);
+            let run = left.min(u64::from(place.left));
+            let each = self.sectors_time(&place, 1);
+            let skipped = if on_arrival { self.skipped(at, &place, run) } else { 0 };
+            let begin = if skipped == 0 {
+                let begin = self.go(at, &place, Pass::Read, counters);
+                at = begin + self.sectors_time(&place, run);
+                begin
+            } else {
+                let begin = self.go(at, &self.place(sector + skipped), Pass::Read, counters);
+                at = begin + self.revolution();
+                begin
+            };
+            let piece = Piece { from: begin + each, each, count: run };
+            // What comes in out of order cannot go out in order before the part is whole.
+            self.pieces.push(if on_arrival { Piece { from: at, each: Nanos::ZERO, ..piece } } else { piece });
+            if left == count {
+                self.began = begin;
+            }
+            left -= run;
+            sector += run;
+        }
+        counters.media_read_bytes += count * self.physical;
+        (self.next, self.ended) = (sector, at);
+        at
+    }
+
+    /// The sectors at the beginning of a part that have gone by when the heads arrive in its midst; none if they arrive
+    /// outside.
+    fn skipped(&self, at: Time, place: &Place, run: u64) -> u64 {
+        let landed = at + self.travel(place, Pass::Read);
+        let gone = self.revolution().saturating_sub(self.wait(landed, place));
+        let skipped = self.sectors_within(place, gone) + 1;
+        if gone < self.revolution() && skipped < run { skipped } else { 0 }
+    }
+
+    /// Writes `count` sectors from `first`, none before its data are there, and the first not before `lands`.
+    pub(in crate::disk) fn write_supplied(
+        &mut self,
+        at: Time,
+        lands: Time,
+        first: u64,
+        count: u64,
+        supply: &Supply,
+        counters: &mut Counters,
+    ) -> Time {
+        let (mut at, mut sector, mut left, mut lands) = (at, first, count, lands);
+        while left > 0 {
+            let place = self.place(sector);
+            let travel = self.travel(&place, Pass::Write);
+            // Too early on the track: the arm has moved, but the platter must turn on.
+            let held = lands.max(supply.ready(sector)) - travel;
+            let begin = self.go(at.max(held), &place, Pass::Write, counters);
+            let run = self.keeping_up(&place, sector, left.min(u64::from(place.left)), begin, supply);
+            if left == count {
+                self.began = begin;
+            }
+            at = begin + self.sectors_time(&place, run);
+            left -= run;
+            sector += run;
+            lands = Time::ZERO;
+        }
+        counters.media_write_bytes += count * self.physical;
+        (self.next, self.ended) = (sector, at);
+        at
+    }
+
+    /// How many of `run` sectors go by before the heads come to one whose data are not there yet.
+    fn keeping_up(&self, place: &Place, sector: u64, run: u64, begin: Time, supply: &Supply) -> u64 {
+        let each = self.sectors_time(place, 1);
+        if sector < supply.first {
+            return run.min(supply.first - sector);
+        }
+        if supply.each <= each || sector >= supply.end {
+            return run;
+        }
+        let ahead = begin.since(supply.ready(sector)).get();
+        run.min(ahead / (supply.each.get() - each.get()) + 1)
+    }
+}

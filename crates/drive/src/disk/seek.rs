@@ -1,0 +1,256 @@
+//! How long the arm needs to move over a number of tracks, settling included.
+
+use crate::time::Nanos;
+
+/// Distances up to this have a table entry each; a 4 KiB random write in a small file moves no further.
+const NEAR: usize = 1024;
+/// Beyond, one knot in this many tracks, with a straight line between.
+const STEP: usize = 256;
+/// Steps of the table of distances by time: 65.5 µs.
+const REACH_SHIFT: u32 = 16;
+
+/// A seek curve as tables of whole nanoseconds, the same on every machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeekCurve {
+    near: Vec<u32>,
+    /// The time at a knot, and what is added on the way to the next.
+    far: Vec<(u32, i32)>,
+    /// The longest way that takes no more than (index + 1) << [`REACH_SHIFT`] nanoseconds.
+    reach: Vec<u32>,
+    longest: u32,
+}
+
+/// What a data sheet means by its average.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AverageSeek {
+    /// The mean over all pairs of different tracks (Hitachi's and Seagate's definition).
+    #[default]
+    AllPairs,
+    /// The time over a third of the tracks.
+    ThirdOfStroke,
+}
+
+/// Times that make no seek curve.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SeekError {
+    /// A time is negative, not a number, or over 4 s.
+    #[error("{milliseconds} ms over {distance} tracks is not a possible seek time")]
+    Time {
+        /// Number of tracks.
+        distance: u32,
+        /// The time.
+        milliseconds: f64,
+    },
+    /// A longer way takes less time.
+    #[error("{shorter} tracks take {slower} but {longer} tracks only {faster}; for track-to-track, average and full stroke this means that the average is too near to one of the others")]
+    Falling {
+        /// The shorter distance.
+        shorter: u32,
+        /// Its time.
+        slower: Nanos,
+        /// The longer distance.
+        longer: u32,
+        /// Its time.
+        faster: Nanos,
+    },
+    /// The table's distances do not rise, or there is none.
+    #[error("the table's distances must rise, from at least 1; entry {index} does not")]
+    Order {
+        /// Which entry.
+        index: usize,
+    },
+}
+
+impl SeekCurve {
+    /// From measured points (distance in tracks, milliseconds), with straight lines between them and the last time kept beyond.
+    pub fn from_table(points: &[(u32, f64)], longest: u32) -> Result<Self, SeekError> {
+        let first = points.first().ok_or(SeekError::Order { index: 0 })?;
+        let mut before = (0, 0.0);
+        for (index, &(distance, milliseconds)) in points.iter().enumerate() {
+            if distance <= before.0 {
+                return Err(SeekError::Order { index });
+            }
+            if !(0.0..4000.0).contains(&milliseconds) {
+                return Err(SeekError::Time { distance, milliseconds });
+            }
+            before = (distance, milliseconds);
+        }
+        Ok(Self::sampled(longest, |distance| {
+            if distance <= first.0 {
+                return first.1;
+            }
+            let upper = points.partition_point(|point| point.0 < distance);
+            let Some(&(right, slow)) = points.get(upper) else { return before.1 };
+            let (left, fast) = points[upper - 1];
+            fast + (slow - fast) * f64::from(distance - left) / f64::from(right - left)
+        }))
+    }
+
+    /// The curve a + b·√d + c·d through a data sheet's track-to-track, average and full-stroke times.
+    pub fn fitted(single: f64, average: f64, full: f64, of: AverageSeek, longest: u32) -> Result<Self, SeekError> {
+        for (distance, milliseconds) in [(1, single), (longest / 3, average), (longest, full)] {
+            if !(0.0..4000.0).contains(&milliseconds) {
+                return Err(SeekError::Time { distance, milliseconds });
+            }
+        }
+        let far = f64::from(longest.max(3));
+        // The mean of √d and of d over the distances that the definition speaks of.
+        let (mean_root, mean) = match of {
+            // Weight (n + 1 - d): the integrals of √x and x against 2(1 - x) over 0..1 are 8/15 and 1/3.
+            AverageSeek::AllPairs => (far.sqrt() * 8.0 / 15.0, far / 3.0),
+            AverageSeek::ThirdOfStroke => ((far / 3.0).sqrt(), far / 3.0),
+        };
+        // Two equations for b and c, with a = single - b - c.
+        let (root_full, root_mean) = (far.sqrt() - 1.0, mean_root - 1.0);
+        let (line_full, line_mean) = (far - 1.0, mean - 1.0);
+        let determinant = root_full * line_mean - root_mean * line_full;
+        let mut b = ((full - single) * line_mean - (average - single) * line_full) / determinant;
+        let mut c = (root_full * (average - single) - root_mean * (full - single)) / determinant;
+        if !(b.is_finite() && c.is_finite()) {
+            // So few tracks that a third of them is one: a straight line.
+            (b, c) = (0.0, (full - single) / line_full);
+        }
+        let a = single - b - c;
+        let time = |distance: u32| a + b * f64::from(distance).sqrt() + c * f64::from(distance);
+        let curve = Self::sampled(longest, |distance| time(distance).max(0.0));
+        curve.rising()?;
+        Ok(curve)
+    }
+
+    fn sampled(longest: u32, milliseconds: impl Fn(u32) -> f64) -> Self {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 4 s, as every caller checks")]
+        let nanos = |distance: u32| (milliseconds(distance) * 1e6).round() as u32;
+        let near = (0..=NEAR).map(|distance| if distance == 0 { 0 } else { nanos(clamp(distance, longest)) });
+        let knots = longest as usize / STEP + 2;
+        // The last knots may lie beyond the longest way, which then lies on the line to them.
+        let knot = |knot: usize| if knot == 0 { 0 } else { nanos(clamp(knot * STEP, u32::MAX)) };
+        let far = (0..knots).map(|index| (knot(index), knot(index + 1).wrapping_sub(knot(index)).cast_signed()));
+        let curve = Self { near: near.collect(), far: far.collect(), reach: Vec::new(), longest };
+        let reach = curve.reaches();
+        Self { reach, ..curve }
+    }
+
+    fn reaches(&self) -> Vec<u32> {
+        let mut reach = vec![0];
+        // Between two knots the time lies between theirs, so the knots tell how far a time reaches, to one step.
+        let knots = (0..=NEAR).chain((NEAR..=self.longest as usize + STEP).step_by(STEP));
+        for distance in knots.map(|knot| clamp(knot, self.longest)) {
+            let slot = usize::try_from(self.time(distance).get() >> REACH_SHIFT).unwrap_or(0);
+            if reach.len() <= slot {
+                reach.resize(slot + 1, 0);
+            }
+            let beyond = clamp(distance as usize + STEP, self.longest);
+            reach[slot] = reach[slot].max(beyond);
+        }
+        for slot in 1..reach.len() {
+            reach[slot] = reach[slot].max(reach[slot - 1]);
+        }
+        reach
+    }
+
+    /// No way longer than this takes less than `time`; some shorter ones may take more.
+    pub fn reach(&self, time: Nanos) -> u32 {
+        let slot = usize::try_from(time.get() >> REACH_SHIFT).unwrap_or(usize::MAX);
+        self.reach.get(slot).copied().unwrap_or(self.longest)
+    }
+
+    fn rising(&self) -> Result<(), SeekError> {
+        let mut before = (1, self.time(1));
+        let samples = (2..=NEAR.min(self.longest as usize)).chain((NEAR..=self.longest as usize).step_by(STEP));
+        for distance in samples {
+            let distance = clamp(distance, self.longest);
+            let time = self.time(distance);
+            if time < before.1 {
+                return Err(SeekError::Falling { shorter: before.0, slower: before.1, longer: distance, faster: time });
+            }
+            before = (distance, time);
+        }
+        Ok(())
+    }
+
+    /// The time over `distance` tracks; nothing over none.
+    #[inline]
+    pub fn time(&self, distance: u32) -> Nanos {
+        let distance = distance as usize;
+        if let Some(&nanos) = self.near.get(distance) {
+            return Nanos::new(u64::from(nanos));
+        }
+        let knot = (distance / STEP).min(self.far.len() - 1);
+        let (low, more) = self.far[knot];
+        let inside = (distance - knot * STEP).min(STEP);
+        #[allow(clippy::cast_possible_wrap, reason = "at most STEP")]
+        let way = inside as i64;
+        Nanos::new((i64::from(low) + ((i64::from(more) * way) >> STEP.trailing_zeros())).cast_unsigned())
+    }
+
+    /// The longest way there is, in tracks.
+    pub const fn longest(&self) -> u32 {
+        self.longest
+    }
+
+    /// The mean time over all pairs of different tracks.
+    pub fn average(&self) -> Nanos {
+        let (mut time, mut weight) = (0_u128, 0_u128);
+        let step = (self.longest / 20_000).max(1);
+        let mut distance = 1;
+        while distance <= self.longest {
+            let pairs = u128::from(self.longest + 1 - distance);
+            time += pairs * u128::from(self.time(distance).get());
+            weight += pairs;
+            distance += step;
+        }
+        Nanos::new(u64::try_from(time / weight.max(1)).unwrap_or(u64::MAX))
+    }
+}
+
+fn clamp(distance: usize, longest: u32) -> u32 {
+    u32::try_from(distance).unwrap_or(u32::MAX).min(longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fitted_curve_goes_through_the_data_sheet() {
+        for of in [AverageSeek::AllPairs, AverageSeek::ThirdOfStroke] {
+            let curve = SeekCurve::fitted(0.8, 8.9, 18.0, of, 300_000).unwrap();
+            assert!((curve.time(1).millis() - 0.8).abs() < 0.001);
+            assert!((curve.time(300_000).millis() - 18.0).abs() < 0.01);
+            let average = if of == AverageSeek::AllPairs { curve.average() } else { curve.time(100_000) };
+            assert!((average.millis() - 8.9).abs() < 0.05, "{average}");
+        }
+    }
+
+    #[test]
+    fn a_table_is_kept_exactly_and_interpolated_between() {
+        let curve = SeekCurve::from_table(&[(1, 1.0), (3, 2.0), (2560, 9.0)], 8000).unwrap();
+        assert_eq!(curve.time(0), Nanos::ZERO);
+        assert_eq!(curve.time(2).get(), 1_500_000);
+        assert_eq!(curve.time(2560).get(), 9_000_000);
+        assert_eq!(curve.time(8000).get(), 9_000_000);
+    }
+
+    #[test]
+    fn nothing_out_of_reach_is_quick() {
+        let table = [(1, 1.0), (40, 0.7), (3000, 5.0), (9000, 4.0), (20_000, 11.0)];
+        for curve in [
+            SeekCurve::from_table(&table, 30_000).unwrap(),
+            SeekCurve::fitted(0.8, 8.9, 18.0, AverageSeek::AllPairs, 30_000).unwrap(),
+        ] {
+            for micros in (0..20_000).step_by(7) {
+                let time = Nanos::new(micros * 1000);
+                let reach = curve.reach(time);
+                assert!((reach + 1..=30_000).step_by(13).all(|distance| curve.time(distance) >= time), "{time} {reach}");
+            }
+        }
+    }
+
+    #[test]
+    fn impossible_curves_are_refused() {
+        assert!(matches!(SeekCurve::fitted(1.0, 0.5, 0.4, AverageSeek::AllPairs, 9999), Err(SeekError::Falling { .. })));
+        assert!(matches!(SeekCurve::from_table(&[(5, 1.0), (5, 2.0)], 10), Err(SeekError::Order { index: 1 })));
+        assert!(matches!(SeekCurve::from_table(&[(1, f64::NAN)], 10), Err(SeekError::Time { .. })));
+    }
+}

@@ -1,0 +1,228 @@
+//! DiskSim 4.0's parameter sets as profiles: drives that were measured in the laboratory, request by request.
+//!
+//! The law of this module: the parameters are read as DiskSim's reference manual defines them, and nothing is fitted to
+//! a trace. What the model cannot do is an error that names the parameter, never silently dropped, unless it cannot
+//! matter to a drive that is given one request after the other. A set is a `.diskspecs` file, the `.model` that it
+//! sources, the `.seek` table that this names, and, where the link is slower than the drive, the `.parv` with the bus.
+
+mod controller;
+mod fields;
+mod layout;
+mod mechanics;
+mod syntax;
+
+use std::io;
+use std::path::Path;
+
+use crate::disk::{GeometryError, SeekError};
+use crate::profile::{Body, Claims, Profile, Sectors};
+use fields::Fields;
+use syntax::{Block, Located, Value};
+
+/// DiskSim's block, in bytes.
+const BLOCK: u64 = 512;
+/// No parameter file is larger.
+const LARGEST_FILE: u64 = 4 << 20;
+
+/// Why a parameter set makes no drive.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// A file could not be read.
+    #[error("cannot read {file}")]
+    Unreadable {
+        /// Its name in the folder.
+        file: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file that is named must be in the same folder.
+    #[error("{file}:{line}: {named:?} is not the name of a file in the same folder")]
+    Elsewhere {
+        /// The file that names it.
+        file: String,
+        /// Where.
+        line: usize,
+        /// What it names.
+        named: String,
+    },
+    /// The text is not in DiskSim's syntax.
+    #[error("{file}:{line}: {message}")]
+    Syntax {
+        /// The file.
+        file: String,
+        /// Where.
+        line: usize,
+        /// What is wrong.
+        message: String,
+    },
+    /// A parameter is not there.
+    #[error("{file}:{line}: the block has no {key:?}")]
+    Missing {
+        /// The file.
+        file: String,
+        /// Where the block begins.
+        line: usize,
+        /// The parameter.
+        key: String,
+    },
+    /// A value that no drive can have, or that the model cannot follow.
+    #[error("{file}:{line}: {key} = {value}: {reason}")]
+    Value {
+        /// The file.
+        file: String,
+        /// Where.
+        line: usize,
+        /// The parameter.
+        key: String,
+        /// Its value.
+        value: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The zones make no disk.
+    #[error("{file}: the zones: {source}")]
+    Geometry {
+        /// The file.
+        file: String,
+        /// Why.
+        source: GeometryError,
+    },
+    /// The seek times make no curve.
+    #[error("{file}: the seek times: {source}")]
+    Seek {
+        /// The file.
+        file: String,
+        /// Why.
+        source: SeekError,
+    },
+}
+
+/// The drive of `dir/stem.diskspecs`.
+pub fn import(dir: &Path, stem: &str) -> Result<Profile, ImportError> {
+    import_from(stem, &|name| {
+        let path = dir.join(name);
+        let size = std::fs::metadata(&path)?.len();
+        if size > LARGEST_FILE {
+            let message = format!("it has {size} bytes; a parameter file has at most {LARGEST_FILE}");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+        }
+        std::fs::read_to_string(path)
+    })
+}
+
+/// As [`import`], with the files' texts from `read`, which is given their names.
+pub fn import_from(stem: &str, read: &dyn Fn(&str) -> io::Result<String>) -> Result<Profile, ImportError> {
+    let folder = Folder { read };
+    let file = format!("{stem}.diskspecs");
+    let specs = folder.block(&file, "disksim_disk")?;
+    let specs = Fields::new(&file, &specs);
+    let (model_file, model) = folder.sourced(&specs, "Model")?;
+    let model = Fields::new(&model_file, &model);
+
+    let layout = layout::read(&model)?;
+    let mechanics = mechanics::read(&model, &folder, layout.geometry.cylinders())?;
+    let bus = folder.bus(stem)?;
+    let controller = controller::read(&specs, bus)?;
+    let held = layout.geometry.sectors();
+    let claimed = u64::from(model.whole("Block count", 1, u32::MAX)?);
+    if claimed > held {
+        return Err(model.impossible("Block count", format!("the zones hold only {held}")));
+    }
+    let capacity = claimed * BLOCK;
+    let name = specs.name().trim_end_matches("_validate").to_owned();
+    Ok(Profile {
+        title: format!("{name}, from DiskSim's parameters"),
+        notes: None,
+        claims: Claims {
+            model: name.clone(),
+            capacity,
+            logical_sector: BLOCK,
+            physical_sector: BLOCK,
+            alignment_offset: 0,
+            minimum_io: None,
+            optimal_io: None,
+            rotational: true,
+            discard_granularity: None,
+        },
+        name,
+        sectors: Sectors { physical: BLOCK, firmware_offset: 0 },
+        interface: controller.interface,
+        body: Body::Disk(Box::new(controller.disk(layout.geometry, mechanics))),
+        fit: None,
+        figures: Vec::new(),
+        variants: Vec::new(),
+    })
+}
+
+/// The folder that a parameter set is in.
+struct Folder<'a> {
+    read: &'a dyn Fn(&str) -> io::Result<String>,
+}
+
+/// Milliseconds that a block takes on the bus.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bus {
+    read: f64,
+    write: f64,
+}
+
+impl Folder<'_> {
+    fn text(&self, file: &str) -> Result<String, ImportError> {
+        (self.read)(file).map_err(|source| ImportError::Unreadable { file: file.to_owned(), source })
+    }
+
+    fn blocks(&self, file: &str) -> Result<Vec<Block>, ImportError> {
+        let text = self.text(file)?;
+        syntax::blocks(&text).map_err(|error| ImportError::Syntax {
+            file: file.to_owned(),
+            line: error.line,
+            message: error.message,
+        })
+    }
+
+    /// The one block of this kind in the file.
+    fn block(&self, file: &str, kind: &str) -> Result<Block, ImportError> {
+        let blocks = self.blocks(file)?;
+        let found = blocks.into_iter().find(|block| block.kind == kind);
+        found.ok_or_else(|| ImportError::Missing { file: file.to_owned(), line: 1, key: kind.to_owned() })
+    }
+
+    /// The block that `key` holds or sources, and the file it is in.
+    fn sourced(&self, fields: &Fields<'_>, key: &str) -> Result<(String, Block), ImportError> {
+        let Located { line, value } = fields.get(key)?;
+        match value {
+            Value::Block(block) => Ok((fields.file().to_owned(), block.clone())),
+            Value::Source(named) => {
+                let named = self.named(fields.file(), *line, named)?;
+                let block = self.block(named, "dm_disk")?;
+                Ok((named.to_owned(), block))
+            }
+            _ => Err(fields.impossible(key, "must be a block, or source FILE")),
+        }
+    }
+
+    /// The name of another file, which must be in the same folder.
+    fn named<'n>(&self, file: &str, line: usize, named: &'n str) -> Result<&'n str, ImportError> {
+        let plain = !named.contains(['/', '\\', '\0']) && !matches!(named, "." | "..");
+        let elsewhere = || ImportError::Elsewhere { file: file.to_owned(), line, named: named.to_owned() };
+        if plain { Ok(named) } else { Err(elsewhere()) }
+    }
+
+    /// The slowest of the buses that the `.parv` puts between host and drive; none if there is no such file.
+    fn bus(&self, stem: &str) -> Result<Bus, ImportError> {
+        let file = format!("{stem}.parv");
+        let blocks = match self.blocks(&file) {
+            Err(ImportError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Vec::new()
+            }
+            blocks => blocks?,
+        };
+        let mut bus = Bus::default();
+        for block in blocks.iter().filter(|block| block.kind == "disksim_bus") {
+            let fields = Fields::new(&file, block);
+            bus.read = bus.read.max(fields.milliseconds("Read block transfer time")?);
+            bus.write = bus.write.max(fields.milliseconds("Write block transfer time")?);
+        }
+        Ok(bus)
+    }
+}

@@ -1,0 +1,195 @@
+//! The controller of a `.diskspecs`: overheads, the link, and what the buffer's segments do.
+//!
+//! Parameters that only matter when several requests are outstanding (the scheduler, sneaky hits, pre-buffering) are not
+//! looked at: DiskSim's sets were measured with one request at a time.
+
+use super::fields::Fields;
+use super::mechanics::Mechanics;
+use super::{BLOCK, Bus, ImportError};
+use crate::disk::{
+    CommandTimes, Disconnects, DiskParameters, Firmware, Geometry, History, Protection, ReadAheadEnd,
+    ReadCacheParameters, ReadOn, RmwPolicy, SegmentRules, TwiceDisconnected, WriteCacheParameters,
+};
+use crate::profile::Interface;
+use crate::time::Nanos;
+
+/// A drive that lets go of the link twice begins to write when so many sectors are in its buffer (DiskSim's controller).
+const BEGINS_WITH: u32 = 10;
+
+/// Everything of a drive but its mechanics.
+pub(super) struct Controller {
+    pub(super) interface: Interface,
+    read_cache: ReadCacheParameters,
+    write_cache: WriteCacheParameters,
+    firmware: Firmware,
+}
+
+impl Controller {
+    pub(super) fn disk(self, geometry: Geometry, mechanics: Mechanics) -> DiskParameters {
+        DiskParameters {
+            spindle: mechanics.spindle,
+            geometry,
+            seek: mechanics.seek,
+            heads: mechanics.heads,
+            read_cache: self.read_cache,
+            write_cache: self.write_cache,
+            rmw: RmwPolicy::Deferred,
+            protection: Protection::None,
+            firmware: self.firmware,
+        }
+    }
+}
+
+pub(super) fn read(specs: &Fields<'_>, bus: Bus) -> Result<Controller, ImportError> {
+    for (key, reason) in [
+        ("Enable caching in buffer", "must be 1: a drive without a cache is not modelled"),
+        ("Read directly to buffer", "must be 1"),
+        ("Immed transfer partial hit", "must be 1"),
+    ] {
+        if specs.whole(key, 0, 2)? != 1 {
+            return Err(specs.impossible(key, reason));
+        }
+    }
+    for key in ["Preseeking level", "Immediate buffer write", "Minimum read-ahead (blks)"] {
+        if specs.whole(key, 0, u32::MAX)? != 0 {
+            return Err(specs.impossible(key, "only 0 is modelled"));
+        }
+    }
+    if specs.number("Time scale for overheads")? != 1.0 {
+        return Err(specs.impossible("Time scale for overheads", "only 1 is modelled"));
+    }
+    let writes_behind = match specs.whole("Fast write level", 0, 2)? {
+        0 => false,
+        2 => true,
+        _ => return Err(specs.impossible("Fast write level", "only 0 and 2 are modelled")),
+    };
+    let times = times(specs, bus)?;
+    let segments = specs.whole("Number of buffer segments", 1, 4096)?;
+    let size = specs.whole("Segment size (in blks)", 1, 1 << 16)?;
+    let separate = specs.flag("Use separate write segment")?;
+    let interface = Interface {
+        nanos_per_mib: per_mib(specs, bus.read)?,
+        read_overhead: times.read_miss.after_read,
+        write_overhead: times.write.after_read,
+        completion_overhead: times.read_completion,
+        queue_depth: 1,
+    };
+    Ok(Controller {
+        interface,
+        read_cache: ReadCacheParameters {
+            segments: segments - u32::from(separate && segments > 1),
+            segment_sectors: u64::from(size),
+            read_ahead: u64::from(read_ahead(specs, size)?),
+        },
+        write_cache: WriteCacheParameters {
+            enabled: writes_behind,
+            bytes: u64::from(size) * BLOCK,
+            extents: usize::try_from(specs.whole("Maximum number of write segments", 1, 4096)?).unwrap_or(1),
+            segment: 0,
+            window: 1,
+            setup: Nanos::ZERO,
+            idle: Nanos::ZERO,
+        },
+        firmware: Firmware {
+            times: Some(times),
+            segments: rules(specs, separate)?,
+            reads_on_arrival: specs.whole("Immediate buffer read", 0, 2)? > 0,
+        },
+    })
+}
+
+/// Nanoseconds per mebibyte, from the milliseconds that a block takes on the slower of the drive and the bus.
+fn per_mib(specs: &Fields<'_>, bus: f64) -> Result<u64, ImportError> {
+    let key = "Bulk sector transfer time";
+    let block = specs.milliseconds(key)?.max(bus);
+    let time = Nanos::from_millis(block * 2048.0).filter(|time| time.get() > 0);
+    time.map(Nanos::get)
+        .ok_or_else(|| specs.impossible(key, "must be a time, or the .parv must give the bus one"))
+}
+
+/// Sectors that are read ahead at most.
+fn read_ahead(specs: &Fields<'_>, size: u32) -> Result<u32, ImportError> {
+    if specs.whole("Buffer continuous read", 0, 4)? == 0 {
+        return Ok(0);
+    }
+    let most = specs.whole("Maximum read-ahead (blks)", 0, size)?;
+    Ok(if most > 0 { most } else { size })
+}
+
+fn rules(specs: &Fields<'_>, separate: bool) -> Result<SegmentRules, ImportError> {
+    let until = match specs.whole("Buffer continuous read", 0, 4)? {
+        1 => ReadAheadEnd::Track,
+        2 => {
+            return Err(specs.impossible(
+                "Buffer continuous read",
+                "reading ahead to the end of the cylinder is not modelled",
+            ));
+        }
+        4 => ReadAheadEnd::SequentialTracks,
+        _ => ReadAheadEnd::Count,
+    };
+    let read_on = if specs.flag("Read-ahead on idle hit")? { ReadOn::AnySegment } else { ReadOn::Running };
+    Ok(SegmentRules {
+        adjoining: specs.flag("Allow almost read hits")?,
+        read_on,
+        until,
+        keeps_written: specs.flag("Allow read hits on write data")? && !separate,
+        drops_whole: true,
+        keeps_passed: specs.flag("Read any free blocks")?,
+    })
+}
+
+fn history(specs: &Fields<'_>, what: &str) -> Result<History, ImportError> {
+    let after_read = specs.time(&format!("{what} after read"))?;
+    Ok(History { after_read, after_write: specs.time(&format!("{what} after write"))? })
+}
+
+fn times(specs: &Fields<'_>, bus: Bus) -> Result<CommandTimes, ImportError> {
+    let write =
+        if specs.whole("Fast write level", 0, 2)? > 0 { "Write hit over." } else { "Write miss over." };
+    let plain = specs.time("Per-request overhead time")?;
+    let added = |history: History| History {
+        after_read: history.after_read + plain,
+        after_write: history.after_write + plain,
+    };
+    let twice = specs.flag("Extra write disconnect")?;
+    Ok(CommandTimes {
+        read_hit: added(history(specs, "Read hit over.")?),
+        read_miss: added(history(specs, "Read miss over.")?),
+        write: added(history(specs, write)?),
+        data: specs.time("Data preparation overhead")?,
+        read_completion: specs.time("Read completion overhead")?,
+        write_completion: specs.time("Write completion overhead")?,
+        write_nanos_per_mib: per_mib(specs, bus.write)?,
+        write_travel: specs.time("Minimum seek delay")?,
+        write_begins_with: if twice { BEGINS_WITH } else { 1 },
+        disconnects: if specs.flag("Never disconnect")? { None } else { Some(disconnects(specs, twice)?) },
+    })
+}
+
+fn disconnects(specs: &Fields<'_>, twice: bool) -> Result<Disconnects, ImportError> {
+    let mark = specs.number("High (read) water mark")?;
+    if !(0.0..=1.0).contains(&mark) || !specs.flag("Set watermark by reqsize")? {
+        return Err(specs.impossible("High (read) water mark", "must be 0 to 1, as a part of the request"));
+    }
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000")]
+    let read_mark = (mark * 1000.0).round() as u32;
+    let again = TwiceDisconnected {
+        command: specs.time("Extradisc command overhead")?,
+        travel: specs.time("Extradisc seek delta")?,
+        first: specs.time("Extradisc disconnect overhead")?,
+        pause: specs.time("Extradisc inter-disconnect delay")?,
+        second: specs.time("Extradisc 2nd disconnect overhead")?,
+        reselect: specs.time("Other reselect overhead")?,
+    };
+    Ok(Disconnects {
+        read: History {
+            after_read: specs.time("Read disconnect afterread")?,
+            after_write: specs.time("Read disconnect afterwrite")?,
+        },
+        write: specs.time("Write disconnect overhead")?,
+        reselect: specs.time("First reselect overhead")?,
+        read_mark,
+        twice: twice.then_some(again),
+    })
+}

@@ -1,0 +1,231 @@
+//! The zones of a `.model`: which sectors of the tracks have addresses.
+//!
+//! Within a zone, addresses are given out along the tracks. Some sectors have none: the management area at the zone's
+//! front, spares, and defects that were slipped over. Schemes differ in where the spares are and how far a slip pushes the
+//! addresses behind it.
+
+use super::ImportError;
+use super::fields::Fields;
+use super::syntax::Value;
+use crate::disk::{Angle, Direction, Geometry, Zone};
+
+/// No drive of DiskSim's time has more.
+const MOST_CYLINDERS: u32 = 1 << 18;
+/// No more addresses' parts than this: a list of defects, or spares on each track.
+const MOST_PARTS: usize = 1 << 19;
+
+/// The layout.
+pub(super) struct Layout {
+    pub(super) geometry: Geometry,
+}
+
+/// Where the spares are, and how far a slip pushes what is behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sparing {
+    /// Slips and spares are whole tracks, the spares at the zone's end.
+    Tracks,
+    /// Spares in each region of so many sectors, at its end or front; a slip pushes no further than its region.
+    Regions { size: u64, at_front: bool },
+    /// As many spares, but a slip pushes everything to the zone's end.
+    ToEnd { size: u64, at_front: bool },
+}
+
+impl Sparing {
+    /// Sectors of a region with spares of its own.
+    fn region(self, track: u32) -> u64 {
+        match self {
+            Self::Tracks => u64::from(track),
+            Self::Regions { size, .. } | Self::ToEnd { size, .. } => size,
+        }
+    }
+}
+
+/// A zone as the file has it.
+struct Band {
+    first_cylinder: u32,
+    last_cylinder: u32,
+    sectors_per_track: u32,
+    management: u64,
+    spares: u64,
+    slips: Vec<u64>,
+}
+
+impl Band {
+    /// Sectors on all its tracks.
+    fn sectors(&self, surfaces: u32) -> u64 {
+        u64::from(self.last_cylinder - self.first_cylinder + 1)
+            * u64::from(surfaces)
+            * u64::from(self.sectors_per_track)
+    }
+}
+
+pub(super) fn read(model: &Fields<'_>) -> Result<Layout, ImportError> {
+    let surfaces = model.whole("Number of data surfaces", 1, 64)?;
+    let layout = model.block("Layout Model")?;
+    if layout.find("LBN-to-PBN mapping scheme").is_some()
+        && layout.whole("LBN-to-PBN mapping scheme", 0, 2)? != 0
+    {
+        return Err(layout.impossible(
+            "LBN-to-PBN mapping scheme",
+            "only 0 is modelled: every cylinder begins on the first surface",
+        ));
+    }
+    let refused = |source| ImportError::Geometry { file: model.file().to_owned(), source };
+    let (mut zones, mut parts) = (Vec::new(), Vec::new());
+    let (mut cylinder, mut along) = (0, 0_u64);
+    for located in layout.list("Zones")? {
+        let Value::Block(block) = &located.value else {
+            return Err(layout.impossible("Zones", "must be a list of blocks"));
+        };
+        let fields = Fields::new(model.file(), block);
+        let (band, zone) = band(&fields, cylinder)?;
+        if band.first_cylinder > cylinder {
+            // Cylinders that belong to no zone: the arm crosses them all the same.
+            let gap = Zone { tracks: band.first_cylinder - cylinder, ..zone };
+            along += u64::from(gap.tracks) * u64::from(surfaces) * u64::from(gap.sectors_per_track);
+            zones.push(gap);
+        }
+        let sparing = sparing(&layout, surfaces, band.sectors_per_track, band.sectors(surfaces))?;
+        if band.sectors(surfaces) / sparing.region(band.sectors_per_track) > MOST_PARTS as u64 {
+            return Err(layout.impossible("Sparing scheme used", "too many places with spares"));
+        }
+        addresses(&band, sparing, along, surfaces, &mut parts);
+        if parts.len() > MOST_PARTS {
+            return Err(fields.impossible("slips", "too many parts"));
+        }
+        along += band.sectors(surfaces);
+        cylinder = band.last_cylinder + 1;
+        zones.push(zone);
+    }
+    let geometry = Geometry::new(&zones, surfaces, 1, Direction::Forward).map_err(refused)?;
+    Ok(Layout { geometry: geometry.with_addresses(parts).map_err(refused)? })
+}
+
+fn band(fields: &Fields<'_>, cylinder: u32) -> Result<(Band, Zone), ImportError> {
+    let first_cylinder = fields.whole("First cylinder number", cylinder, MOST_CYLINDERS)?;
+    let last_cylinder = fields.whole("Last cylinder number", first_cylinder, MOST_CYLINDERS)?;
+    let sectors_per_track = fields.whole("Blocks per track", 1, 1 << 20)?;
+    if !fields.list("defects")?.is_empty() {
+        return Err(fields.impossible("defects", "sectors that were moved elsewhere are not modelled"));
+    }
+    let revolutions = fields.find("Skew units").is_some() && fields.word("Skew units")? == "revolutions";
+    let angle = |key: &str| {
+        let skew = fields.number(key)?;
+        // Sectors are whole in DiskSim, whatever the file says.
+        let part = if revolutions { skew } else { skew.trunc() / f64::from(sectors_per_track) };
+        Angle::from_revolutions(part).ok_or_else(|| fields.impossible(key, "must be a number"))
+    };
+    let zone = Zone {
+        tracks: last_cylinder - first_cylinder + 1,
+        sectors_per_track,
+        track_skew: Angle::default(),
+        head_skew: angle("Skew for track switch")?,
+        serpentine_skew: angle("Skew for cylinder switch")?,
+        first_angle: angle("Offset of first block")?,
+    };
+    let mut slips = fields.wholes("slips")?;
+    slips.sort_unstable();
+    slips.dedup();
+    let management = u64::from(fields.whole("Empty space at zone front", 0, u32::MAX)?);
+    let spares = u64::from(fields.whole("Number of spares", 0, u32::MAX)?);
+    Ok((Band { first_cylinder, last_cylinder, sectors_per_track, management, spares, slips }, zone))
+}
+
+fn sparing(
+    layout: &Fields<'_>,
+    surfaces: u32,
+    sectors_per_track: u32,
+    zone: u64,
+) -> Result<Sparing, ImportError> {
+    let track = u64::from(sectors_per_track);
+    let cylinder = track * u64::from(surfaces);
+    let scheme = layout.whole("Sparing scheme used", 0, 10)?;
+    Ok(match scheme {
+        0 => Sparing::Regions { size: zone, at_front: false },
+        1 => Sparing::Tracks,
+        2 | 5 => Sparing::Regions { size: cylinder, at_front: scheme == 5 },
+        3 => Sparing::Regions { size: track, at_front: false },
+        4 | 6 | 7 => Sparing::ToEnd { size: cylinder, at_front: scheme == 6 },
+        8 => {
+            let cylinders = layout.whole("Rangesize for sparing", 1, MOST_CYLINDERS)?;
+            Sparing::Regions { size: cylinder * u64::from(cylinders), at_front: false }
+        }
+        9 => Sparing::Regions { size: zone, at_front: false },
+        _ => Sparing::ToEnd { size: zone, at_front: false },
+    })
+}
+
+/// The parts of a zone that have addresses. The zone begins at `along`, counted over all tracks.
+fn addresses(band: &Band, sparing: Sparing, along: u64, surfaces: u32, parts: &mut Vec<(u64, u64)>) {
+    let zone = band.sectors(surfaces);
+    let track = u64::from(band.sectors_per_track);
+    let mut own = Parts { parts, base: along, skip: band.management };
+    match sparing {
+        Sparing::Tracks => {
+            let tracks = zone / track;
+            let slips = || band.slips.iter().copied().take_while(|&slip| slip < tracks);
+            let good = tracks.saturating_sub(band.spares);
+            own.region(0, tracks, good, slips(), track);
+        }
+        Sparing::Regions { size, at_front } => {
+            let mut slips = band.slips.as_slice();
+            for start in (0..zone).step_by(usize::try_from(size).unwrap_or(usize::MAX)) {
+                let end = (start + size).min(zone);
+                let inside = slips.partition_point(|&slip| slip < end);
+                let good = (end - start).saturating_sub(band.spares);
+                // A slip at the front has one spare less before the first address.
+                let slipped = slips[..inside].len() as u64;
+                let front = if at_front { band.spares.saturating_sub(slipped).min(end - start) } else { 0 };
+                own.region(start + front, end, good, slips[..inside].iter().copied(), 1);
+                slips = &slips[inside..];
+                if own.parts.len() > MOST_PARTS {
+                    return;
+                }
+            }
+        }
+        Sparing::ToEnd { size, at_front } => {
+            // The spares are as many in each region, whatever is pushed over them.
+            let mut slips = band.slips.as_slice();
+            for start in (0..zone).step_by(usize::try_from(size).unwrap_or(usize::MAX)) {
+                let end = (start + size).min(zone);
+                let inside = slips.partition_point(|&slip| slip < end);
+                let spares = band.spares.min(end - start);
+                let (from, to) = if at_front { (start + spares, end) } else { (start, end - spares) };
+                own.region(from, to, u64::MAX, slips[..inside].iter().copied(), 1);
+                slips = &slips[inside..];
+                if own.parts.len() > MOST_PARTS {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Collects the parts with addresses of one zone.
+struct Parts<'a> {
+    parts: &'a mut Vec<(u64, u64)>,
+    base: u64,
+    /// So many sectors at the zone's front are not addressed.
+    skip: u64,
+}
+
+impl Parts<'_> {
+    /// The units from `start` to `end` less the slips, at most `most` of them; a unit is so many sectors.
+    fn region(&mut self, start: u64, end: u64, most: u64, slips: impl Iterator<Item = u64>, unit: u64) {
+        let (mut from, mut left) = (start, most);
+        for slip in slips.chain(std::iter::once(end)) {
+            let count = slip.min(end).saturating_sub(from).min(left);
+            self.push(from * unit, count * unit);
+            left -= count;
+            from = from.max(slip.saturating_add(1));
+        }
+    }
+
+    fn push(&mut self, at: u64, count: u64) {
+        let skipped = self.skip.min(count);
+        self.skip -= skipped;
+        if count > skipped {
+            self.parts.push((self.base + at + skipped, count - skipped));
+        }
+    }
+}

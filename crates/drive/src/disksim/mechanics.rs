@@ -1,0 +1,111 @@
+//! The mechanics of a `.model`: rotation, seek times, head switch, settling.
+
+use super::fields::Fields;
+use super::{Folder, ImportError};
+use crate::disk::{HeadTimes, SeekCurve, Spindle};
+use crate::time::Nanos;
+
+/// The moving parts.
+pub(super) struct Mechanics {
+    pub(super) spindle: Spindle,
+    pub(super) seek: SeekCurve,
+    pub(super) heads: HeadTimes,
+}
+
+/// Seek times, as distances in cylinders and milliseconds.
+type Points = Vec<(u32, f64)>;
+
+pub(super) fn read(
+    model: &Fields<'_>,
+    folder: &Folder<'_>,
+    cylinders: u32,
+) -> Result<Mechanics, ImportError> {
+    let fields = model.block("Mechanical Model")?;
+    if fields.word("Access time type")? != "trackSwitchPlusRotation" {
+        return Err(fields.impossible("Access time type", "only trackSwitchPlusRotation is modelled"));
+    }
+    let key = "Rotation speed (in rpms)";
+    let rpm = fields.whole(key, 60, 100_000)?;
+    let spindle =
+        Spindle::from_rpm(f64::from(rpm)).ok_or_else(|| fields.impossible(key, "must be a speed"))?;
+    if fields.number("Percent error in rpms")? != 0.0 {
+        return Err(
+            fields.impossible("Percent error in rpms", "must be 0: a speed by chance is no parameter")
+        );
+    }
+    let longest = cylinders.saturating_sub(1).max(1);
+    let (file, points) = match fields.word("Seek type")? {
+        "extracted" => table(&fields, folder)?,
+        kind @ ("hpl" | "hplplus10") => (fields.file().to_owned(), equation(&fields, kind, longest)?),
+        _ => return Err(fields.impossible("Seek type", "only extracted, hpl and hplplus10 are modelled")),
+    };
+    let seek = SeekCurve::from_table(&beyond(points, longest), longest);
+    let seek = seek.map_err(|source| ImportError::Seek { file, source })?;
+    let settle = fields.number("Add. write settling delay")?;
+    let time = Nanos::from_millis(settle.abs()).filter(|time| time.get() < 1_000_000_000);
+    let time =
+        time.ok_or_else(|| fields.impossible("Add. write settling delay", "must be within a second"))?;
+    let (write_settle, write_lead) = if settle < 0.0 { (Nanos::ZERO, time) } else { (time, Nanos::ZERO) };
+    let heads = HeadTimes { head_switch: fields.time("Head switch time")?, write_settle, write_lead };
+    Ok(Mechanics { spindle, seek, heads })
+}
+
+/// The `.seek` file: lines `distance, milliseconds`, with or without a deviation.
+fn table(fields: &Fields<'_>, folder: &Folder<'_>) -> Result<(String, Points), ImportError> {
+    let key = "Full seek curve";
+    let file = folder.named(fields.file(), fields.get(key)?.line, fields.word(key)?)?;
+    let mut points = Points::new();
+    for (index, line) in folder.text(file)?.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with("Seek distances measured") {
+            continue;
+        }
+        let mut columns = line.split(',').map(str::trim);
+        let distance = columns.next().and_then(|column| column.parse().ok());
+        let time = columns.next().and_then(|column| column.parse().ok());
+        let (Some(distance), Some(time)) = (distance, time) else {
+            let message = format!("{line:?} is no distance and time");
+            return Err(ImportError::Syntax { file: file.to_owned(), line: index + 1, message });
+        };
+        points.push((distance, time));
+    }
+    Ok((file.to_owned(), points))
+}
+
+/// Ruemmler and Wilkes's two-part curve: by the root of the distance at first, then in proportion; the first ten distances
+/// may be given one by one.
+fn equation(fields: &Fields<'_>, kind: &str, longest: u32) -> Result<Points, ImportError> {
+    let key = "HPL seek equation values";
+    let values = fields.numbers(key)?;
+    let &[divide, near, root, far, line, single] = &values[..] else {
+        return Err(fields.impossible(key, "must be six numbers"));
+    };
+    let mut first = Vec::new();
+    if kind == "hplplus10" {
+        first = fields.numbers("First ten seek times")?;
+        if first.len() != 10 {
+            return Err(fields.impossible("First ten seek times", "must be ten times"));
+        }
+    } else if single >= 0.0 {
+        first.push(single);
+    }
+    let time = |distance: u32| {
+        let given = usize::try_from(distance).ok().and_then(|distance| first.get(distance.wrapping_sub(1)));
+        let distance = f64::from(distance);
+        let curve = if distance < divide { near + root * distance.sqrt() } else { far + line * distance };
+        given.copied().unwrap_or(curve)
+    };
+    Ok((1..=longest).map(|distance| (distance, time(distance))).collect())
+}
+
+/// The table up to the longest distance, in the last two points' direction.
+fn beyond(mut points: Points, longest: u32) -> Points {
+    if let [.., (left, fast), (right, slow)] = points[..]
+        && right < longest
+        && right > left
+    {
+        let slope = (slow - fast) / f64::from(right - left);
+        points.push((longest, (slow + slope * f64::from(longest - right)).max(0.0)));
+    }
+    points
+}

@@ -1,0 +1,137 @@
+//! A drive, of whatever kind: the door that every request goes through.
+
+use crate::counters::Counters;
+use crate::disk::Disk;
+use crate::profile::{Body, Claims, Profile};
+use crate::request::{Completion, MediaEvent, Operation, Refusal, Request};
+use crate::ssd::Ssd;
+use crate::time::Time;
+
+/// A modelled drive, switched on at [`Time::ZERO`].
+#[derive(Clone, Debug)]
+pub struct Drive {
+    claims: Claims,
+    logical_mask: u64,
+    now: Time,
+    body: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Disk(Box<Disk>),
+    Ssd(Box<Ssd>),
+}
+
+impl Drive {
+    /// Switches on a drive of this profile.
+    pub fn new(profile: &Profile) -> Self {
+        let body = match &profile.body {
+            Body::Disk(disk) => Kind::Disk(Box::new(Disk::new(disk, profile.interface, profile.sectors))),
+            Body::Ssd(ssd) => Kind::Ssd(Box::new(Ssd::new(ssd, profile.interface))),
+        };
+        let claims = profile.claims.clone();
+        Self { logical_mask: claims.logical_sector - 1, claims, now: Time::ZERO, body }
+    }
+
+    /// What the drive says of itself.
+    pub const fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
+    /// How far the drive's time has come.
+    pub const fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Takes a request at `at`. Whatever is due up to then happens first, and completes into `done`.
+    pub fn submit(&mut self, at: Time, request: Request, done: &mut Vec<Completion>) -> Result<(), Refusal> {
+        self.check(at, &request)?;
+        self.advance(at, done);
+        match &mut self.body {
+            Kind::Disk(disk) => disk.submit(at, request),
+            Kind::Ssd(ssd) => ssd.submit(at, request),
+        }
+        Ok(())
+    }
+
+    /// When something next happens inside; `None` while the drive is idle and will stay so.
+    pub fn next_event(&self) -> Option<Time> {
+        match &self.body {
+            Kind::Disk(disk) => disk.next_event(),
+            Kind::Ssd(ssd) => ssd.next_event(),
+        }
+    }
+
+    /// Lets everything happen that is due up to and at `until`; completions go to `done` in the order of their time.
+    pub fn advance(&mut self, until: Time, done: &mut Vec<Completion>) {
+        match &mut self.body {
+            Kind::Disk(disk) => disk.advance(until, done),
+            Kind::Ssd(ssd) => ssd.advance(until, done),
+        }
+        self.now = self.now.max(until);
+    }
+
+    /// Lets time pass until the next completion, which is returned; `None` if nothing is outstanding.
+    pub fn next_completion(&mut self, done: &mut Vec<Completion>) -> Option<Completion> {
+        while done.is_empty() && self.outstanding() > 0 {
+            let event = self.next_event()?;
+            self.advance(event, done);
+        }
+        (!done.is_empty()).then(|| done.remove(0))
+    }
+
+    /// Commands submitted and not yet completed.
+    pub fn outstanding(&self) -> usize {
+        match &self.body {
+            Kind::Disk(disk) => disk.outstanding(),
+            Kind::Ssd(ssd) => ssd.outstanding(),
+        }
+    }
+
+    /// What has happened since power-on.
+    pub fn counters(&self) -> &Counters {
+        match &self.body {
+            Kind::Disk(disk) => disk.counters(),
+            Kind::Ssd(ssd) => ssd.counters(),
+        }
+    }
+
+    /// From now on, remembers what becomes durable; [`Drive::take_media_events`] hands it out.
+    pub fn watch_media(&mut self) {
+        match &mut self.body {
+            Kind::Disk(disk) => disk.watch_media(),
+            Kind::Ssd(ssd) => ssd.watch_media(),
+        }
+    }
+
+    /// The media events since the last call, in order; none unless [`Drive::watch_media`] was called.
+    pub fn take_media_events(&mut self) -> Vec<MediaEvent> {
+        match &mut self.body {
+            Kind::Disk(disk) => disk.take_media_events(),
+            Kind::Ssd(ssd) => ssd.take_media_events(),
+        }
+    }
+
+    fn check(&self, at: Time, request: &Request) -> Result<(), Refusal> {
+        if at < self.now {
+            return Err(Refusal::InThePast { at, now: self.now });
+        }
+        if request.operation == Operation::Flush {
+            return Ok(());
+        }
+        let (offset, length) = (request.offset.get(), request.length.get());
+        if length == 0 {
+            return Err(Refusal::Empty { offset });
+        }
+        if (offset | length) & self.logical_mask != 0 {
+            return Err(Refusal::NotWholeSectors { offset, length, sector: self.claims.logical_sector });
+        }
+        if offset.checked_add(length).is_none_or(|end| end > self.claims.capacity) {
+            return Err(Refusal::PastEnd { offset, length, capacity: self.claims.capacity });
+        }
+        if request.operation == Operation::Discard && self.claims.discard_granularity.is_none() {
+            return Err(Refusal::NoDiscard);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,277 @@
+//! Profiles: a modelled drive as data, each number with its source.
+//!
+//! A profile is TOML. Any value may be written plainly or as `{ value = …, source = "…" }`; the shipped ones give every
+//! number a source, or `fitted`. `base` names a profile to start from, `[variants."jumper=on"]` holds what an option in
+//! `drive:NAME,jumper=on` changes. What is read is checked here, once: below this module every figure is possible.
+
+mod builtin;
+mod file;
+mod source;
+
+use std::fmt;
+use std::path::PathBuf;
+
+pub use source::Figure;
+
+use crate::disk::{DiskParameters, Geometry, GeometryError, SeekCurve, SeekError};
+use crate::ssd::{FlashError, SsdParameters};
+use crate::time::Nanos;
+
+/// A drive that can be modelled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// The name it is called by.
+    pub name: String,
+    /// Maker, model, size, year.
+    pub title: String,
+    /// What one should know of it, in sentences.
+    pub notes: Option<String>,
+    /// What the drive tells the host.
+    pub claims: Claims,
+    /// What its sectors really are.
+    pub sectors: Sectors,
+    /// The way to the host.
+    pub interface: Interface,
+    /// What stores the data.
+    pub body: Body,
+    /// The knobs that were fitted, and to what.
+    pub fit: Option<Fit>,
+    /// Every number of the profile with its source, in the order of the file.
+    pub figures: Vec<Figure>,
+    /// The options that the profile knows, such as `jumper=on`.
+    pub variants: Vec<String>,
+}
+
+/// What a drive says of itself in IDENTIFY, INQUIRY and READ CAPACITY.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claims {
+    /// The model string.
+    pub model: String,
+    /// Number of bytes the host can address.
+    pub capacity: u64,
+    /// The addressable unit, in bytes.
+    pub logical_sector: u64,
+    /// The physical sector as claimed, in bytes.
+    pub physical_sector: u64,
+    /// Bytes from the start of the disk to the first physical sector boundary, as claimed.
+    pub alignment_offset: u64,
+    /// The preferred minimum I/O as claimed, if any, in bytes.
+    pub minimum_io: Option<u64>,
+    /// The optimal I/O as claimed, if any, in bytes.
+    pub optimal_io: Option<u64>,
+    /// Whether it claims to spin.
+    pub rotational: bool,
+    /// Whether it has a DISCARD command, and its granularity in bytes.
+    pub discard_granularity: Option<u64>,
+}
+
+/// What the drive's sectors are, whatever it claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sectors {
+    /// The unit that can be written without reading it first, in bytes: the physical sector, or the indirection unit.
+    pub physical: u64,
+    /// Bytes by which the firmware shifts every address upward: 512 with the XP jumper.
+    pub firmware_offset: u64,
+}
+
+/// The controller and its link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Nanoseconds per mebibyte on the link.
+    pub nanos_per_mib: u64,
+    /// From the arrival of a read to the first move.
+    pub read_overhead: Nanos,
+    /// From the arrival of a write to the first move, or to taking the data into the cache.
+    pub write_overhead: Nanos,
+    /// From the last byte to the host's knowing.
+    pub completion_overhead: Nanos,
+    /// Commands that the drive takes at a time.
+    pub queue_depth: u32,
+}
+
+/// What stores the data.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// Platters, heads and an arm.
+    Disk(Box<DiskParameters>),
+    /// Flash behind a mapping table.
+    Ssd(Box<SsdParameters>),
+}
+
+/// Which numbers were fitted, within which bounds, and to which published figures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fit {
+    /// The fitted numbers.
+    pub knobs: Vec<Knob>,
+    /// The experiments whose figures they were fitted to.
+    pub experiments: Vec<String>,
+}
+
+/// A number that a fit may change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Knob {
+    /// Where it stands in the file, such as `write_cache.setup_us`.
+    pub path: String,
+    /// The smallest value tried.
+    pub low: f64,
+    /// The largest value tried.
+    pub high: f64,
+    /// Whether only whole numbers make sense.
+    pub whole: bool,
+}
+
+/// Why there is no such drive.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// No shipped profile has this name.
+    #[error("no modelled drive is called {name:?}; `straddle drive list` names them{}", Suggest(suggestion.as_deref()))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The nearest name there is.
+        suggestion: Option<String>,
+    },
+    /// The file could not be read.
+    #[error("cannot read the profile {}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Not TOML, or a key that no profile has, or a value of the wrong type.
+    #[error("profile {name}: {message}")]
+    Syntax {
+        /// Which profile.
+        name: String,
+        /// What the parser says, with the place.
+        message: String,
+    },
+    /// An option that this drive does not have.
+    #[error("the drive {name} has no option {option:?}; it has {}", Listed(known))]
+    UnknownOption {
+        /// Which profile.
+        name: String,
+        /// The option asked for.
+        option: String,
+        /// Those it has.
+        known: Vec<String>,
+    },
+    /// `base` leads back to the profile itself.
+    #[error("profile {name}: its bases lead back to itself")]
+    Circular {
+        /// Which profile.
+        name: String,
+    },
+    /// A value that no drive can have.
+    #[error("profile {name}: {key} = {value}: {reason}")]
+    Impossible {
+        /// Which profile.
+        name: String,
+        /// Where it stands in the file.
+        key: String,
+        /// The value.
+        value: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The tracks do not make a disk of this size.
+    #[error("profile {name}: geometry: {source}")]
+    Geometry {
+        /// Which profile.
+        name: String,
+        /// What is wrong.
+        source: GeometryError,
+    },
+    /// The flash does not make a drive.
+    #[error("profile {name}: flash: {source}")]
+    Flash {
+        /// Which profile.
+        name: String,
+        /// What is wrong.
+        source: FlashError,
+    },
+    /// The seek times do not make a curve.
+    #[error("profile {name}: seek: {source}")]
+    Seek {
+        /// Which profile.
+        name: String,
+        /// What is wrong.
+        source: SeekError,
+    },
+}
+
+struct Suggest<'a>(Option<&'a str>);
+
+impl fmt::Display for Suggest<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |name| write!(formatter, " (did you mean {name}?)"))
+    }
+}
+
+struct Listed<'a>(&'a [String]);
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { formatter.write_str("none") } else { formatter.write_str(&self.0.join(", ")) }
+    }
+}
+
+impl Profile {
+    /// The names of the shipped profiles, sorted.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        builtin::PROFILES.iter().map(|(name, _)| *name)
+    }
+
+    /// The drive of `specification`: what stands after `drive:` in a target. A shipped name or, if it has a slash or
+    /// ends in `.toml`, a file; then options, each after a comma: `wd10ears,jumper=on`.
+    pub fn open(specification: &str) -> Result<Self, ProfileError> {
+        let mut parts = specification.split(',');
+        let name = parts.next().unwrap_or_default();
+        let options: Vec<&str> = parts.collect();
+        file::open(name, &options, &[])
+    }
+
+    /// As [`Profile::open`], with some numbers replaced, named as in a [`Knob`].
+    pub fn open_with(specification: &str, replaced: &[(&str, f64)]) -> Result<Self, ProfileError> {
+        let mut parts = specification.split(',');
+        let name = parts.next().unwrap_or_default();
+        let options: Vec<&str> = parts.collect();
+        file::open(name, &options, replaced)
+    }
+
+    /// A profile from the text of a file.
+    pub fn parse(name: &str, text: &str, options: &[&str]) -> Result<Self, ProfileError> {
+        file::parse(name, text, options, &[])
+    }
+
+    /// Whether the drive hides that its physical sectors are larger than it says, or where they begin.
+    pub fn misreports(&self) -> bool {
+        let phase = (self.claims.physical_sector - self.claims.alignment_offset) % self.claims.physical_sector;
+        self.claims.physical_sector != self.sectors.physical || phase != self.sectors.firmware_offset
+    }
+}
+
+impl Interface {
+    /// How long `bytes` take on the link.
+    pub const fn transfer(&self, bytes: u64) -> Nanos {
+        transfer_time(bytes, self.nanos_per_mib)
+    }
+}
+
+/// How long `bytes` take at `nanos_per_mib`; no overflow, however large the drive.
+pub(crate) const fn transfer_time(bytes: u64, nanos_per_mib: u64) -> Nanos {
+    #[allow(clippy::cast_possible_truncation, reason = "2^50 bytes of at most 10.5 s a MiB are below 2^64 ns")]
+    let nanos = ((bytes as u128 * nanos_per_mib as u128) >> 20) as u64;
+    Nanos::new(nanos)
+}
+
+impl Profile {
+    /// The geometry and the seek curve, where there are any.
+    pub fn disk(&self) -> Option<(&Geometry, &SeekCurve)> {
+        match &self.body {
+            Body::Disk(disk) => Some((&disk.geometry, &disk.seek)),
+            Body::Ssd(_) => None,
+        }
+    }
+}

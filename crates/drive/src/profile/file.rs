@@ -1,0 +1,516 @@
+//! The file behind a profile: found, merged with its bases and options, read, and checked against what is possible.
+
+use std::io::Read;
+use std::path::Path;
+
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use super::{Body, Claims, Fit, Interface, Knob, Profile, ProfileError, Sectors, builtin, source};
+use crate::disk::{
+    Angle, AverageSeek, Direction, DiskParameters, Firmware, Geometry, HeadTimes, Protection, ReadCacheParameters, RmwPolicy,
+    SeekCurve, Spindle, WriteCacheParameters, Zone,
+};
+use crate::ssd::{FlashFile, SsdParameters};
+use crate::time::Nanos;
+
+/// A chain of bases is no longer than this.
+const LONGEST_CHAIN: usize = 8;
+/// No profile is larger.
+const LARGEST_FILE: u64 = 1 << 20;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    name: String,
+    title: String,
+    notes: Option<String>,
+    claims: ClaimsFile,
+    sectors: Option<SectorsFile>,
+    interface: InterfaceFile,
+    spindle: Option<SpindleFile>,
+    geometry: Option<GeometryFile>,
+    seek: Option<SeekFile>,
+    #[serde(default)]
+    read_cache: ReadCacheFile,
+    write_cache: Option<WriteCacheFile>,
+    rmw: Option<RmwFile>,
+    flash: Option<FlashFile>,
+    fit: Option<FitFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClaimsFile {
+    model: String,
+    capacity_bytes: u64,
+    logical_sector_bytes: u64,
+    physical_sector_bytes: u64,
+    #[serde(default)]
+    alignment_offset_bytes: u64,
+    minimum_io_bytes: Option<u64>,
+    optimal_io_bytes: Option<u64>,
+    rotational: bool,
+    discard_granularity_bytes: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SectorsFile {
+    physical_bytes: u64,
+    #[serde(default)]
+    firmware_offset_bytes: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InterfaceFile {
+    link_mb_s: f64,
+    read_overhead_us: f64,
+    write_overhead_us: f64,
+    #[serde(default)]
+    completion_overhead_us: f64,
+    queue_depth: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SpindleFile {
+    rpm: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GeometryFile {
+    surfaces: u32,
+    zones: Option<Vec<(u32, u32)>>,
+    outer_sectors_per_track: Option<u32>,
+    inner_sectors_per_track: Option<u32>,
+    zone_count: Option<u32>,
+    tracks_per_surface: Option<u32>,
+    #[serde(default = "one")]
+    serpentine_tracks: u32,
+    #[serde(default)]
+    serpentine_direction: Direction,
+    track_skew_revolutions: Option<f64>,
+    head_skew_revolutions: Option<f64>,
+    serpentine_skew_revolutions: Option<f64>,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SeekFile {
+    track_to_track_ms: Option<f64>,
+    average_ms: Option<f64>,
+    #[serde(default)]
+    average_of: AverageSeek,
+    full_stroke_ms: Option<f64>,
+    table_ms: Option<Vec<(u32, f64)>>,
+    head_switch_ms: f64,
+    write_settle_ms: f64,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct ReadCacheFile {
+    segments: u32,
+    segment_bytes: u64,
+    read_ahead_bytes: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WriteCacheFile {
+    enabled: bool,
+    bytes: u64,
+    extents: u32,
+    #[serde(default)]
+    segment_bytes: u64,
+    window: u32,
+    setup_us: f64,
+    #[serde(default)]
+    idle_ms: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RmwFile {
+    policy: RmwPolicy,
+    #[serde(default)]
+    non_volatile_cache: bool,
+    media_cache_bytes: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FitFile {
+    experiments: Vec<String>,
+    knobs: Vec<KnobFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KnobFile {
+    path: String,
+    low: f64,
+    high: f64,
+    #[serde(default)]
+    whole: bool,
+}
+
+/// Where a profile's text comes from, for its bases and for errors.
+struct Text {
+    name: String,
+    text: String,
+}
+
+fn find(name: &str) -> Result<Text, ProfileError> {
+    if name.contains('/') || name.ends_with(".toml") {
+        let path = Path::new(name);
+        let unreadable = |source| ProfileError::Unreadable { path: path.to_owned(), source };
+        // A pipe or a device may have no end, whatever size it says it has.
+        if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+            return Err(unreadable(std::io::Error::other("it is not a file")));
+        }
+        let mut text = String::new();
+        let file = std::fs::File::open(path).map_err(unreadable)?;
+        file.take(LARGEST_FILE + 1).read_to_string(&mut text).map_err(unreadable)?;
+        if text.len() as u64 > LARGEST_FILE {
+            let message = format!("the file is too large; a profile has at most {LARGEST_FILE} bytes");
+            return Err(ProfileError::Syntax { name: name.to_owned(), message });
+        }
+        return Ok(Text { name: name.to_owned(), text });
+    }
+    match builtin::PROFILES.iter().find(|(known, _)| *known == name) {
+        Some((_, text)) => Ok(Text { name: name.to_owned(), text: (*text).to_owned() }),
+        None => Err(ProfileError::Unknown { name: name.to_owned(), suggestion: nearest(name) }),
+    }
+}
+
+/// The shipped name that shares the longest beginning with `name`, if it shares any worth mentioning.
+fn nearest(name: &str) -> Option<String> {
+    let shared = |known: &str| known.chars().zip(name.chars()).take_while(|(left, right)| left == right).count();
+    let best = builtin::PROFILES.iter().map(|(known, _)| *known).max_by_key(|known| shared(known))?;
+    (shared(best) >= 3).then(|| best.to_owned())
+}
+
+pub(super) fn open(name: &str, options: &[&str], replaced: &[(&str, f64)]) -> Result<Profile, ProfileError> {
+    let text = find(name)?;
+    parse(&text.name, &text.text, options, replaced)
+}
+
+pub(super) fn parse(
+    name: &str,
+    text: &str,
+    options: &[&str],
+    replaced: &[(&str, f64)],
+) -> Result<Profile, ProfileError> {
+    let mut table = merged(name, text, 0)?;
+    let variants = match table.remove("variants") {
+        Some(Value::Table(variants)) => variants,
+        _ => Table::new(),
+    };
+    let known: Vec<String> = variants.keys().cloned().collect();
+    for &option in options {
+        let Some(Value::Table(change)) = variants.get(option) else {
+            return Err(ProfileError::UnknownOption { name: name.to_owned(), option: option.to_owned(), known });
+        };
+        source::overlay(&mut table, change.clone());
+    }
+    let figures = source::strip(&mut table);
+    for (path, number) in replaced {
+        source::replace(&mut table, path, *number);
+    }
+    let syntax = |error: toml::de::Error| ProfileError::Syntax { name: name.to_owned(), message: error.to_string() };
+    let file = File::deserialize(Value::Table(table)).map_err(syntax)?;
+    let mut profile = Check { name }.profile(file)?;
+    profile.figures = figures;
+    profile.variants = known;
+    Ok(profile)
+}
+
+fn merged(name: &str, text: &str, depth: usize) -> Result<Table, ProfileError> {
+    if depth == LONGEST_CHAIN {
+        return Err(ProfileError::Circular { name: name.to_owned() });
+    }
+    let syntax = |error: toml::de::Error| ProfileError::Syntax { name: name.to_owned(), message: error.to_string() };
+    let mut upper: Table = text.parse().map_err(syntax)?;
+    match upper.remove("base") {
+        None => Ok(upper),
+        Some(Value::String(base)) => {
+            let base = find(&base)?;
+            let mut lower = merged(&base.name, &base.text, depth + 1)?;
+            // A jumper of one model is not one of every drive that resembles it.
+            lower.remove("variants");
+            source::overlay(&mut lower, upper);
+            Ok(lower)
+        }
+        Some(other) => {
+            Err(ProfileError::Syntax { name: name.to_owned(), message: format!("base = {other}: must be a name") })
+        }
+    }
+}
+
+/// Checks one profile; every error names it.
+struct Check<'a> {
+    name: &'a str,
+}
+
+impl Check<'_> {
+    fn impossible(&self, key: &str, value: impl ToString, reason: impl Into<String>) -> ProfileError {
+        let (name, key) = (self.name.to_owned(), key.to_owned());
+        ProfileError::Impossible { name, key, value: value.to_string(), reason: reason.into() }
+    }
+
+    fn within(&self, key: &str, value: u64, low: u64, high: u64) -> Result<u64, ProfileError> {
+        let reason = || format!("must be {low} to {high}");
+        if (low..=high).contains(&value) { Ok(value) } else { Err(self.impossible(key, value, reason())) }
+    }
+
+    fn power_of_two(&self, key: &str, value: u64, low: u64, high: u64) -> Result<u64, ProfileError> {
+        let reason = || format!("must be a power of two from {low} to {high}");
+        let possible = value.is_power_of_two() && (low..=high).contains(&value);
+        if possible { Ok(value) } else { Err(self.impossible(key, value, reason())) }
+    }
+
+    fn time(&self, key: &str, milliseconds: f64) -> Result<Nanos, ProfileError> {
+        let time = Nanos::from_millis(milliseconds).filter(|time| time.get() <= 10_000_000_000);
+        time.ok_or_else(|| self.impossible(key, milliseconds, "must be a time from 0 to 10 s"))
+    }
+
+    fn profile(&self, file: File) -> Result<Profile, ProfileError> {
+        let claims = self.claims(&file.claims)?;
+        let interface = self.interface(&file.interface)?;
+        let (sectors, body) = match &file.flash {
+            Some(flash) => self.flash(flash, &file, &claims)?,
+            None => {
+                let missing = || self.impossible("sectors", "nothing", "a disk needs it");
+                let sectors = self.sectors(file.sectors.as_ref().ok_or_else(missing)?, &claims)?;
+                (sectors, Body::Disk(Box::new(self.disk(&file, &claims, sectors)?)))
+            }
+        };
+        let fit = file.fit.map(|fit| Fit {
+            experiments: fit.experiments,
+            knobs: fit
+                .knobs
+                .into_iter()
+                .map(|KnobFile { path, low, high, whole }| Knob { path, low, high, whole })
+                .collect(),
+        });
+        let (figures, variants) = (Vec::new(), Vec::new());
+        let File { name, title, notes, .. } = file;
+        Ok(Profile { name, title, notes, claims, sectors, interface, body, fit, figures, variants })
+    }
+
+    fn flash(&self, flash: &FlashFile, file: &File, claims: &Claims) -> Result<(Sectors, Body), ProfileError> {
+        if file.spindle.is_some() || file.sectors.is_some() {
+            return Err(self.impossible("flash", "these keys", "a drive has either [flash], or [sectors] and [spindle]"));
+        }
+        let ssd = SsdParameters::new(flash, claims.capacity);
+        let ssd = ssd.map_err(|source| ProfileError::Flash { name: self.name.to_owned(), source })?;
+        // The indirection unit is what can be written without reading it first.
+        let sectors = Sectors { physical: ssd.indirection_unit(), firmware_offset: 0 };
+        Ok((sectors, Body::Ssd(Box::new(ssd))))
+    }
+
+    fn claims(&self, file: &ClaimsFile) -> Result<Claims, ProfileError> {
+        let logical = self.power_of_two("claims.logical_sector_bytes", file.logical_sector_bytes, 512, 4096)?;
+        let physical = self.power_of_two("claims.physical_sector_bytes", file.physical_sector_bytes, logical, 1 << 20)?;
+        let capacity = self.within("claims.capacity_bytes", file.capacity_bytes, 1 << 20, 1 << 50)?;
+        if !capacity.is_multiple_of(logical) {
+            return Err(self.impossible("claims.capacity_bytes", capacity, "must be whole logical sectors"));
+        }
+        let offset = self.within("claims.alignment_offset_bytes", file.alignment_offset_bytes, 0, physical - 1)?;
+        Ok(Claims {
+            model: file.model.clone(),
+            capacity,
+            logical_sector: logical,
+            physical_sector: physical,
+            alignment_offset: offset,
+            minimum_io: file.minimum_io_bytes,
+            optimal_io: file.optimal_io_bytes,
+            rotational: file.rotational,
+            discard_granularity: file.discard_granularity_bytes,
+        })
+    }
+
+    fn sectors(&self, file: &SectorsFile, claims: &Claims) -> Result<Sectors, ProfileError> {
+        let logical = claims.logical_sector;
+        let physical = self.power_of_two("sectors.physical_bytes", file.physical_bytes, logical, 1 << 20)?;
+        let offset = file.firmware_offset_bytes;
+        self.within("sectors.firmware_offset_bytes", offset, 0, physical - 1)?;
+        if !offset.is_multiple_of(logical) {
+            let reason = "must be whole logical sectors";
+            return Err(self.impossible("sectors.firmware_offset_bytes", offset, reason));
+        }
+        Ok(Sectors { physical, firmware_offset: offset })
+    }
+
+    fn interface(&self, file: &InterfaceFile) -> Result<Interface, ProfileError> {
+        let rate = file.link_mb_s;
+        if !(0.1..=1e6).contains(&rate) {
+            return Err(self.impossible("interface.link_mb_s", rate, "must be 0.1 to 1000000"));
+        }
+        let per_mib = Nanos::from_seconds(1_048_576.0 / (rate * 1e6)).unwrap_or(Nanos::ZERO);
+        let depth = self.within("interface.queue_depth", u64::from(file.queue_depth), 1, 65_536)?;
+        Ok(Interface {
+            nanos_per_mib: per_mib.get(),
+            read_overhead: self.time("interface.read_overhead_us", file.read_overhead_us / 1e3)?,
+            write_overhead: self.time("interface.write_overhead_us", file.write_overhead_us / 1e3)?,
+            completion_overhead: self.time("interface.completion_overhead_us", file.completion_overhead_us / 1e3)?,
+            queue_depth: u32::try_from(depth).unwrap_or(1),
+        })
+    }
+
+    fn disk(&self, file: &File, claims: &Claims, sectors: Sectors) -> Result<DiskParameters, ProfileError> {
+        let missing = |key: &str| self.impossible(key, "nothing", "a disk needs it");
+        let spindle = file.spindle.as_ref().ok_or_else(|| missing("spindle"))?;
+        let seek = file.seek.as_ref().ok_or_else(|| missing("seek"))?;
+        let layout = file.geometry.as_ref().ok_or_else(|| missing("geometry"))?;
+        let write_cache = file.write_cache.as_ref().ok_or_else(|| missing("write_cache"))?;
+        let rmw = file.rmw.as_ref().ok_or_else(|| missing("rmw"))?;
+        let turning = Spindle::from_rpm(spindle.rpm).filter(|_| (60.0..=100_000.0).contains(&spindle.rpm));
+        let turning = turning.ok_or_else(|| self.impossible("spindle.rpm", spindle.rpm, "must be 60 to 100000"))?;
+        let heads = HeadTimes {
+            head_switch: self.time("seek.head_switch_ms", seek.head_switch_ms)?,
+            write_settle: self.time("seek.write_settle_ms", seek.write_settle_ms)?,
+            write_lead: Nanos::ZERO,
+        };
+        let needed = (claims.capacity + sectors.firmware_offset).div_ceil(sectors.physical);
+        let media_cache = rmw.media_cache_bytes.unwrap_or(0);
+        let media_cache = self.within("rmw.media_cache_bytes", media_cache, 0, 1 << 40)? / sectors.physical;
+        let tracks = self.tracks(layout, needed + media_cache)?;
+        let longest = tracks.iter().map(|(tracks, _)| *tracks).sum::<u32>().saturating_sub(1).max(1);
+        let curve = self.seek(seek, longest)?;
+        let geometry = self.geometry(layout, &tracks, &curve, heads, turning, needed + media_cache)?;
+        let first_sector = geometry.sectors() - media_cache;
+        Ok(DiskParameters {
+            spindle: turning,
+            geometry,
+            seek: curve,
+            heads,
+            read_cache: self.read_cache(&file.read_cache, sectors.physical)?,
+            write_cache: self.write_cache(write_cache)?,
+            rmw: rmw.policy,
+            protection: match (rmw.non_volatile_cache, rmw.media_cache_bytes) {
+                (true, _) => Protection::NonVolatile,
+                (false, Some(bytes)) => Protection::MediaCache { bytes, first_sector },
+                (false, None) => Protection::None,
+            },
+            firmware: Firmware::default(),
+        })
+    }
+
+    fn read_cache(&self, file: &ReadCacheFile, physical: u64) -> Result<ReadCacheParameters, ProfileError> {
+        let segments = self.within("read_cache.segments", u64::from(file.segments), 0, 4096)?;
+        self.within("read_cache.segment_bytes", file.segment_bytes, 0, 1 << 32)?;
+        self.within("read_cache.read_ahead_bytes", file.read_ahead_bytes, 0, file.segment_bytes)?;
+        Ok(ReadCacheParameters {
+            segments: u32::try_from(segments).unwrap_or(0),
+            segment_sectors: file.segment_bytes / physical,
+            read_ahead: file.read_ahead_bytes / physical,
+        })
+    }
+
+    fn write_cache(&self, file: &WriteCacheFile) -> Result<WriteCacheParameters, ProfileError> {
+        let extents = self.within("write_cache.extents", u64::from(file.extents), 1, 1 << 20)?;
+        if file.segment_bytes != 0 {
+            self.power_of_two("write_cache.segment_bytes", file.segment_bytes, 4096, 1 << 30)?;
+        }
+        let window = self.within("write_cache.window", u64::from(file.window), 1, 4096)?;
+        Ok(WriteCacheParameters {
+            enabled: file.enabled,
+            bytes: self.within("write_cache.bytes", file.bytes, 4096, 1 << 36)?,
+            extents: usize::try_from(extents).unwrap_or(1),
+            segment: file.segment_bytes,
+            window: usize::try_from(window).unwrap_or(1),
+            setup: self.time("write_cache.setup_us", file.setup_us / 1e3)?,
+            idle: self.time("write_cache.idle_ms", file.idle_ms)?,
+        })
+    }
+
+    fn seek(&self, file: &SeekFile, longest: u32) -> Result<SeekCurve, ProfileError> {
+        let curve = match (&file.table_ms, file.track_to_track_ms, file.average_ms, file.full_stroke_ms) {
+            (Some(table), None, None, None) => SeekCurve::from_table(table, longest),
+            (None, Some(single), Some(average), Some(full)) => {
+                SeekCurve::fitted(single, average, full, file.average_of, longest)
+            }
+            _ => {
+                let reason = "needs either table_ms, or track_to_track_ms, average_ms and full_stroke_ms";
+                return Err(self.impossible("seek", "these keys", reason));
+            }
+        };
+        curve.map_err(|source| ProfileError::Seek { name: self.name.to_owned(), source })
+    }
+
+    /// Tracks and sectors per track of each zone, from the outermost.
+    fn tracks(&self, file: &GeometryFile, needed: u64) -> Result<Vec<(u32, u32)>, ProfileError> {
+        if let Some(zones) = &file.zones {
+            let total: u64 = zones.iter().map(|zone| u64::from(zone.0)).sum();
+            self.within("geometry.zones", total, 1, 1 << 24)?;
+            return Ok(zones.clone());
+        }
+        let (Some(outer), Some(inner)) = (file.outer_sectors_per_track, file.inner_sectors_per_track) else {
+            let reason = "needs either zones, or outer_sectors_per_track and inner_sectors_per_track";
+            return Err(self.impossible("geometry", "these keys", reason));
+        };
+        let outer = self.within("geometry.outer_sectors_per_track", u64::from(outer), 1, 1 << 20)?;
+        let inner = self.within("geometry.inner_sectors_per_track", u64::from(inner), 1, outer)?;
+        let count = self.within("geometry.zone_count", u64::from(file.zone_count.unwrap_or(16)), 1, 4096)?;
+        let surfaces = self.within("geometry.surfaces", u64::from(file.surfaces), 1, 64)?;
+        // The outermost and the innermost zone are as given; between them the density falls evenly.
+        let steps = (count - 1).max(1);
+        let density = |zone: u64| outer - ((outer - inner) * 2 * zone + steps) / (2 * steps);
+        let per_step: u64 = (0..count).map(density).sum::<u64>() * surfaces;
+        let tracks = match file.tracks_per_surface {
+            Some(tracks) => self.within("geometry.tracks_per_surface", u64::from(tracks), count, 1 << 24)?,
+            None => self.within("geometry: tracks per surface for the capacity", (needed * count).div_ceil(per_step) + count, count, 1 << 24)?,
+        };
+        let share = |zone: u64| tracks * (zone + 1) / count - tracks * zone / count;
+        let narrow = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        Ok((0..count).map(|zone| (narrow(share(zone)), narrow(density(zone).max(1)))).collect())
+    }
+
+    fn geometry(
+        &self,
+        file: &GeometryFile,
+        tracks: &[(u32, u32)],
+        curve: &SeekCurve,
+        heads: HeadTimes,
+        spindle: Spindle,
+        needed: u64,
+    ) -> Result<Geometry, ProfileError> {
+        let refused = |source| ProfileError::Geometry { name: self.name.to_owned(), source };
+        let revolution = spindle.revolution().seconds();
+        // Without a measured skew: what a sequential write needs to reach the next track in time, and a little.
+        let enough = |time: Nanos| (time + heads.write_settle).seconds() * 1.05 / revolution;
+        let track = file.track_skew_revolutions.unwrap_or_else(|| enough(curve.time(1)));
+        let back = curve.time(file.serpentine_tracks.saturating_sub(1)).max(heads.head_switch);
+        let head = file.head_skew_revolutions.unwrap_or_else(|| enough(back));
+        let next = file.serpentine_skew_revolutions.unwrap_or_else(|| enough(back.max(curve.time(1))));
+        let angle = |key: &str, revolutions: f64| {
+            Angle::from_revolutions(revolutions).ok_or_else(|| self.impossible(key, revolutions, "must be a number"))
+        };
+        let track_skew = angle("geometry.track_skew_revolutions", track)?;
+        let head_skew = angle("geometry.head_skew_revolutions", head)?;
+        let serpentine_skew = angle("geometry.serpentine_skew_revolutions", next)?;
+        let first_angle = Angle::default();
+        let zones: Vec<Zone> = tracks
+            .iter()
+            .map(|&(tracks, sectors_per_track)| {
+                Zone { tracks, sectors_per_track, track_skew, head_skew, serpentine_skew, first_angle }
+            })
+            .collect();
+        let geometry = Geometry::new(&zones, file.surfaces, file.serpentine_tracks, file.serpentine_direction);
+        let geometry = geometry.map_err(refused)?;
+        if geometry.sectors() < needed {
+            let sectors = geometry.sectors();
+            return Err(refused(crate::disk::GeometryError::TooSmall { sectors, needed }));
+        }
+        Ok(geometry)
+    }
+}

@@ -1,0 +1,168 @@
+//! A solid-state drive: flash behind a mapping table.
+//!
+//! Nothing is written in place. The mapping table counts in *indirection units*; a write of less than a unit makes the
+//! drive read the rest of it first, unless more of it comes in time. What is overwritten turns stale where it lies, and
+//! garbage collection moves what is left in a block before the block is erased. The law of this module: every byte
+//! that is programmed is counted once, either for the host (whole units, and the padding of a page that had to be
+//! programmed before it was full) or for garbage collection; and every unit is mapped to exactly one valid slot, or none.
+//!
+//! Not modelled: wear and bad blocks, read retries, planes as such (a page may stand for those of all planes), program
+//! suspension, a second register in a die, an SLC cache, the flash that the mapping table itself is written to, reading
+//! ahead, a link that carries both directions at once, and power states. The table changes when a program begins, not
+//! when it ends; nobody can see the difference but by the time of an erasure.
+
+mod agenda;
+mod blocks;
+mod buffer;
+mod collect;
+mod destage;
+mod host;
+mod mapping;
+mod nand;
+mod parameters;
+#[cfg(test)]
+mod tests;
+
+pub use parameters::{FlashError, FlashFile, SsdParameters};
+
+use crate::counters::Counters;
+use crate::profile::Interface;
+use crate::request::{Completion, MediaEvent, Request};
+use crate::time::Time;
+
+use agenda::{Agenda, Lane};
+use blocks::Blocks;
+use buffer::Buffer;
+use collect::Collector;
+use destage::Groups;
+use host::Host;
+use mapping::Mapping;
+use nand::{Nand, Work};
+use parameters::Layout;
+
+/// No index.
+const NONE: u32 = u32::MAX;
+
+/// What the parameters keep below 2^32.
+#[allow(clippy::cast_possible_truncation, reason = "the parameters are checked so that it fits")]
+const fn narrow(value: u64) -> u32 {
+    debug_assert!(value <= u32::MAX as u64);
+    value as u32
+}
+
+/// A solid-state drive.
+#[derive(Clone, Debug)]
+pub struct Ssd {
+    layout: Layout,
+    /// Nanoseconds since power-on.
+    now: u64,
+    agenda: Agenda,
+    host: Host,
+    buffer: Buffer,
+    /// More partial units than these are too many.
+    partial_limit: u32,
+    destage_after: u64,
+    /// Whether the timer for that runs.
+    age_timer: bool,
+    power_loss_protection: bool,
+    mapping: Mapping,
+    blocks: Blocks,
+    groups: Groups,
+    /// The units of the group that is begun; kept so that nothing is allocated for each.
+    units: Vec<u32>,
+    collector: Collector,
+    nand: Nand,
+    counters: Counters,
+    media_events: Option<Vec<MediaEvent>>,
+}
+
+impl Ssd {
+    /// Switches the drive on.
+    pub fn new(parameters: &SsdParameters, interface: Interface) -> Self {
+        let layout = parameters.layout;
+        let units = parameters.buffer_units;
+        Self {
+            layout,
+            now: 0,
+            agenda: Agenda::new(),
+            host: Host::new(interface, parameters.timing.command),
+            buffer: Buffer::new(layout, units),
+            partial_limit: units - units.div_ceil(4),
+            destage_after: parameters.destage_after,
+            age_timer: false,
+            power_loss_protection: parameters.power_loss_protection,
+            mapping: Mapping::new(layout, parameters.preconditioned),
+            blocks: Blocks::new(layout, parameters.preconditioned),
+            groups: Groups::default(),
+            units: Vec::new(),
+            collector: Collector::new(&layout),
+            nand: Nand::new(&layout, parameters.timing),
+            counters: Counters::default(),
+            media_events: None,
+        }
+    }
+
+    /// Takes a request; whatever is due before has happened.
+    pub(crate) fn submit(&mut self, at: Time, request: Request) {
+        self.now = at.get();
+        self.host.waiting.push_back(request);
+        self.admit();
+    }
+
+    pub(crate) fn next_event(&self) -> Option<Time> {
+        self.agenda.next().map(|(at, _)| Time::from_nanos(at))
+    }
+
+    pub(crate) fn advance(&mut self, until: Time, done: &mut Vec<Completion>) {
+        while let Some((at, lane)) = self.agenda.next().filter(|event| event.0 <= until.get()) {
+            self.now = self.now.max(at);
+            if let Some(value) = self.agenda.pop(lane) {
+                self.happen(lane, value, done);
+            }
+        }
+        self.now = until.get();
+    }
+
+    pub(crate) fn outstanding(&self) -> usize {
+        self.host.outstanding()
+    }
+
+    pub(crate) const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(crate) fn watch_media(&mut self) {
+        self.media_events.get_or_insert_default();
+    }
+
+    pub(crate) fn take_media_events(&mut self) -> Vec<MediaEvent> {
+        self.media_events.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn happen(&mut self, lane: Lane, value: u32, done: &mut Vec<Completion>) {
+        let work = match lane {
+            Lane::Completion => return self.finish(value, done),
+            Lane::WriteReady => return self.write_ready(value),
+            Lane::ReadReady => return self.read_on(value),
+            Lane::Link => return self.arrived(),
+            Lane::Age => return self.aged(),
+            Lane::Sense => return self.nand.sensed(value, self.now, &mut self.agenda),
+            Lane::Channel => self.nand.carried(value, self.now, &mut self.agenda),
+            Lane::Program | Lane::Erase => self.nand.over(value, self.now, &mut self.agenda),
+        };
+        match work {
+            Some(Work::HostRead { command, bytes }) => self.page_read(command, bytes),
+            Some(Work::UnitRead { entry }) => self.rest_read(entry),
+            Some(Work::CollectRead { read }) => self.victim_read(read),
+            Some(Work::Program { group }) => self.page_programmed(group),
+            Some(Work::Erase { superblock }) => self.block_erased(superblock),
+            None => {}
+        }
+    }
+
+    fn note(&mut self, event: impl FnOnce() -> MediaEvent) {
+        if let Some(events) = &mut self.media_events {
+            events.push(event());
+        }
+    }
+}

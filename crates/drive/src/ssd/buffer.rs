@@ -1,0 +1,424 @@
+//! The write buffer: for each indirection unit the sectors of it that the host has written and flash does not hold yet.
+//!
+//! Each unit in the buffer takes room for a whole one. There is at most one entry to which the host adds, and at most one
+//! older that is being programmed and no longer changes. An entry is *whole* when all of the unit is known: because the
+//! host wrote all of it, because the rest was read from flash or copied from the older entry, or because there is no rest.
+
+use crate::ssd::parameters::{Layout, SECTOR_BYTES};
+use crate::ssd::{NONE, narrow};
+
+/// Where an entry is on its way to flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Not whole; waits for the host to write the rest.
+    Partial,
+    /// The rest is being read from flash.
+    Reading,
+    /// Whole; waits to be programmed.
+    Ready,
+    /// Being programmed.
+    Storing,
+    /// Newer than one that is being programmed, and waits for that.
+    Held,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) unit: u32,
+    pub(super) stage: Stage,
+    /// A command waits for it to be durable.
+    pub(super) urgent: bool,
+    /// Number of sectors that the host has written.
+    covered: u32,
+    /// Pages still to be read.
+    pub(super) reads: u32,
+    /// When it came to its list.
+    since: u64,
+    /// Neighbours in the list of its stage.
+    previous: u32,
+    next: u32,
+    /// The next entry in the same bucket of the index.
+    chain: u32,
+    /// Commands that wait until it is durable.
+    pub(super) waiters: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct List {
+    first: u32,
+    last: u32,
+    length: u32,
+}
+
+/// The buffer.
+#[derive(Clone, Debug)]
+pub(super) struct Buffer {
+    layout: Layout,
+    room: u32,
+    entries: Vec<Entry>,
+    /// A bit for each sector of each entry.
+    bits: Vec<u64>,
+    words: usize,
+    unused: Vec<u32>,
+    buckets: Vec<u32>,
+    bucket_shift: u32,
+    partial: List,
+    ready: List,
+    urgent_ready: u32,
+    reading: u32,
+    /// Entries that wait for an older one of their unit.
+    held: u32,
+    used: u32,
+}
+
+impl Buffer {
+    pub(super) fn new(layout: Layout, units: u32) -> Self {
+        let list = List { first: NONE, last: NONE, length: 0 };
+        let buckets = units.next_power_of_two().max(2);
+        let sectors = layout.unit_bytes() / SECTOR_BYTES;
+        Self {
+            layout,
+            room: units,
+            entries: Vec::new(),
+            bits: Vec::new(),
+            words: narrow(sectors.div_ceil(64)) as usize,
+            unused: Vec::new(),
+            buckets: vec![NONE; buckets as usize],
+            bucket_shift: 32 - buckets.trailing_zeros(),
+            partial: list,
+            ready: list,
+            urgent_ready: 0,
+            reading: 0,
+            held: 0,
+            used: 0,
+        }
+    }
+
+    /// Units for which there is room that nobody has reserved.
+    pub(super) const fn room(&self) -> u32 {
+        self.room
+    }
+
+    /// Sets room for `units` aside.
+    pub(super) fn reserve(&mut self, units: u32) {
+        self.room -= units;
+    }
+
+    /// Units in the buffer, those being programmed among them.
+    pub(super) const fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// Units that wait for their rest.
+    pub(super) const fn partial(&self) -> u32 {
+        self.partial.length
+    }
+
+    /// Units whose rest is being read.
+    pub(super) const fn reading(&self) -> u32 {
+        self.reading
+    }
+
+    /// Units that could be programmed.
+    pub(super) const fn ready(&self) -> u32 {
+        self.ready.length
+    }
+
+    /// Those of them that a command waits for.
+    pub(super) const fn urgent_ready(&self) -> u32 {
+        self.urgent_ready
+    }
+
+    pub(super) fn entry(&self, index: u32) -> &Entry {
+        &self.entries[index as usize]
+    }
+
+    pub(super) fn entry_mut(&mut self, index: u32) -> &mut Entry {
+        &mut self.entries[index as usize]
+    }
+
+    /// The latest entry of the unit.
+    pub(super) fn find(&self, unit: u32) -> Option<u32> {
+        let mut index = self.buckets[self.bucket(unit)];
+        while index != NONE {
+            let entry = &self.entries[index as usize];
+            if entry.unit == unit {
+                return Some(index);
+            }
+            index = entry.chain;
+        }
+        None
+    }
+
+    /// Puts sectors `from..to` of a unit into the buffer, in room set aside before. Returns the entry and whether the
+    /// data joined one that was there; then the room is given back.
+    pub(super) fn put(&mut self, unit: u32, from: u32, to: u32, now: u64) -> (u32, bool) {
+        let latest = self.find(unit);
+        let open = latest.filter(|&index| self.entries[index as usize].stage != Stage::Storing);
+        let (index, joined) = match open {
+            Some(index) => (index, true),
+            None => (self.create(unit, latest.is_some(), now), false),
+        };
+        self.room += u32::from(joined);
+        self.cover(index, from, to);
+        let entry = &self.entries[index as usize];
+        if entry.stage == Stage::Partial && entry.covered == self.sectors(unit) {
+            self.unlink(index);
+            self.make_ready(index, now);
+        }
+        (index, joined)
+    }
+
+    /// A command waits for the entry: it goes before the others.
+    pub(super) fn hasten(&mut self, index: u32) {
+        let entry = &mut self.entries[index as usize];
+        if std::mem::replace(&mut entry.urgent, true) {
+            return;
+        }
+        let stage = entry.stage;
+        if matches!(stage, Stage::Partial | Stage::Ready) {
+            self.unlink(index);
+            self.link_first(index);
+            self.urgent_ready += u32::from(stage == Stage::Ready);
+        }
+    }
+
+    /// The partial entry that goes first and since when it is there.
+    pub(super) fn first_partial(&self) -> Option<(u32, u64)> {
+        let index = self.partial.first;
+        (index != NONE).then(|| (index, self.entries[index as usize].since))
+    }
+
+    /// Since when the first entry that could be programmed is there.
+    pub(super) fn ready_since(&self) -> Option<u64> {
+        (self.ready.first != NONE).then(|| self.entries[self.ready.first as usize].since)
+    }
+
+    /// The rest of a partial entry is going to be read, in so many pages.
+    pub(super) fn begin_reading(&mut self, index: u32, pages: u32) {
+        self.unlink(index);
+        self.reading += 1;
+        let entry = &mut self.entries[index as usize];
+        (entry.stage, entry.reads) = (Stage::Reading, pages);
+    }
+
+    /// The rest of the entry is known, or there is none.
+    pub(super) fn complete(&mut self, index: u32, now: u64) {
+        match self.entries[index as usize].stage {
+            Stage::Reading => self.reading -= 1,
+            _ => self.unlink(index),
+        }
+        self.make_ready(index, now);
+    }
+
+    /// Takes the next entry to be programmed; it does not change any more.
+    pub(super) fn take_ready(&mut self) -> Option<u32> {
+        let index = self.ready.first;
+        if index == NONE {
+            return None;
+        }
+        self.unlink(index);
+        let entry = &mut self.entries[index as usize];
+        entry.stage = Stage::Storing;
+        self.urgent_ready -= u32::from(entry.urgent);
+        Some(index)
+    }
+
+    /// Lets go of an entry that is stored, or whose data is not needed. A newer one of the unit can go on.
+    pub(super) fn remove(&mut self, index: u32, now: u64) {
+        let (unit, stage, urgent) = {
+            let entry = &self.entries[index as usize];
+            (entry.unit, entry.stage, entry.urgent)
+        };
+        match stage {
+            Stage::Partial | Stage::Ready => {
+                self.unlink(index);
+                self.urgent_ready -= u32::from(urgent && stage == Stage::Ready);
+            }
+            Stage::Reading => self.reading -= 1,
+            Stage::Held => self.held -= 1,
+            Stage::Storing => {}
+        }
+        self.unchain(index);
+        self.unused.push(index);
+        self.used -= 1;
+        self.room += 1;
+        if self.held > 0
+            && let Some(newer) = self.find(unit)
+            && self.entries[newer as usize].stage == Stage::Held
+        {
+            self.held -= 1;
+            self.make_ready(newer, now);
+        }
+    }
+
+    /// Whether the entry alone knows sectors `from..to` of its unit.
+    pub(super) fn knows(&self, index: u32, from: u32, to: u32) -> bool {
+        let known = matches!(self.entries[index as usize].stage, Stage::Ready | Stage::Storing | Stage::Held);
+        known || (from..to).all(|sector| self.bit(index, sector))
+    }
+
+    /// The runs of sectors of an entry that the host has written, each with its first and the first after it.
+    pub(super) fn runs(&self, index: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let sectors = self.sectors(self.entries[index as usize].unit);
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let first = (at..sectors).find(|&sector| self.bit(index, sector))?;
+            let end = (first..sectors).find(|&sector| !self.bit(index, sector)).unwrap_or(sectors);
+            at = end;
+            Some((first, end))
+        })
+    }
+
+    /// Every entry there is.
+    pub(super) fn indexes(&self) -> impl Iterator<Item = u32> + '_ {
+        self.buckets.iter().flat_map(|&first| {
+            std::iter::successors((first != NONE).then_some(first), |&index| {
+                let next = self.entries[index as usize].chain;
+                (next != NONE).then_some(next)
+            })
+        })
+    }
+
+    fn sectors(&self, unit: u32) -> u32 {
+        let start = u64::from(unit) << self.layout.unit_shift;
+        narrow(self.layout.unit_bytes().min(self.layout.capacity - start) / SECTOR_BYTES)
+    }
+
+    fn create(&mut self, unit: u32, held: bool, now: u64) -> u32 {
+        let bucket = self.bucket(unit);
+        let index = self.unused.pop().unwrap_or_else(|| {
+            self.entries.push(Entry {
+                unit,
+                stage: Stage::Partial,
+                urgent: false,
+                covered: 0,
+                reads: 0,
+                since: 0,
+                previous: NONE,
+                next: NONE,
+                chain: NONE,
+                waiters: Vec::new(),
+            });
+            self.bits.resize(self.bits.len() + self.words, 0);
+            narrow(self.entries.len() as u64 - 1)
+        });
+        let first_bit = index as usize * self.words;
+        self.bits[first_bit..first_bit + self.words].fill(0);
+        let chain = std::mem::replace(&mut self.buckets[bucket], index);
+        let entry = &mut self.entries[index as usize];
+        entry.unit = unit;
+        (entry.urgent, entry.covered, entry.reads, entry.since, entry.chain) = (false, 0, 0, now, chain);
+        entry.stage = if held { Stage::Held } else { Stage::Partial };
+        self.used += 1;
+        if held {
+            self.held += 1;
+        } else {
+            self.link_last(index);
+        }
+        index
+    }
+
+    fn make_ready(&mut self, index: u32, now: u64) {
+        let entry = &mut self.entries[index as usize];
+        (entry.stage, entry.since) = (Stage::Ready, now);
+        if entry.urgent {
+            self.urgent_ready += 1;
+            self.link_first(index);
+        } else {
+            self.link_last(index);
+        }
+    }
+
+    fn cover(&mut self, index: u32, from: u32, to: u32) {
+        let bits = &mut self.bits[index as usize * self.words..];
+        let mut added = 0;
+        for (word, bits) in (from / 64..).zip(&mut bits[(from / 64) as usize..to.div_ceil(64) as usize]) {
+            let (low, high) = (from.max(word * 64) - word * 64, to.min(word * 64 + 64) - word * 64);
+            let mask = (u64::MAX >> (64 - (high - low))) << low;
+            added += (mask & !*bits).count_ones();
+            *bits |= mask;
+        }
+        self.entries[index as usize].covered += added;
+    }
+
+    fn bit(&self, index: u32, sector: u32) -> bool {
+        self.bits[index as usize * self.words + (sector / 64) as usize] >> (sector % 64) & 1 != 0
+    }
+
+    fn bucket(&self, unit: u32) -> usize {
+        /// 2^32 over the golden ratio: spreads neighbouring units over the buckets.
+        const SPREAD: u32 = 0x9E37_79B9;
+        (unit.wrapping_mul(SPREAD) >> self.bucket_shift) as usize
+    }
+
+    fn unchain(&mut self, index: u32) {
+        let bucket = self.bucket(self.entries[index as usize].unit);
+        let after = self.entries[index as usize].chain;
+        if self.buckets[bucket] == index {
+            self.buckets[bucket] = after;
+            return;
+        }
+        let mut before = self.buckets[bucket];
+        while before != NONE {
+            let entry = &mut self.entries[before as usize];
+            if entry.chain == index {
+                entry.chain = after;
+                return;
+            }
+            before = entry.chain;
+        }
+    }
+
+    fn list(&mut self, stage: Stage) -> &mut List {
+        debug_assert!(matches!(stage, Stage::Partial | Stage::Ready));
+        if stage == Stage::Partial { &mut self.partial } else { &mut self.ready }
+    }
+
+    fn link_last(&mut self, index: u32) {
+        let list = self.list(self.entries[index as usize].stage);
+        list.length += 1;
+        let previous = std::mem::replace(&mut list.last, index);
+        if previous == NONE {
+            list.first = index;
+        } else {
+            self.entries[previous as usize].next = index;
+        }
+        let entry = &mut self.entries[index as usize];
+        (entry.previous, entry.next) = (previous, NONE);
+    }
+
+    fn link_first(&mut self, index: u32) {
+        let list = self.list(self.entries[index as usize].stage);
+        list.length += 1;
+        let next = std::mem::replace(&mut list.first, index);
+        if next == NONE {
+            list.last = index;
+        } else {
+            self.entries[next as usize].previous = index;
+        }
+        let entry = &mut self.entries[index as usize];
+        (entry.previous, entry.next) = (NONE, next);
+    }
+
+    fn unlink(&mut self, index: u32) {
+        let (stage, previous, next) = {
+            let entry = &self.entries[index as usize];
+            (entry.stage, entry.previous, entry.next)
+        };
+        let list = self.list(stage);
+        list.length -= 1;
+        if previous == NONE {
+            list.first = next;
+        }
+        if next == NONE {
+            list.last = previous;
+        }
+        if previous != NONE {
+            self.entries[previous as usize].next = next;
+        }
+        if next != NONE {
+            self.entries[next as usize].previous = previous;
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Garbage collection: making free superblocks of those that hold the fewest valid units.
+//!
+//! It begins when few are free. The valid units of the victim are read, packed into groups of a stream of their own, and
+//! programmed; when the last one is durable the victim is erased. One free superblock is always left to it, so it can
+//! go on whatever the host does. While it works the host gets as much of the flash as it wins: that keeps the two in
+//! step, instead of letting the host run into a wall.
+
+use crate::ssd::blocks::Stream;
+use crate::ssd::nand::Work;
+use crate::ssd::parameters::Layout;
+use crate::ssd::{Ssd, narrow};
+
+/// Garbage collection begins when no more superblocks than these are free, or soon will be.
+const FEW_FREE: usize = 2;
+
+/// A group of the victim that is being read.
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    first_slot: u32,
+    /// Pages still to be read.
+    pages: u32,
+    /// Units for which there is room.
+    room: u32,
+}
+
+/// Moved units that wait for their group to be full.
+#[derive(Clone, Copy, Debug)]
+struct Filling {
+    group: u32,
+    first_slot: u32,
+    units: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Victim {
+    /// Moved units that are not durable yet.
+    moving: u32,
+    /// Nothing valid is left in it.
+    emptied: bool,
+    /// Blocks still to be erased.
+    blocks: u32,
+}
+
+/// How far it has come.
+#[derive(Clone, Debug)]
+pub(super) struct Collector {
+    victim: Option<u32>,
+    next_group: u32,
+    /// Valid units of the victim at the beginning.
+    valid_at_first: u32,
+    /// Units that the host has written since.
+    host_units: u64,
+    reads: Vec<Read>,
+    unused: Vec<u32>,
+    reading: u32,
+    /// Units being read, for which room is kept.
+    reserved: u32,
+    filling: Option<Filling>,
+    /// For the units that are being moved; kept so that nothing is allocated for each group.
+    units: Vec<u32>,
+    victims: Vec<Victim>,
+    /// Victims emptied, but not yet erased.
+    emptied: usize,
+    /// Those of them that are being erased.
+    erasing: usize,
+    /// The host wanted a superblock and got none.
+    host_blocked: bool,
+    /// The host got no group, for that reason or to stay in step.
+    host_waits: bool,
+}
+
+impl Collector {
+    pub(super) fn new(layout: &Layout) -> Self {
+        Self {
+            victim: None,
+            next_group: 0,
+            valid_at_first: 0,
+            host_units: 0,
+            reads: Vec::new(),
+            unused: Vec::new(),
+            reading: 0,
+            reserved: 0,
+            filling: None,
+            units: Vec::new(),
+            victims: vec![Victim::default(); layout.superblocks as usize],
+            emptied: 0,
+            erasing: 0,
+            host_blocked: false,
+            host_waits: false,
+        }
+    }
+}
+
+impl Ssd {
+    /// Whether the host has asked for a group and got none since garbage collection last came forward.
+    pub(super) const fn host_waits(&self) -> bool {
+        self.collector.host_waits
+    }
+
+    /// Whether the host has to wait for garbage collection to keep step.
+    fn is_paced(&self) -> bool {
+        let Some(victim) = self.collector.victim else { return false };
+        let before = self.collector.valid_at_first;
+        let moved = u64::from(before.saturating_sub(self.blocks.valid(victim)));
+        let ahead = u64::from(self.layout.window << self.layout.group_shift);
+        let won = u64::from(self.layout.slots - before);
+        self.collector.host_units * u64::from(before) > (moved + ahead) * won
+    }
+
+    /// A group for the host's data, if garbage collection leaves one.
+    pub(super) fn host_group(&mut self) -> Option<u32> {
+        self.collector.host_waits = true;
+        self.collector.host_blocked = false;
+        if self.is_paced() {
+            return None;
+        }
+        let slot = self.blocks.allocate(Stream::Host, 1);
+        self.collector.host_waits = slot.is_none();
+        self.collector.host_blocked = slot.is_none();
+        if slot.is_some() {
+            self.collector.host_units += u64::from(self.layout.slots_per_group());
+        }
+        if self.collector.victim.is_none() {
+            self.collect();
+        }
+        slot
+    }
+
+    /// Something has come to pass that garbage collection, and perhaps the host, has waited for.
+    pub(super) fn collect_on(&mut self) {
+        self.collect();
+        if std::mem::take(&mut self.collector.host_waits) {
+            self.destage();
+        }
+    }
+
+    /// Does what can be done now.
+    fn collect(&mut self) {
+        loop {
+            let Some(victim) = self.collector.victim else {
+                if !self.needs_collection() || !self.begin_victim() {
+                    break;
+                }
+                continue;
+            };
+            self.read_victim(victim);
+            if self.collector.next_group < self.layout.groups || self.collector.reading > 0 {
+                break;
+            }
+            if self.blocks.valid(victim) > 0 {
+                // What had found no room is read again; the loop ends as long as there is none.
+                self.collector.next_group = 0;
+                continue;
+            }
+            self.collector.victim = None;
+            self.collector.emptied += 1;
+            self.collector.victims[victim as usize].emptied = true;
+            self.erase_if_durable(victim);
+        }
+        self.pad_if_stuck();
+    }
+
+    /// A page of the victim has been read.
+    pub(super) fn victim_read(&mut self, index: u32) {
+        let read = &mut self.collector.reads[index as usize];
+        read.pages -= 1;
+        if read.pages > 0 {
+            return;
+        }
+        let Read { first_slot, room, .. } = *read;
+        self.collector.unused.push(index);
+        self.collector.reading -= 1;
+        self.collector.reserved -= room;
+        self.move_group(first_slot, room);
+        self.collect_on();
+    }
+
+    /// Some of the victim's units are durable where they were moved to.
+    pub(super) fn moved(&mut self, victim: u32, units: u32) {
+        self.collector.victims[victim as usize].moving -= units;
+        self.erase_if_durable(victim);
+    }
+
+    /// A die has erased its block of the superblock.
+    pub(super) fn block_erased(&mut self, superblock: u32) {
+        self.counters.erases += 1;
+        let victim = &mut self.collector.victims[superblock as usize];
+        victim.blocks -= 1;
+        if victim.blocks > 0 {
+            return;
+        }
+        victim.emptied = false;
+        self.collector.emptied -= 1;
+        self.collector.erasing -= 1;
+        self.blocks.release(superblock);
+        self.collect_on();
+    }
+
+    fn needs_collection(&self) -> bool {
+        let few = self.blocks.free() + self.collector.emptied <= FEW_FREE;
+        // Emptied victims whose last units wait for their group to be filled: others have to fill it.
+        few || (self.collector.filling.is_some() && self.collector.host_blocked && self.is_collection_idle())
+    }
+
+    fn is_collection_idle(&self) -> bool {
+        self.collector.victim.is_none()
+            && self.collector.erasing == 0
+            && self.groups.in_flight(Stream::Collected) == 0
+    }
+
+    fn begin_victim(&mut self) -> bool {
+        let Some(victim) = self.blocks.take_victim() else { return false };
+        self.collector.victim = Some(victim);
+        self.collector.next_group = 0;
+        self.collector.host_units = 0;
+        self.collector.valid_at_first = self.blocks.valid(victim);
+        true
+    }
+
+    /// Reads on in the victim as far as there is room for what is valid.
+    fn read_victim(&mut self, victim: u32) {
+        while self.collector.next_group < self.layout.groups {
+            let under_way = self.collector.reading + self.groups.in_flight(Stream::Collected);
+            if self.blocks.valid(victim) <= self.collector.reserved {
+                self.collector.next_group = self.layout.groups;
+                return;
+            }
+            if under_way >= self.layout.window {
+                return;
+            }
+            let place = self.collector.next_group << self.layout.group_shift;
+            let first_slot = (victim << self.layout.slot_shift) | place;
+            let valid = self.blocks.valid_in_group(first_slot);
+            if valid == 0 {
+                self.collector.next_group += 1;
+                continue;
+            }
+            let room = valid.min(self.collection_room());
+            if room == 0 {
+                return;
+            }
+            self.read_group(first_slot, room);
+            if room < valid {
+                return;
+            }
+            self.collector.next_group += 1;
+        }
+    }
+
+    fn read_group(&mut self, first_slot: u32, room: u32) {
+        let read = Read { first_slot, pages: self.layout.pages_per_group, room };
+        let index = self.collector.unused.pop().unwrap_or_else(|| {
+            self.collector.reads.push(read);
+            narrow(self.collector.reads.len() as u64 - 1)
+        });
+        self.collector.reads[index as usize] = read;
+        self.collector.reading += 1;
+        self.collector.reserved += room;
+        let bytes = self.layout.page_bytes.min(room << self.layout.unit_shift);
+        let first = self.layout.first_page(first_slot);
+        for page in first..first + self.layout.pages_per_group {
+            self.counters.media_read_bytes += u64::from(bytes);
+            let (die, work) = (self.nand.die_of(page), Work::CollectRead { read: index });
+            self.nand.push(die, work, bytes, self.now, &mut self.agenda);
+        }
+    }
+
+    /// Units that can be moved and for which no room is kept yet.
+    fn collection_room(&self) -> u32 {
+        let per_group = self.layout.slots_per_group();
+        let filling = self.collector.filling.map_or(0, |filling| per_group - filling.units);
+        let open = self.blocks.open_groups(Stream::Collected) << self.layout.group_shift;
+        let free = if self.blocks.free() > 0 { self.layout.slots } else { 0 };
+        (filling + open).saturating_add(free).saturating_sub(self.collector.reserved)
+    }
+
+    /// Packs what is still valid in a group of a victim, up to `room` units, into groups of its own stream; each of them
+    /// is programmed as soon as it is full.
+    fn move_group(&mut self, from: u32, mut room: u32) {
+        let (victim, _) = self.layout.split(from);
+        let per_group = self.layout.slots_per_group();
+        let mut units = std::mem::take(&mut self.collector.units);
+        while room > 0 {
+            let filling = self.collector.filling.or_else(|| {
+                let first_slot = self.blocks.allocate(Stream::Collected, 0)?;
+                let group = self.groups.begin(Stream::Collected);
+                Some(Filling { group, first_slot, units: 0 })
+            });
+            // Room was kept; what finds none all the same stays valid, and is read again.
+            let Some(mut filling) = filling else { break };
+            self.blocks.take_group(from, room.min(per_group - filling.units), &mut units);
+            if units.is_empty() {
+                self.collector.filling = Some(filling);
+                break;
+            }
+            let count = narrow(units.len() as u64);
+            let to = filling.first_slot + filling.units;
+            self.blocks.assign(to, &units);
+            units.iter().zip(to..).for_each(|(&unit, slot)| self.mapping.set(unit, slot));
+            self.collector.victims[victim as usize].moving += count;
+            let members = self.groups.members(filling.group);
+            match members.last_mut().filter(|last| last.0 == victim) {
+                Some(last) => last.1 += count,
+                None => members.push((victim, count)),
+            }
+            filling.units += count;
+            room -= count;
+            self.collector.filling = Some(filling);
+            if filling.units == per_group {
+                self.program_filling();
+            }
+        }
+        self.collector.units = units;
+    }
+
+    fn program_filling(&mut self) {
+        if let Some(Filling { group, first_slot, .. }) = self.collector.filling.take() {
+            self.program(group, first_slot);
+        }
+    }
+
+    /// With nothing left to collect, emptied victims cannot wait for their last group to be filled: it is padded.
+    fn pad_if_stuck(&mut self) {
+        if self.collector.host_blocked && self.is_collection_idle() {
+            self.program_filling();
+        }
+    }
+
+    fn erase_if_durable(&mut self, victim: u32) {
+        let state = &mut self.collector.victims[victim as usize];
+        if !state.emptied || state.moving > 0 || state.blocks > 0 {
+            return;
+        }
+        state.blocks = self.layout.dies;
+        self.collector.erasing += 1;
+        for die in 0..self.layout.dies {
+            let work = Work::Erase { superblock: victim };
+            self.nand.push(die, work, 0, self.now, &mut self.agenda);
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! From the buffer to flash: which units go, when, and what has to be read before.
+//!
+//! Whole units go as soon as they fill a group. A partial one stays for the host to write the rest, until the buffer
+//! holds too many of them, a flush or a forced write asks for it, or it has waited for too long; then the rest is read,
+//! if the unit was ever written. A group that is not full is programmed with padding, if somebody waits for it.
+
+use crate::request::MediaEvent;
+use crate::ssd::agenda::Lane;
+use crate::ssd::blocks::Stream;
+use crate::ssd::buffer::Stage;
+use crate::ssd::nand::Work;
+use crate::ssd::parameters::SECTOR_BYTES;
+use crate::ssd::{NONE, Ssd, narrow};
+use crate::time::Time;
+
+/// What is programmed together.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    pub(super) stream: Stream,
+    /// Pages not yet programmed.
+    pages: u32,
+    /// Buffer entries; or for garbage collection, victims and the number of their units.
+    pub(super) members: Vec<(u32, u32)>,
+}
+
+/// The groups that are being filled or programmed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Groups {
+    groups: Vec<Group>,
+    unused: Vec<u32>,
+    in_flight: [u32; 2],
+}
+
+impl Groups {
+    /// Begins a group without members.
+    pub(super) fn begin(&mut self, stream: Stream) -> u32 {
+        let index = self.unused.pop().unwrap_or_else(|| {
+            self.groups.push(Group { stream, pages: 0, members: Vec::new() });
+            narrow(self.groups.len() as u64 - 1)
+        });
+        self.groups[index as usize].stream = stream;
+        index
+    }
+
+    pub(super) fn members(&mut self, group: u32) -> &mut Vec<(u32, u32)> {
+        &mut self.groups[group as usize].members
+    }
+
+    /// Groups of the stream that are being programmed.
+    pub(super) const fn in_flight(&self, stream: Stream) -> u32 {
+        self.in_flight[stream as usize]
+    }
+}
+
+impl Ssd {
+    /// Sends to flash what should go and can.
+    pub(super) fn destage(&mut self) {
+        let per_group = self.layout.slots_per_group();
+        self.read_rests();
+        while self.groups.in_flight(Stream::Host) < self.layout.window && !self.host_waits() {
+            let ready = self.buffer.ready();
+            if ready == 0 || (ready < per_group && !self.must_pad()) {
+                return;
+            }
+            let Some(first_slot) = self.host_group() else { return };
+            self.store(first_slot, per_group);
+        }
+    }
+
+    /// Programs the pages of a group.
+    pub(super) fn program(&mut self, group: u32, first_slot: u32) {
+        let stream = {
+            let group = &mut self.groups.groups[group as usize];
+            group.pages = self.layout.pages_per_group;
+            group.stream
+        };
+        self.groups.in_flight[stream as usize] += 1;
+        let first = self.layout.first_page(first_slot);
+        for page in first..first + self.layout.pages_per_group {
+            let (die, work) = (self.nand.die_of(page), Work::Program { group });
+            self.nand.push(die, work, self.layout.page_bytes, self.now, &mut self.agenda);
+        }
+    }
+
+    pub(super) fn page_programmed(&mut self, index: u32) {
+        let group = &mut self.groups.groups[index as usize];
+        group.pages -= 1;
+        if group.pages > 0 {
+            return;
+        }
+        let stream = group.stream;
+        let mut members = std::mem::take(&mut group.members);
+        self.groups.in_flight[stream as usize] -= 1;
+        let bytes = self.layout.group_bytes();
+        self.counters.media_write_bytes += bytes;
+        match stream {
+            Stream::Host => {
+                self.counters.unit_write_bytes += bytes;
+                members.iter().for_each(|member| self.stored(member.0));
+            }
+            Stream::Collected => {
+                self.counters.gc_write_bytes += bytes;
+                members.iter().for_each(|&(victim, units)| self.moved(victim, units));
+            }
+        }
+        // The vector goes back, so that nothing is allocated anew for each group.
+        members.clear();
+        self.groups.groups[index as usize].members = members;
+        self.groups.unused.push(index);
+        match stream {
+            Stream::Host => {
+                self.flushed();
+                self.feed();
+                self.destage();
+            }
+            Stream::Collected => self.collect_on(),
+        }
+    }
+
+    /// The rest of a unit, or a page of it, has been read.
+    pub(super) fn rest_read(&mut self, index: u32) {
+        let entry = self.buffer.entry_mut(index);
+        entry.reads -= 1;
+        if entry.reads == 0 {
+            self.buffer.complete(index, self.now);
+            self.destage();
+        }
+    }
+
+    /// Data is in the buffer; the timer runs.
+    pub(super) fn watch_age(&mut self) {
+        if !self.age_timer {
+            self.age_timer = true;
+            self.agenda.push(Lane::Age, self.now.saturating_add(self.destage_after), 0);
+        }
+    }
+
+    /// Something may have been in the buffer for too long.
+    pub(super) fn aged(&mut self) {
+        self.age_timer = false;
+        self.destage();
+        let oldest = self
+            .buffer
+            .first_partial()
+            .map(|(_, since)| since)
+            .into_iter()
+            .chain(self.buffer.ready_since())
+            .min();
+        let next =
+            oldest.map(|since| since.saturating_add(self.destage_after)).filter(|&next| next > self.now);
+        if self.buffer.used() > 0 {
+            self.age_timer = true;
+            self.agenda.push(Lane::Age, next.unwrap_or(self.now.saturating_add(self.destage_after)), 0);
+        }
+    }
+
+    fn is_old(&self, since: u64) -> bool {
+        since.saturating_add(self.destage_after) <= self.now
+    }
+
+    /// Whether a write waits for room, and nothing is under way that makes any.
+    fn is_stuck(&self) -> bool {
+        self.host.is_short_of_room() && self.groups.in_flight(Stream::Host) == 0
+    }
+
+    fn must_pad(&self) -> bool {
+        let last = self.buffer.partial() == 0 && self.buffer.reading() == 0;
+        self.buffer.urgent_ready() > 0
+            || (last && (self.host.is_flushing() || self.is_stuck()))
+            || self.buffer.ready_since().is_some_and(|since| self.is_old(since))
+    }
+
+    /// Reads the rest of those partial units that have to go.
+    fn read_rests(&mut self) {
+        let per_group = self.layout.slots_per_group();
+        while let Some((index, since)) = self.buffer.first_partial() {
+            let coming = self.buffer.ready() + self.buffer.reading();
+            let must = self.host.is_flushing()
+                || self.buffer.entry(index).urgent
+                || self.buffer.partial() > self.partial_limit
+                || (coming < per_group && self.is_stuck())
+                || self.is_old(since);
+            if !must || self.buffer.reading() >= self.layout.window * per_group {
+                return;
+            }
+            let Some(slot) = self.mapping.get(self.buffer.entry(index).unit) else {
+                self.buffer.complete(index, self.now);
+                continue;
+            };
+            let unit_bytes = self.layout.unit_bytes();
+            self.counters.rmw_reads += 1;
+            self.counters.rmw_read_bytes += unit_bytes;
+            self.counters.media_read_bytes += unit_bytes;
+            self.buffer.begin_reading(index, self.layout.pages_per_group);
+            let bytes = self.layout.page_bytes.min(narrow(unit_bytes));
+            let first = self.layout.first_page(slot);
+            for page in first..first + self.layout.pages_per_group {
+                let (die, work) = (self.nand.die_of(page), Work::UnitRead { entry: index });
+                self.nand.push(die, work, bytes, self.now, &mut self.agenda);
+            }
+        }
+    }
+
+    /// Programs the next entries, at most `most` of them.
+    fn store(&mut self, first_slot: u32, most: u32) {
+        let group = self.groups.begin(Stream::Host);
+        let mut members = std::mem::take(self.groups.members(group));
+        let mut units = std::mem::take(&mut self.units);
+        units.clear();
+        // One step for all of them after the other: what is not in the processor's cache then comes at the same time.
+        while units.len() < most as usize
+            && let Some(entry) = self.buffer.take_ready()
+        {
+            units.push(self.buffer.entry(entry).unit);
+            members.push((entry, NONE));
+        }
+        for ((member, &unit), slot) in members.iter_mut().zip(&units).zip(first_slot..) {
+            member.1 = self.mapping.replace(unit, slot).unwrap_or(NONE);
+        }
+        members.iter().filter(|member| member.1 != NONE).for_each(|member| self.blocks.invalidate(member.1));
+        self.blocks.assign(first_slot, &units);
+        for &(entry, _) in &members {
+            self.note_runs(entry, |at, offset, length| MediaEvent::Storing { at, offset, length });
+        }
+        *self.groups.members(group) = members;
+        self.units = units;
+        self.counters.destages += 1;
+        self.program(group, first_slot);
+    }
+
+    fn stored(&mut self, index: u32) {
+        self.note_runs(index, |at, offset, length| MediaEvent::Stored { at, offset, length });
+        debug_assert_eq!(self.buffer.entry(index).stage, Stage::Storing);
+        let mut waiters = std::mem::take(&mut self.buffer.entry_mut(index).waiters);
+        self.buffer.remove(index, self.now);
+        if !waiters.is_empty() {
+            for command in waiters.drain(..) {
+                self.awaited(command);
+            }
+            self.buffer.entry_mut(index).waiters = waiters;
+        }
+        if self.buffer.used() == 0 && self.age_timer {
+            self.age_timer = false;
+            self.agenda.clear(Lane::Age);
+        }
+    }
+
+    /// Tells of what the host wrote of an entry. With power-loss protection it was told when it came.
+    fn note_runs(&mut self, index: u32, event: impl Fn(Time, u64, u64) -> MediaEvent) {
+        let Some(events) = &mut self.media_events else { return };
+        if self.power_loss_protection {
+            return;
+        }
+        let start = u64::from(self.buffer.entry(index).unit) << self.layout.unit_shift;
+        for (first, end) in self.buffer.runs(index) {
+            let (first, end) = (u64::from(first) * SECTOR_BYTES, u64::from(end) * SECTOR_BYTES);
+            events.push(event(Time::from_nanos(self.now), start + first, end - first));
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! What a solid-state drive is made of: read from a profile, checked once, and turned into whole numbers.
+//!
+//! Below this module every figure is possible: the drive fits its tables, garbage collection can always make room, and
+//! nothing is so large that the model itself would have to be.
+
+use serde::Deserialize;
+
+use crate::ssd::narrow;
+use crate::time::Nanos;
+
+/// Smallest and largest indirection unit and flash page, in bytes.
+const UNIT_BYTES: (u64, u64) = (512, 1 << 20);
+/// What the buffer keeps account of.
+pub(super) const SECTOR_BYTES: u64 = 512;
+/// Dies of a drive.
+const DIES: (u64, u64) = (1, 4096);
+/// Pages of an erase block.
+const PAGES_PER_BLOCK: (u64, u64) = (1, 1 << 16);
+/// Largest write buffer, in bytes and in units.
+const BUFFER_BYTES: u64 = 1 << 32;
+const BUFFER_UNITS: u64 = 1 << 20;
+/// Spare flash for each byte of capacity. Below a hundredth, garbage collection writes a hundred bytes to make room for one.
+const OVER_PROVISIONING: (f64, f64) = (0.01, 4.0);
+/// Times of flash operations, in microseconds.
+const OPERATION_US: (f64, f64) = (0.001, 1e7);
+/// Speed of a channel, in megabytes per second.
+const CHANNEL_MB_S: (f64, f64) = (1.0, 1e5);
+/// How long data stays in the buffer, in milliseconds.
+const DESTAGE_AFTER_MS: (f64, f64) = (1.0, 1e6);
+/// Superblocks of a drive, and indirection units of a superblock.
+const SUPERBLOCKS: u64 = 1 << 20;
+const SLOTS_PER_SUPERBLOCK: u64 = 1 << 22;
+/// Superblocks beyond the capacity: one open for the host, one open for garbage collection, one free for it to go on
+/// with, and one more, by which there is always one that holds something stale.
+const SPARE_SUPERBLOCKS: u64 = 4;
+/// What the error correction decodes at a time: no less comes over the channel. Typical of LDPC codes in drives since
+/// 2015, not measured.
+const CODEWORD_BYTES: u64 = 4096;
+
+/// The `[flash]` section of a profile, as it is written there.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlashFile {
+    /// What the mapping table counts in: no less is ever written.
+    pub indirection_unit_bytes: u64,
+    /// What is programmed at a time on a die; the pages of all its planes, if they go together.
+    pub page_bytes: u64,
+    /// Pages that are erased together on a die.
+    pub pages_per_block: u64,
+    /// Dies, which read and program independently.
+    pub dies: u64,
+    /// Channels, each of which carries the data of its dies one after the other.
+    pub channels: u64,
+    /// From the cells to the die's register.
+    pub read_us: f64,
+    /// From the register to the cells.
+    pub program_us: f64,
+    /// Erasing a block.
+    pub erase_us: f64,
+    /// Between register and controller.
+    pub channel_mb_s: f64,
+    /// The buffer for written data, in whole indirection units.
+    pub buffer_bytes: u64,
+    /// Flash beyond the capacity, as a fraction of the capacity.
+    pub over_provisioning: f64,
+    /// Whether what is in the buffer survives a power cut.
+    #[serde(default)]
+    pub power_loss_protection: bool,
+    /// Whether the drive begins as after having been written once from end to end.
+    #[serde(default)]
+    pub preconditioned: bool,
+    /// What each command takes of a controller that does one at a time; the highest rate of commands is its inverse.
+    #[serde(default)]
+    pub command_us: f64,
+    /// How long data may stay in the buffer before it is written for no other reason.
+    #[serde(default = "FlashFile::default_destage_after_ms")]
+    pub destage_after_ms: f64,
+}
+
+impl FlashFile {
+    /// A tenth of a second: typical of idle timers, not measured.
+    const fn default_destage_after_ms() -> f64 {
+        100.0
+    }
+}
+
+/// Why there is no such drive.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum FlashError {
+    /// A size that has to be a power of two.
+    #[error("{key} = {value}: not a power of two from {low} to {high}")]
+    PowerOfTwo {
+        /// The key in the profile.
+        key: &'static str,
+        /// Its value.
+        value: u64,
+        /// The smallest that is possible.
+        low: u64,
+        /// The largest.
+        high: u64,
+    },
+    /// A number that is too small or too large.
+    #[error("{key} = {value}: not from {low} to {high}")]
+    Count {
+        /// The key in the profile.
+        key: &'static str,
+        /// Its value.
+        value: u64,
+        /// The smallest that is possible.
+        low: u64,
+        /// The largest.
+        high: u64,
+    },
+    /// A time, speed or fraction that is too small, too large, or not a number.
+    #[error("{key} = {value}: not from {low} to {high}")]
+    Quantity {
+        /// The key in the profile.
+        key: &'static str,
+        /// Its value.
+        value: f64,
+        /// The smallest that is possible.
+        low: f64,
+        /// The largest.
+        high: f64,
+    },
+    /// The blocks are so small or the units so large that no unit fits a superblock.
+    #[error("indirection_unit_bytes = {unit}: larger than one block of each die, {superblock} bytes")]
+    UnitLargerThanSuperblock {
+        /// The indirection unit, in bytes.
+        unit: u64,
+        /// One block of each die, in bytes.
+        superblock: u64,
+    },
+    /// One block of each die holds more units than the model takes.
+    #[error("one block of each of {dies} dies holds {slots} indirection units, more than {most}")]
+    SuperblockTooLarge {
+        /// Number of dies.
+        dies: u64,
+        /// Indirection units in one block of each.
+        slots: u64,
+        /// As many as the model takes.
+        most: u64,
+    },
+    /// Nothing to store anything in, or half a sector.
+    #[error("a capacity of {capacity} bytes is not a number of sectors of {sector} bytes")]
+    Capacity {
+        /// The capacity, in bytes.
+        capacity: u64,
+        /// The smallest sector, in bytes.
+        sector: u64,
+    },
+    /// More units than the mapping table can count, or more blocks than the model takes.
+    #[error(
+        "{capacity} bytes make {units} indirection units in {superblocks} superblocks: more than the model can map"
+    )]
+    TooLarge {
+        /// The capacity, in bytes.
+        capacity: u64,
+        /// Indirection units in it.
+        units: u64,
+        /// Superblocks of the drive.
+        superblocks: u64,
+    },
+    /// Garbage collection could not make progress.
+    #[error(
+        "over_provisioning = {fraction}: {spare} spare superblocks of {bytes} bytes, but garbage collection needs {needed}"
+    )]
+    TooLittleSpare {
+        /// The over-provisioning.
+        fraction: f64,
+        /// Superblocks beyond the capacity.
+        spare: u64,
+        /// Bytes of a superblock.
+        bytes: u64,
+        /// How many there must be.
+        needed: u64,
+    },
+}
+
+impl FlashError {
+    /// The key of the `[flash]` section that is to blame.
+    pub const fn key(&self) -> &'static str {
+        match self {
+            Self::PowerOfTwo { key, .. } | Self::Count { key, .. } | Self::Quantity { key, .. } => key,
+            Self::UnitLargerThanSuperblock { .. } | Self::TooLarge { .. } | Self::Capacity { .. } => {
+                "indirection_unit_bytes"
+            }
+            Self::SuperblockTooLarge { .. } => "pages_per_block",
+            Self::TooLittleSpare { .. } => "over_provisioning",
+        }
+    }
+}
+
+/// A solid-state drive that can exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SsdParameters {
+    pub(super) layout: Layout,
+    pub(super) timing: Timing,
+    /// Units that the buffer holds.
+    pub(super) buffer_units: u32,
+    pub(super) destage_after: u64,
+    pub(super) power_loss_protection: bool,
+    pub(super) preconditioned: bool,
+}
+
+/// Where what lies.
+///
+/// A *superblock* is one block of each die; its pages are taken in turn from die to die. What is programmed at a time is
+/// a *group*: a page with several units, or the several pages of one unit. A *slot* is the place of a unit: the number
+/// of the superblock above, the place in it below `slot_shift`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) capacity: u64,
+    pub(super) unit_shift: u32,
+    /// Units of the capacity, the last of which may be cut off.
+    pub(super) units: u32,
+    pub(super) page_bytes: u32,
+    pub(super) codeword_bytes: u32,
+    pub(super) dies: u32,
+    pub(super) channels: u32,
+    /// Slots of a group, as a power of two.
+    pub(super) group_shift: u32,
+    pub(super) pages_per_group: u32,
+    pub(super) groups: u32,
+    /// Slots of a superblock.
+    pub(super) slots: u32,
+    pub(super) slot_shift: u32,
+    pub(super) superblocks: u32,
+    /// Groups in flight that keep every die busy, with one more waiting at each.
+    pub(super) window: u32,
+}
+
+/// How long what takes, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Timing {
+    pub(super) read: u64,
+    pub(super) program: u64,
+    pub(super) erase: u64,
+    pub(super) channel_nanos_per_mib: u64,
+    pub(super) command: u64,
+}
+
+impl Layout {
+    /// Bytes of an indirection unit.
+    pub(super) const fn unit_bytes(&self) -> u64 {
+        1 << self.unit_shift
+    }
+
+    /// Bytes that are programmed at a time.
+    pub(super) fn group_bytes(&self) -> u64 {
+        u64::from(self.page_bytes) * u64::from(self.pages_per_group)
+    }
+
+    /// Units that are programmed at a time.
+    pub(super) const fn slots_per_group(&self) -> u32 {
+        1 << self.group_shift
+    }
+
+    /// The slot of a unit on a drive that was written once from end to end.
+    pub(super) const fn slot_in_order(&self, unit: u32) -> u32 {
+        ((unit / self.slots) << self.slot_shift) | (unit % self.slots)
+    }
+
+    /// The superblock and the place in it.
+    pub(super) const fn split(&self, slot: u32) -> (u32, u32) {
+        (slot >> self.slot_shift, slot & ((1 << self.slot_shift) - 1))
+    }
+
+    /// The number of the first page of a slot, counted over the dies of its superblock.
+    pub(super) const fn first_page(&self, slot: u32) -> u32 {
+        (self.split(slot).1 >> self.group_shift) * self.pages_per_group
+    }
+}
+
+impl SsdParameters {
+    /// The drive of a profile, with `capacity` bytes for the host.
+    pub fn new(raw: &FlashFile, capacity: u64) -> Result<Self, FlashError> {
+        let layout = Layout::new(raw, capacity)?;
+        let unit = layout.unit_bytes();
+        let least = 2 * unit.max(u64::from(layout.page_bytes));
+        let most = BUFFER_BYTES.min(BUFFER_UNITS * unit);
+        count("buffer_bytes", raw.buffer_bytes, (least, most))?;
+        let operation = |key, value| nanos(key, value, OPERATION_US, Nanos::from_micros);
+        let timing = Timing {
+            read: operation("read_us", raw.read_us)?,
+            program: operation("program_us", raw.program_us)?,
+            erase: operation("erase_us", raw.erase_us)?,
+            channel_nanos_per_mib: nanos("channel_mb_s", raw.channel_mb_s, CHANNEL_MB_S, |rate| {
+                Nanos::from_seconds(MIB / (rate * 1e6))
+            })?,
+            command: nanos("command_us", raw.command_us, (0.0, OPERATION_US.1), Nanos::from_micros)?,
+        };
+        let destage_after =
+            nanos("destage_after_ms", raw.destage_after_ms, DESTAGE_AFTER_MS, Nanos::from_millis)?;
+        Ok(Self {
+            layout,
+            timing,
+            buffer_units: narrow(raw.buffer_bytes >> layout.unit_shift),
+            destage_after,
+            power_loss_protection: raw.power_loss_protection,
+            preconditioned: raw.preconditioned,
+        })
+    }
+
+    /// What the mapping table counts in, in bytes.
+    pub const fn indirection_unit(&self) -> u64 {
+        self.layout.unit_bytes()
+    }
+
+    /// Bytes for the host.
+    pub const fn capacity(&self) -> u64 {
+        self.layout.capacity
+    }
+
+    /// Whether what is in the buffer survives a power cut.
+    pub const fn power_loss_protection(&self) -> bool {
+        self.power_loss_protection
+    }
+}
+
+impl Layout {
+    fn new(raw: &FlashFile, capacity: u64) -> Result<Self, FlashError> {
+        let unit = power_of_two("indirection_unit_bytes", raw.indirection_unit_bytes)?;
+        let page = power_of_two("page_bytes", raw.page_bytes)?;
+        let dies = count("dies", raw.dies, DIES)?;
+        let channels = count("channels", raw.channels, (1, dies))?;
+        let pages_per_block = count("pages_per_block", raw.pages_per_block, PAGES_PER_BLOCK)?;
+        quantity("over_provisioning", raw.over_provisioning, OVER_PROVISIONING)?;
+        let pages_per_group = (unit / page).max(1);
+        let per_group = (page / unit).max(1);
+        let groups = dies * pages_per_block / pages_per_group;
+        let superblock = dies * pages_per_block * page;
+        if groups == 0 {
+            return Err(FlashError::UnitLargerThanSuperblock { unit, superblock });
+        }
+        let slots = groups * per_group;
+        if slots > SLOTS_PER_SUPERBLOCK {
+            return Err(FlashError::SuperblockTooLarge { dies, slots, most: SLOTS_PER_SUPERBLOCK });
+        }
+        if capacity == 0 || !capacity.is_multiple_of(SECTOR_BYTES) {
+            return Err(FlashError::Capacity { capacity, sector: SECTOR_BYTES });
+        }
+        let units = capacity.div_ceil(unit);
+        // Per million: the units of 2^64 bytes times five million stay far below 2^128.
+        let whole = u128::from(units) * u128::from(1_000_000 + per_million(raw.over_provisioning));
+        let needed = whole.div_ceil(1_000_000 * u128::from(slots));
+        let superblocks = u64::try_from(needed).unwrap_or(u64::MAX);
+        let slot_shift = slots.next_power_of_two().trailing_zeros();
+        // The table's entries are slots plus one.
+        let countable = u128::from(superblocks) << slot_shift < u128::from(u32::MAX);
+        if superblocks > SUPERBLOCKS || !countable {
+            return Err(FlashError::TooLarge { capacity, units, superblocks });
+        }
+        let spare = superblocks.saturating_sub(units.div_ceil(slots));
+        if spare < SPARE_SUPERBLOCKS {
+            let (fraction, needed) = (raw.over_provisioning, SPARE_SUPERBLOCKS);
+            return Err(FlashError::TooLittleSpare { fraction, spare, bytes: superblock, needed });
+        }
+        Ok(Self {
+            capacity,
+            unit_shift: unit.trailing_zeros(),
+            units: narrow(units),
+            page_bytes: narrow(page),
+            codeword_bytes: narrow(CODEWORD_BYTES.min(page).min(unit)),
+            dies: narrow(dies),
+            channels: narrow(channels),
+            group_shift: per_group.trailing_zeros(),
+            pages_per_group: narrow(pages_per_group),
+            groups: narrow(groups),
+            slots: narrow(slots),
+            slot_shift,
+            superblocks: narrow(superblocks),
+            window: narrow((2 * dies).div_ceil(pages_per_group).max(2)),
+        })
+    }
+}
+
+const MIB: f64 = 1_048_576.0;
+
+/// The whole number of millionths, of what is known to be at most [`OVER_PROVISIONING`].
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0.01 to 4")]
+fn per_million(fraction: f64) -> u64 {
+    (fraction * 1e6).round() as u64
+}
+
+fn power_of_two(key: &'static str, value: u64) -> Result<u64, FlashError> {
+    let (low, high) = UNIT_BYTES;
+    let possible = value.is_power_of_two() && (low..=high).contains(&value);
+    possible.then_some(value).ok_or(FlashError::PowerOfTwo { key, value, low, high })
+}
+
+fn count(key: &'static str, value: u64, (low, high): (u64, u64)) -> Result<u64, FlashError> {
+    (low..=high).contains(&value).then_some(value).ok_or(FlashError::Count { key, value, low, high })
+}
+
+fn quantity(key: &'static str, value: f64, (low, high): (f64, f64)) -> Result<f64, FlashError> {
+    (low..=high).contains(&value).then_some(value).ok_or(FlashError::Quantity { key, value, low, high })
+}
+
+fn nanos(
+    key: &'static str,
+    value: f64,
+    (low, high): (f64, f64),
+    convert: impl Fn(f64) -> Option<Nanos>,
+) -> Result<u64, FlashError> {
+    let converted = convert(quantity(key, value, (low, high))?);
+    converted.map(Nanos::get).ok_or(FlashError::Quantity { key, value, low, high })
+}

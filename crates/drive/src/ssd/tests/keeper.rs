@@ -1,0 +1,166 @@
+//! Who keeps the contents: what would be on the medium after a power cut, from the media events alone.
+
+use std::collections::VecDeque;
+
+use super::*;
+
+/// A write or a discard: its number in the order of submission, and the moments, as numbers of host events.
+#[derive(Clone, Copy, Debug, Default)]
+struct Change {
+    submitted: u64,
+    completed: Option<u64>,
+}
+
+/// A medium of sectors, each with the number of the change that wrote it; zero for the state at power-on.
+pub(super) struct Keeper {
+    changes: Vec<Change>,
+    /// As the host sees it.
+    current: Vec<usize>,
+    /// After a power cut now.
+    durable: Vec<usize>,
+    /// For each sector when the latest change that must survive was submitted.
+    must: Vec<u64>,
+    snapshots: VecDeque<(u64, Vec<usize>)>,
+    requests: Vec<Submitted>,
+    clock: u64,
+    power_loss_protection: bool,
+    /// Sectors of which the contents or what is asked of them has changed.
+    touched: Vec<std::ops::Range<usize>>,
+}
+
+struct Submitted {
+    request: Request,
+    submitted: u64,
+    change: usize,
+    completed: bool,
+}
+
+impl Keeper {
+    pub(super) fn new(capacity: u64, power_loss_protection: bool) -> Self {
+        let sectors = usize::try_from(capacity / 512).unwrap();
+        Self {
+            changes: vec![Change { submitted: 0, completed: Some(0) }],
+            current: vec![0; sectors],
+            durable: vec![0; sectors],
+            must: vec![0; sectors],
+            snapshots: VecDeque::new(),
+            requests: Vec::new(),
+            clock: 1,
+            power_loss_protection,
+            touched: Vec::new(),
+        }
+    }
+
+    /// The request's number is its place in the order of submission.
+    pub(super) fn submit(&mut self, request: Request) {
+        self.clock += 1;
+        assert_eq!(request.id.0, self.requests.len() as u64);
+        let changes = request.operation.is_write() || request.operation == Operation::Discard;
+        if changes {
+            self.changes.push(Change { submitted: self.clock, completed: None });
+        }
+        let change = if changes { self.changes.len() - 1 } else { 0 };
+        if request.operation.is_write() {
+            let span = sectors(request.offset.get(), request.length.get());
+            self.current[span].fill(change);
+        }
+        self.requests.push(Submitted { request, submitted: self.clock, change, completed: false });
+    }
+
+    pub(super) fn complete(&mut self, id: RequestId) {
+        self.clock += 1;
+        let index = usize::try_from(id.0).unwrap();
+        let Submitted { request, submitted, change, .. } = self.requests[index];
+        assert!(
+            !std::mem::replace(&mut self.requests[index].completed, true),
+            "request {index} completes twice"
+        );
+        if change > 0 {
+            self.changes[change].completed = Some(self.clock);
+        }
+        let forced = request.operation == Operation::WriteFua
+            || (request.operation == Operation::Write && self.power_loss_protection);
+        if forced {
+            let span = sectors(request.offset.get(), request.length.get());
+            self.must[span.clone()].iter_mut().for_each(|must| *must = submitted.max(*must));
+            self.touched.push(span);
+        }
+        if request.operation == Operation::Flush {
+            let flushed = |other: &&Submitted| {
+                other.request.operation.is_write()
+                    && self.changes[other.change].completed.is_some_and(|completed| completed < submitted)
+            };
+            for other in self.requests.iter().filter(flushed) {
+                let span = sectors(other.request.offset.get(), other.request.length.get());
+                self.must[span.clone()].iter_mut().for_each(|must| *must = other.submitted.max(*must));
+                self.touched.push(span);
+            }
+        }
+    }
+
+    pub(super) fn see(&mut self, events: &[MediaEvent]) {
+        for event in events {
+            match *event {
+                MediaEvent::Storing { offset, length, .. } => {
+                    let snapshot = self.current[sectors(offset, length)].to_vec();
+                    assert!(snapshot.iter().all(|&change| change > 0), "stores what the host never wrote");
+                    self.snapshots.push_back((offset, snapshot));
+                }
+                MediaEvent::Stored { offset, length, .. } => {
+                    let matching =
+                        |other: &(u64, Vec<usize>)| other.0 == offset && other.1.len() as u64 * 512 == length;
+                    let place =
+                        self.snapshots.iter().position(matching).expect("stored without having begun");
+                    let (_, snapshot) = self.snapshots.remove(place).unwrap();
+                    self.durable[sectors(offset, length)].copy_from_slice(&snapshot);
+                    self.touched.push(sectors(offset, length));
+                }
+                MediaEvent::Discarded { offset, length, .. } => {
+                    let change = self.discarding(offset, length);
+                    self.touched.push(sectors(offset, length));
+                    for sector in sectors(offset, length) {
+                        self.durable[sector] = change;
+                        self.must[sector] = self.must[sector].max(self.changes[change].submitted);
+                        // Writes that wait behind the discard are not affected.
+                        self.current[sector] = self.current[sector].max(change);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The discard that is under way, which has to cover what was discarded.
+    fn discarding(&self, offset: u64, length: u64) -> usize {
+        let under_way =
+            |other: &&Submitted| other.request.operation == Operation::Discard && !other.completed;
+        let discard = self.requests.iter().find(under_way).expect("discards without having been asked");
+        let (start, end) =
+            (discard.request.offset.get(), discard.request.offset.get() + discard.request.length.get());
+        assert!(start <= offset && offset + length <= end, "discards more than it was asked");
+        discard.change
+    }
+
+    /// With a power cut now, each sector would hold the last flushed value or a later one.
+    pub(super) fn assert_survives(&mut self) {
+        for sector in self.touched.drain(..).flatten() {
+            let (held, must) = (self.durable[sector], self.must[sector]);
+            let change = &self.changes[held];
+            let older = change.completed.is_some_and(|completed| completed < must);
+            assert!(
+                !older || change.submitted == must,
+                "sector {sector} holds change {held}, which was overwritten"
+            );
+        }
+    }
+
+    /// Everything that was written is durable.
+    pub(super) fn assert_all_stored(&self) {
+        assert!(self.snapshots.is_empty(), "begun and never stored");
+        assert_eq!(self.durable, self.current, "not everything has reached the medium");
+        assert!(self.requests.iter().all(|request| request.completed), "a request never completed");
+    }
+}
+
+fn sectors(offset: u64, length: u64) -> std::ops::Range<usize> {
+    usize::try_from(offset / 512).unwrap()..usize::try_from((offset + length) / 512).unwrap()
+}

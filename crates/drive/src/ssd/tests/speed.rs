@@ -1,0 +1,61 @@
+//! How fast the model is. Run with `cargo test --release -p straddle-drive -- --ignored --nocapture speed`.
+
+use super::*;
+
+/// Random writes of 4 KiB in a closed loop of 32 on a full drive of 32 GB: the load that costs the model most.
+#[test]
+#[ignore = "measures; meaningful only in a release build on a quiet machine"]
+fn random_writes_to_a_full_drive() {
+    let capacity = 32_000_000_000 / 4096 * 4096;
+    let file = FlashFile {
+        page_bytes: 32768,
+        pages_per_block: 256,
+        dies: 16,
+        channels: 8,
+        buffer_bytes: 16 << 20,
+        over_provisioning: 0.145,
+        preconditioned: true,
+        ..small()
+    };
+    let parameters = SsdParameters::new(&file, capacity).unwrap();
+    let mut ssd = Ssd::new(&parameters, link());
+    let (mut done, mut state, mut id) = (Vec::new(), 88_172_645_463_325_252_u64, 0);
+    let mut submit = |ssd: &mut Ssd, at| {
+        // xorshift64
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let unit = u64::try_from((u128::from(state) * u128::from(capacity / 4096)) >> 64).unwrap();
+        ssd.submit(at, Request::new(id, Operation::Write, unit * 4096, 4096));
+        id += 1;
+    };
+    (0..32).for_each(|_| submit(&mut ssd, Time::ZERO));
+    let (mut best, mut before) = (0.0_f64, ssd.counters);
+    for round in 0..30 {
+        let (begun, mut completed) = (std::time::Instant::now(), 0_u32);
+        while completed < 500_000 {
+            let at = ssd.next_event().unwrap();
+            ssd.advance(at, &mut done);
+            for _ in done.drain(..) {
+                completed += 1;
+                submit(&mut ssd, at);
+            }
+        }
+        let rate = f64::from(completed) / begun.elapsed().as_secs_f64() / 1e6;
+        let (host, collected) = (
+            ssd.counters.host_write_bytes - before.host_write_bytes,
+            ssd.counters.gc_write_bytes - before.gc_write_bytes,
+        );
+        #[allow(clippy::cast_precision_loss, reason = "a figure to print")]
+        let per_byte = collected as f64 / host as f64;
+        println!(
+            "round {round}: {rate:.3} million writes a second, {per_byte:.2} bytes collected for each written"
+        );
+        before = ssd.counters;
+        if collected > 0 {
+            best = best.max(rate);
+        }
+    }
+    println!("best with garbage collection: {best:.3} million writes a second");
+    ssd.assert_consistent();
+}

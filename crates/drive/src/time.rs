@@ -1,0 +1,145 @@
+//! Virtual time: whole nanoseconds since the drive was switched on.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+
+/// A moment, in nanoseconds since power-on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(u64);
+
+/// A length of time, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(u64);
+
+impl Time {
+    /// The moment of power-on.
+    pub const ZERO: Self = Self(0);
+    /// Later than anything that happens.
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// The moment `nanos` after power-on.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since power-on.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The time since `earlier`; nothing if `earlier` is in fact later.
+    pub const fn since(self, earlier: Self) -> Nanos {
+        Nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Nanos {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+
+    /// A length of `nanos` nanoseconds.
+    pub const fn new(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// The length in nanoseconds.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The nearest whole nanosecond to `seconds`; `None` below zero, not a number, or over a year.
+    pub fn from_seconds(seconds: f64) -> Option<Self> {
+        const YEAR: f64 = 366.0 * 86_400.0;
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "within a year, and not negative"
+        )]
+        let nanos = |value: f64| (value * 1e9).round() as u64;
+        (0.0..=YEAR).contains(&seconds).then(|| Self(nanos(seconds)))
+    }
+
+    /// The nearest whole nanosecond to `milliseconds`; `None` as [`Nanos::from_seconds`].
+    pub fn from_millis(milliseconds: f64) -> Option<Self> {
+        Self::from_seconds(milliseconds / 1e3)
+    }
+
+    /// The nearest whole nanosecond to `microseconds`; `None` as [`Nanos::from_seconds`].
+    pub fn from_micros(microseconds: f64) -> Option<Self> {
+        Self::from_seconds(microseconds / 1e6)
+    }
+
+    /// The length in seconds, for printing and statistics.
+    #[allow(clippy::cast_precision_loss, reason = "a figure to print, not to calculate on with")]
+    pub fn seconds(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// The length in milliseconds, for printing and statistics.
+    pub fn millis(self) -> f64 {
+        self.seconds() * 1e3
+    }
+
+    /// The longer of two.
+    pub fn max(self, other: Self) -> Self {
+        Self(self.0.max(other.0))
+    }
+
+    /// This length less `other`; nothing if `other` is longer.
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Add<Nanos> for Time {
+    type Output = Self;
+
+    fn add(self, length: Nanos) -> Self {
+        Self(self.0.saturating_add(length.0))
+    }
+}
+
+impl AddAssign<Nanos> for Time {
+    fn add_assign(&mut self, length: Nanos) {
+        *self = *self + length;
+    }
+}
+
+impl Add for Nanos {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Nanos {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sub<Nanos> for Time {
+    type Output = Self;
+
+    fn sub(self, length: Nanos) -> Self {
+        Self(self.0.saturating_sub(length.0))
+    }
+}
+
+impl fmt::Display for Nanos {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0..1_000 => write!(formatter, "{} ns", self.0),
+            1_000..1_000_000 => write!(formatter, "{:.1} µs", self.seconds() * 1e6),
+            1_000_000..1_000_000_000 => write!(formatter, "{:.2} ms", self.millis()),
+            _ => write!(formatter, "{:.3} s", self.seconds()),
+        }
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:.9} s", Nanos(self.0).seconds())
+    }
+}

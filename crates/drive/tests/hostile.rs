@@ -1,0 +1,302 @@
+//! Whatever a profile says, there is an answer: a drive that works or an error that says why not. Never a panic, a hang or
+//! much memory.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(unsafe_code, reason = "an allocator that counts is an unsafe trait")]
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use common::shape::{Kept, Shape};
+use common::{Host, config};
+use proptest::prelude::*;
+use straddle_drive::{Drive, Nanos, Operation, Profile, ProfileError, Request, Time};
+use toml::{Table, Value};
+
+/// No profile needs more than this at a time, nor does its drive under a few requests.
+const MEMORY: usize = 64 << 20;
+
+/// The system's allocator, and what this thread holds of it.
+struct Counting;
+
+thread_local! {
+    static HELD: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+}
+
+fn count(taken: usize, given: usize) {
+    // A thread that ends has no counters any more.
+    let _ = HELD.try_with(|held| {
+        let (now, most) = held.get();
+        let now = now.saturating_add(taken).saturating_sub(given);
+        held.set((now, most.max(now)));
+    });
+}
+
+// SAFETY: every call goes to the system's allocator unchanged; counting neither allocates nor touches the memory.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size(), 0);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size(), 0);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        count(0, layout.size());
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size, layout.size());
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// What `work` gives, and the most memory that it held at a time.
+fn within_memory<T>(work: impl FnOnce() -> T) -> T {
+    let (before, _) = HELD.get();
+    HELD.set((before, before));
+    let begun = Instant::now();
+    let result = work();
+    let most = HELD.get().1 - before;
+    assert!(most <= MEMORY, "{most} bytes held");
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    result
+}
+
+const SHIPPED: [&str; 4] = [
+    include_str!("../../../drives/wd10ears.toml"),
+    include_str!("../../../drives/dt01aca300.toml"),
+    include_str!("../../../drives/wd20ears.toml"),
+    include_str!("../../../drives/nearline-4kn-7200.toml"),
+];
+
+/// One more and one less than a limit, and what no limit allows.
+fn values() -> impl Strategy<Value = Value> {
+    let float = prop_oneof![
+        prop::sample::select(vec![
+            0.0,
+            -0.0,
+            -1.0,
+            f64::NAN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            1e-300,
+            1e-9,
+            1e9,
+            1e18,
+            1e308
+        ]),
+        any::<f64>(),
+    ];
+    let integer = prop_oneof![
+        prop::sample::select(vec![0, 1, 2, 3, -1, 511, 512, 513, 4096, i64::MAX, i64::MIN]),
+        (0_u32..63).prop_map(|shift| 1 << shift),
+        (0_u32..63).prop_map(|shift| (1 << shift) - 1),
+        0_i64..100_000,
+        any::<i64>(),
+    ];
+    let scalar = prop_oneof![
+        3 => integer.prop_map(Value::Integer),
+        2 => float.prop_map(Value::Float),
+        1 => any::<bool>().prop_map(Value::Boolean),
+        1 => prop::sample::select(vec!["", "deferred", "forward", "x", "wd10ears"]).prop_map(|text| Value::String(text.to_owned())),
+    ];
+    prop_oneof![
+        8 => scalar.clone(),
+        1 => prop::collection::vec(scalar.clone(), 0..3).prop_map(Value::Array),
+        1 => prop::collection::vec(prop::collection::vec(scalar, 0..3).prop_map(Value::Array), 0..3).prop_map(Value::Array),
+        1 => Just(Value::Table(Table::new())),
+    ]
+}
+
+/// A change to the value that is `place`d somewhere in the tree: another value, or none.
+#[derive(Clone, Debug)]
+struct Change {
+    place: usize,
+    value: Option<Value>,
+}
+
+fn changes() -> impl Strategy<Value = Vec<Change>> {
+    let change = (any::<usize>(), prop::option::weighted(0.85, values()))
+        .prop_map(|(place, value)| Change { place, value });
+    prop::collection::vec(change, 1..=3)
+}
+
+/// The way to every value below `value`: which child of which child, and so on.
+fn ways(value: &Value, here: &[usize], all: &mut Vec<Vec<usize>>) {
+    let children: Vec<&Value> = match value {
+        Value::Table(table) => table.values().collect(),
+        Value::Array(list) => list.iter().collect(),
+        _ => Vec::new(),
+    };
+    for (index, child) in children.into_iter().enumerate() {
+        let way = [here, &[index]].concat();
+        all.push(way.clone());
+        ways(child, &way, all);
+    }
+}
+
+/// Puts `new` in place of the value at the end of `way`, or takes it away.
+fn change(mut value: &mut Value, way: &[usize], new: Option<Value>) {
+    let (&last, way) = way.split_last().unwrap();
+    for &index in way {
+        value = match value {
+            Value::Table(table) => table.iter_mut().nth(index).unwrap().1,
+            Value::Array(list) => &mut list[index],
+            _ => unreachable!("only these have children"),
+        };
+    }
+    match (value, new) {
+        (Value::Table(table), new) => {
+            let key = table.keys().nth(last).unwrap().clone();
+            match new {
+                Some(new) => drop(table.insert(key, new)),
+                None => drop(table.remove(&key)),
+            }
+        }
+        (Value::Array(list), Some(new)) => list[last] = new,
+        (Value::Array(list), None) => drop(list.remove(last)),
+        _ => unreachable!("only these have children"),
+    }
+}
+
+/// A few requests that touch both ends and the middle; the drive must answer them within a bound on events.
+fn exercise(profile: &Profile) {
+    let drive = Drive::new(profile);
+    let (capacity, logical) = (drive.claims().capacity, drive.claims().logical_sector);
+    let mut host = Host::new(drive, 200_000);
+    let middle = capacity / 2 / logical * logical;
+    let length = (64 * logical).min(capacity);
+    let end = capacity - length;
+    let spans = [
+        (Operation::Write, 0, length),
+        (Operation::Write, middle + logical.min(capacity - middle - logical), logical),
+        (Operation::Read, end, length),
+        (Operation::WriteFua, end, logical),
+        (Operation::Read, 0, logical),
+        (Operation::Write, logical, length),
+        (Operation::Flush, 0, 0),
+        (Operation::Read, middle, logical),
+        (Operation::Read, middle + logical, logical),
+    ];
+    for (id, (operation, offset, length)) in (0..).zip(spans) {
+        let at = host.drive.now() + Nanos::new(id % 3 * 1_000_000);
+        host.submit(at, Request::new(id, operation, offset, length));
+    }
+    assert_eq!(host.finish().completions.len(), spans.len());
+}
+
+fn try_out(text: &str) -> Result<(), ProfileError> {
+    within_memory(|| {
+        let profile = Profile::parse("hostile", text, &[])?;
+        profile.misreports();
+        exercise(&profile);
+        Ok(())
+    })
+    .inspect_err(|error: &ProfileError| assert!(!error.to_string().is_empty()))
+}
+
+proptest! {
+    #![proptest_config(config(1500))]
+
+    #[test]
+    fn any_change_to_a_profile_gives_a_drive_or_an_error(base in 0..=SHIPPED.len(), changes in changes()) {
+        let small = Shape { kept: Kept::MediaCache(1 << 20), ..Shape::default() }.toml();
+        let text = SHIPPED.get(base).copied().unwrap_or(&small);
+        let mut root = Value::Table(text.parse().unwrap());
+        for Change { place, value } in changes {
+            let mut all = Vec::new();
+            ways(&root, &[], &mut all);
+            if let Some(way) = all.get(place % all.len().max(1)) {
+                change(&mut root, way, value);
+            }
+        }
+        let _ = try_out(&root.to_string());
+    }
+
+    #[test]
+    fn any_text_gives_an_error_or_a_drive(text in ".{0,300}", from: prop::sample::Index, to: prop::sample::Index) {
+        let _ = try_out(&text);
+        // A piece of a profile, cut anywhere.
+        let whole = SHIPPED[0];
+        let (from, to) = (from.index(whole.len()), to.index(whole.len()));
+        if let Some(piece) = whole.get(from.min(to)..from.max(to)) {
+            let _ = try_out(&format!("{piece}\n{text}"));
+        }
+    }
+}
+
+#[test]
+fn unchanged_profiles_work() {
+    for text in SHIPPED {
+        try_out(text).unwrap();
+    }
+    try_out(&Shape::default().toml()).unwrap();
+}
+
+/// As much as a drive holds in one request, on the slowest link there is: the times are huge and do not overflow.
+#[test]
+fn a_request_for_everything_has_an_end() {
+    for operation in [Operation::Read, Operation::Write] {
+        let slow = SHIPPED[0].replace("link_mb_s = { value = 300,", "link_mb_s = { value = 0.1,");
+        assert_ne!(slow, SHIPPED[0]);
+        let profile = Profile::parse("slow", &slow, &[]).unwrap();
+        let mut drive = Drive::new(&profile);
+        let capacity = drive.claims().capacity;
+        let mut done = Vec::new();
+        drive.submit(Time::ZERO, Request::new(0, operation, 0, capacity), &mut done).unwrap();
+        let seconds = drive.next_completion(&mut done).unwrap().at.since(Time::ZERO).seconds();
+        let expected = 1_000_204_886_016.0 / 0.1e6;
+        assert!((seconds / expected - 1.0).abs() < 0.01, "{operation:?}: {seconds} s, not {expected}");
+    }
+}
+
+/// What is no file, or has no end, is no base.
+#[test]
+fn a_base_that_is_no_file_is_refused() {
+    for base in ["/dev/zero", "/dev/urandom", "/", "/nowhere/at/all.toml", "/proc/self/mem"] {
+        let error =
+            within_memory(|| Profile::parse("based", &format!("base = \"{base}\"\n"), &[])).unwrap_err();
+        assert!(
+            matches!(error, ProfileError::Unreadable { .. } | ProfileError::Syntax { .. }),
+            "{base}: {error}"
+        );
+    }
+    let circular = std::env::temp_dir().join(format!("straddle-circular-{}.toml", std::process::id()));
+    std::fs::write(&circular, format!("base = {:?}\n", circular.display().to_string())).unwrap();
+    let error = Profile::open(circular.to_str().unwrap()).unwrap_err();
+    std::fs::remove_file(&circular).unwrap();
+    assert!(matches!(error, ProfileError::Circular { .. }), "{error}");
+}
+
+/// A skew of any number of turns is its fraction; a disk of one track has no seeks to fit a curve through.
+#[test]
+fn odd_but_possible_disks_work() {
+    let shape = Shape { skews: Some([1e300, -0.3, 1234.5]), ..Shape::default() };
+    try_out(&shape.toml()).unwrap();
+    let fitted =
+        "track_to_track_ms = 1\naverage_ms = 2\nfull_stroke_ms = 3\naverage_of = \"third-of-stroke\"";
+    for capacity in [1 << 20, 2 << 20, 4 << 20, 40 << 20] {
+        let shape = Shape { capacity, ..Shape::default() };
+        let text = shape.toml().replace("table_ms = [[1, 1], [8, 1.5], [64, 3]]", fitted);
+        assert!(text.contains("third-of-stroke"));
+        if let Ok(profile) = Profile::parse("short", &text, &[]) {
+            let (_, curve) = profile.disk().unwrap();
+            assert!(curve.time(1).millis() > 0.9, "{capacity}: a seek takes {}", curve.time(1));
+        }
+    }
+}

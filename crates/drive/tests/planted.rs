@@ -1,0 +1,207 @@
+//! Are the tests any good? Bugs are planted in a copy of the model, one at a time, and its tests have to notice.
+//!
+//! `make planted` runs this; it takes minutes. The copy and what is built of it stay in the target directory, so that a
+//! second run is quicker. The bugs stand in `planted/bugs.toml`: exact text and what to put in its place.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use toml::{Table, Value};
+
+/// The tests of the crate take seconds; what takes so long hangs.
+const LONGEST: Duration = Duration::from_secs(120);
+
+struct Bug {
+    name: String,
+    file: PathBuf,
+    old: String,
+    new: String,
+}
+
+/// A copy of what the crate needs to be built and tested.
+struct Copy {
+    root: PathBuf,
+    target: PathBuf,
+}
+
+/// How a run of the tests ended.
+enum Outcome {
+    Passed,
+    /// The tests that failed.
+    Failed(Vec<String>),
+    Hung,
+    NotBuilt(String),
+}
+
+fn bugs() -> Vec<Bug> {
+    let list: Table = include_str!("planted/bugs.toml").parse().unwrap();
+    let text = |bug: &Value, key: &str| bug[key].as_str().unwrap().to_owned();
+    list["bug"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|bug| Bug {
+            name: text(bug, "name"),
+            file: text(bug, "file").into(),
+            old: text(bug, "old"),
+            new: text(bug, "new"),
+        })
+        .collect()
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (path, name) = (entry.path(), entry.file_name());
+        // Neither the scratch of others nor this test itself.
+        if path.is_dir() && name != "examples" && name != "proptest-regressions" {
+            copy_tree(&path, &to.join(name));
+        } else if path.is_file() && name != "planted.rs" {
+            write_changed(&to.join(name), &fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+/// Leaves a file alone that says the same already, so that cargo need not build it again.
+fn write_changed(path: &Path, text: &str) {
+    if fs::read_to_string(path).is_ok_and(|before| before == text) {
+        return;
+    }
+    fs::write(path, text).unwrap();
+}
+
+impl Copy {
+    fn new() -> Self {
+        let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let workspace = crate_root.join("../..");
+        let all = Path::new(env!("CARGO_TARGET_TMPDIR")).join("planted");
+        let root = all.join("workspace");
+        // Files that are gone from the crate must go from the copy too.
+        let _ = fs::remove_dir_all(root.join("crates/drive/tests"));
+        for part in ["crates/drive", "crates/units", "drives"] {
+            copy_tree(&workspace.join(part), &root.join(part));
+        }
+        let mut manifest: Table = fs::read_to_string(workspace.join("Cargo.toml")).unwrap().parse().unwrap();
+        let members = ["crates/drive", "crates/units"].map(|member| Value::String(member.to_owned()));
+        manifest["workspace"]
+            .as_table_mut()
+            .unwrap()
+            .insert("members".to_owned(), Value::Array(members.to_vec()));
+        write_changed(&root.join("Cargo.toml"), &manifest.to_string());
+        write_changed(&root.join("Cargo.lock"), &fs::read_to_string(workspace.join("Cargo.lock")).unwrap());
+        Self { root, target: all.join("target") }
+    }
+
+    fn cargo(&self, which: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO"));
+        command.args(["test", "--offline", "-p", "straddle-drive"]).args(which);
+        command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target).env("RUST_BACKTRACE", "0");
+        // Nobody looks at these with a debugger, and they are built often.
+        command.env("CARGO_PROFILE_DEV_DEBUG", "false").stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the tests until some fail: those that catch most first, so that the others need not be built.
+    fn test(&self) -> Outcome {
+        let stages = ["mechanics", "durability", "work", "time"].map(|name| vec!["--test", name]);
+        for which in stages.into_iter().chain([Vec::new()]) {
+            let outcome = self.stage(&which);
+            if !matches!(outcome, Outcome::Passed) {
+                return outcome;
+            }
+        }
+        Outcome::Passed
+    }
+
+    fn stage(&self, which: &[&str]) -> Outcome {
+        let built = self.cargo(which).arg("--no-run").output().unwrap();
+        if !built.status.success() {
+            return Outcome::NotBuilt(String::from_utf8_lossy(&built.stderr).into_owned());
+        }
+        // Into a file: a full pipe would stop the tests.
+        let said = self.root.join("said");
+        let file = fs::File::create(&said).unwrap();
+        // The hash of a fixed sequence notices every change, and proves nothing of the tests.
+        let skip = ["--", "--skip", "a_fixed_sequence"];
+        let mut child = self.cargo(which).args(skip).stdout(file).stderr(Stdio::null()).spawn().unwrap();
+        let begun = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            if begun.elapsed() > LONGEST {
+                end_family(child.id());
+                child.wait().unwrap();
+                return Outcome::Hung;
+            }
+            sleep(Duration::from_millis(50));
+        };
+        let said = fs::read_to_string(said).unwrap();
+        let failed = said.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
+        if status.success() { Outcome::Passed } else { Outcome::Failed(failed.map(str::to_owned).collect()) }
+    }
+
+    /// The tests with `bug` in the copy, which is mended afterwards.
+    fn with(&self, bug: &Bug) -> Outcome {
+        let path = self.root.join("crates/drive").join(&bug.file);
+        let text = fs::read_to_string(&path).unwrap();
+        let places = text.matches(&bug.old).count();
+        assert_eq!(
+            places,
+            1,
+            "{}: {} has this {places} times, plant it anew: {}",
+            bug.name,
+            bug.file.display(),
+            bug.old
+        );
+        fs::write(&path, text.replace(&bug.old, &bug.new)).unwrap();
+        let outcome = self.test();
+        fs::write(&path, text).unwrap();
+        outcome
+    }
+}
+
+/// Ends a process that this test began, and the test program that it runs.
+fn end_family(parent: u32) {
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+    for process in children.split_whitespace().map(str::to_owned).chain([parent.to_string()]) {
+        let _ = Command::new("kill").args(["-9", &process]).status();
+    }
+}
+
+#[test]
+#[ignore = "takes minutes: make planted"]
+fn every_planted_bug_is_caught() {
+    let copy = Copy::new();
+    match copy.test() {
+        Outcome::Passed => {}
+        Outcome::Failed(tests) => panic!("without any planted bug, these fail: {tests:?}"),
+        Outcome::Hung => panic!("without any planted bug, the tests hang"),
+        Outcome::NotBuilt(why) => panic!("{why}"),
+    }
+    let mut missed = Vec::new();
+    let only = std::env::var("PLANTED").unwrap_or_default();
+    let bugs: Vec<Bug> = bugs().into_iter().filter(|bug| bug.name.contains(&only)).collect();
+    for bug in &bugs {
+        let verdict = match copy.with(bug) {
+            Outcome::Failed(tests) if tests.is_empty() => {
+                "caught: the tests were stopped from outside".to_owned()
+            }
+            Outcome::Failed(tests) => format!("caught by {}", tests.join(", ")),
+            Outcome::Hung => "caught: it hangs".to_owned(),
+            Outcome::NotBuilt(why) => panic!("{}: does not build\n{why}", bug.name),
+            Outcome::Passed => {
+                missed.push(&bug.name);
+                "MISSED".to_owned()
+            }
+        };
+        println!("{:<75} {verdict}", bug.name);
+    }
+    assert!(missed.is_empty(), "{} of {} bugs were missed: {missed:#?}", missed.len(), bugs.len());
+}

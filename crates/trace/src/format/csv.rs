@@ -1,0 +1,131 @@
+//! Traces as comma-separated values, with a header.
+
+use straddle_drive::Operation;
+
+use super::{Line, When, time, whole, wrong};
+use crate::error::LineError;
+
+/// Which column holds what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Columns {
+    time: usize,
+    /// Nanoseconds of its unit.
+    unit: u64,
+    op: usize,
+    offset: usize,
+    length: usize,
+}
+
+/// The names of the time column, and the nanoseconds of their units.
+const TIMES: [(&str, u64); 5] = [
+    ("time", 1_000_000_000),
+    ("time_s", 1_000_000_000),
+    ("time_ms", 1_000_000),
+    ("time_us", 1000),
+    ("time_ns", 1),
+];
+
+fn unit(name: &str) -> Option<u64> {
+    TIMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, unit)| *unit)
+}
+
+/// Whether a line looks like a header: two of the columns that are needed.
+pub(crate) fn is_header(line: &str) -> bool {
+    let known = |name: &&str| {
+        unit(name).is_some()
+            || ["op", "offset", "length"].iter().any(|known| known.eq_ignore_ascii_case(name))
+    };
+    line.split(',').map(str::trim).filter(known).count() >= 2
+}
+
+impl Columns {
+    /// The columns of a header.
+    pub(crate) fn of(header: &str) -> Result<Self, LineError> {
+        let (mut times, mut op, mut offset, mut length) = (None, None, None, None);
+        for (index, name) in header.split(',').map(str::trim).enumerate() {
+            let found = |slot: &mut Option<usize>, column| match slot.replace(index) {
+                None => Ok(()),
+                Some(_) => Err(LineError::TwoColumns { column }),
+            };
+            match name.to_ascii_lowercase().as_str() {
+                "op" => found(&mut op, "op")?,
+                "offset" => found(&mut offset, "offset")?,
+                "length" => found(&mut length, "length")?,
+                name => {
+                    if let Some(unit) = unit(name)
+                        && times.replace((index, unit)).is_some()
+                    {
+                        return Err(LineError::TwoColumns { column: "time" });
+                    }
+                }
+            }
+        }
+        let (time, unit) = times.ok_or(LineError::NoColumn { column: "time" })?;
+        Ok(Self {
+            time,
+            unit,
+            op: op.ok_or(LineError::NoColumn { column: "op" })?,
+            offset: offset.ok_or(LineError::NoColumn { column: "offset" })?,
+            length: length.ok_or(LineError::NoColumn { column: "length" })?,
+        })
+    }
+
+    pub(crate) fn line(&self, line: &str) -> Result<Line, LineError> {
+        let field = |column: &'static str, index: usize| {
+            let field = line.split(',').nth(index).map(str::trim);
+            field.ok_or_else(|| LineError::Missing { column, fields: line.split(',').count() })
+        };
+        let operation = operation(field("op", self.op)?)?;
+        let when = When::At(time("time", field("time", self.time)?, self.unit)?);
+        if operation == Operation::Flush {
+            // A flush has no span, whatever its fields say.
+            return Ok(Line { operation, offset: 0, length: 0, when });
+        }
+        let offset = whole("offset", field("offset", self.offset)?)?;
+        let length = whole("length", field("length", self.length)?)?;
+        Ok(Line { operation, offset, length, when })
+    }
+}
+
+fn operation(name: &str) -> Result<Operation, LineError> {
+    const NAMES: [(&str, &str, Operation); 4] = [
+        ("R", "read", Operation::Read),
+        ("W", "write", Operation::Write),
+        ("F", "flush", Operation::Flush),
+        ("D", "discard", Operation::Discard),
+    ];
+    let is = |known: &str| known.eq_ignore_ascii_case(name);
+    let known = NAMES.iter().find(|(short, long, _)| is(short) || is(long));
+    known
+        .map(|(_, _, operation)| *operation)
+        .ok_or_else(|| wrong("op", name, "must be R, W, F, D, or read, write, flush, discard"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_stand_in_any_order_among_others() {
+        let columns = Columns::of("host, Length ,OFFSET,op,time_us,disk").unwrap();
+        let line = columns.line("a, 4096 , 512,Write,1.5,x").unwrap();
+        let when = When::At(straddle_drive::Nanos::new(1500));
+        assert_eq!(line, Line { operation: Operation::Write, offset: 512, length: 4096, when });
+        assert_eq!(columns.line("a,,,F,2,x").unwrap().operation, Operation::Flush);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        assert_eq!(Columns::of("time,op,offset"), Err(LineError::NoColumn { column: "length" }));
+        assert_eq!(Columns::of("op,offset,length"), Err(LineError::NoColumn { column: "time" }));
+        assert_eq!(
+            Columns::of("time,time_us,op,offset,length"),
+            Err(LineError::TwoColumns { column: "time" })
+        );
+        let columns = Columns::of("time,op,offset,length").unwrap();
+        assert_eq!(columns.line("1,R,0"), Err(LineError::Missing { column: "length", fields: 3 }));
+        assert!(matches!(columns.line("1,X,0,1"), Err(LineError::Field { column: "op", .. })));
+        assert!(matches!(columns.line("1,R,-1,1"), Err(LineError::Field { column: "offset", .. })));
+        assert!(matches!(columns.line("1,R,0,1k"), Err(LineError::Field { column: "length", .. })));
+    }
+}

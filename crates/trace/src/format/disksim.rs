@@ -1,0 +1,68 @@
+//! DiskSim's validation traces: what a real drive was asked, and how long it took.
+//!
+//! `R|W Hit|Miss first_block blocks service_us delay_us`, separated by spaces; blocks are 512 bytes. The next request arrived
+//! the delay after this one was complete. The second column says how DiskSim's authors had classed it (writes: `Doub`,
+//! `Trip`), and is not used.
+
+use straddle_drive::Operation;
+
+use super::{Line, When, time, whole, wrong};
+use crate::error::LineError;
+
+/// Bytes of a block.
+const BLOCK: u64 = 512;
+/// Nanoseconds of a microsecond.
+const MICRO: u64 = 1000;
+
+/// Whether a line is one of such a trace.
+pub(crate) fn is_line(line: &str) -> bool {
+    let mut fields = line.split_ascii_whitespace();
+    matches!(fields.next(), Some("R" | "W")) && fields.count() == 5
+}
+
+pub(crate) fn line(line: &str) -> Result<Line, LineError> {
+    let field = |column: &'static str, index: usize| {
+        let field = line.split_ascii_whitespace().nth(index);
+        field.ok_or_else(|| LineError::Missing { column, fields: line.split_ascii_whitespace().count() })
+    };
+    let operation = match field("operation", 0)? {
+        "R" => Operation::Read,
+        "W" => Operation::Write,
+        other => return Err(wrong("operation", other, "must be R or W")),
+    };
+    let bytes = |column, index| {
+        let blocks = field(column, index)?;
+        let too_many = || wrong(column, blocks, "no disk is so large");
+        whole(column, blocks)?.checked_mul(BLOCK).ok_or_else(too_many)
+    };
+    let measured = time("service time", field("service time", 4)?, MICRO)?;
+    let then = time("delay", field("delay", 5)?, MICRO)?;
+    let (offset, length) = (bytes("first block", 2)?, bytes("blocks", 3)?);
+    Ok(Line { operation, offset, length, when: When::Took { measured, then } })
+}
+
+#[cfg(test)]
+mod tests {
+    use straddle_drive::Nanos;
+
+    use super::*;
+
+    #[test]
+    fn a_line_is_read() {
+        let when = When::Took { measured: Nanos::new(14_095_370), then: Nanos::new(13_876_270) };
+        let expected = Line { operation: Operation::Read, offset: 564_347 * 512, length: 1024, when };
+        assert_eq!(line("R Miss  564347     2     14095.370     13876.270"), Ok(expected));
+        assert_eq!(line("W Doub 1 1 5 6").unwrap().operation, Operation::Write);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        assert_eq!(line("R Hit 1 2 3"), Err(LineError::Missing { column: "delay", fields: 5 }));
+        assert!(matches!(line("X Hit 1 2 3 4"), Err(LineError::Field { column: "operation", .. })));
+        assert!(matches!(
+            line("R Hit 99999999999999999 2 3 4"),
+            Err(LineError::Field { column: "first block", .. })
+        ));
+        assert!(matches!(line("R Hit 1 2 3 x"), Err(LineError::Field { column: "delay", .. })));
+    }
+}

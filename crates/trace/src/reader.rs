@@ -1,0 +1,162 @@
+//! A trace, line by line.
+
+use std::io::{BufRead, Read};
+
+use straddle_drive::{Nanos, Operation, Time};
+
+use crate::error::{LineError, TraceError};
+use crate::format::csv::Columns;
+use crate::format::{Format, Line, When, disksim};
+
+/// No trace has longer lines.
+const LONGEST: usize = 64 * 1024;
+
+/// A request of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The line it stands on, from 1.
+    pub line: u64,
+    /// What is asked.
+    pub operation: Operation,
+    /// First byte; zero for a flush.
+    pub offset: u64,
+    /// Number of bytes; zero for a flush.
+    pub length: u64,
+    /// When it arrived, from the trace's beginning.
+    pub arrival: Time,
+    /// How long after the completion of the one before, if the trace says that.
+    pub after: Option<Nanos>,
+    /// How long it took on a real drive, if the trace says that.
+    pub measured: Option<Nanos>,
+}
+
+/// Reads a trace. Holds one line at a time.
+#[derive(Debug)]
+pub struct Reader<R> {
+    input: R,
+    name: String,
+    format: Option<Format>,
+    columns: Option<Columns>,
+    buffer: Vec<u8>,
+    line: u64,
+    /// The first arrival, from which the others are counted.
+    origin: Option<Nanos>,
+    /// The last arrival; in DiskSim's format, the next one.
+    arrival: Time,
+    after: Nanos,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// A trace called `name` in errors; without a format it is told from the first line.
+    pub fn new(input: R, name: &str, format: Option<Format>) -> Self {
+        let (arrival, after) = (Time::ZERO, Nanos::ZERO);
+        let (columns, buffer, line, origin) = (None, Vec::new(), 0, None);
+        Self { input, name: name.to_owned(), format, columns, buffer, line, origin, arrival, after }
+    }
+
+    /// What the trace is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The format: what was asked for, or what the first line told.
+    pub const fn format(&self) -> Option<Format> {
+        self.format
+    }
+
+    /// Reads up to the first line and tells the format; `None` for an empty trace of no known format.
+    pub fn detect(&mut self) -> Result<Option<Format>, TraceError> {
+        if self.format.is_none() && self.fill()? {
+            let format = Format::of_line(self.text()?).ok_or_else(|| self.wrong(LineError::Unknown))?;
+            self.format = Some(format);
+        }
+        Ok(self.format)
+    }
+
+    /// The next request; `None` at the end.
+    pub fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
+        self.detect()?;
+        loop {
+            if !self.fill()? {
+                return Ok(None);
+            }
+            let read = self.read_line();
+            self.buffer.clear();
+            if let Some(line) = read? {
+                return self.timed(line).map(Some);
+            }
+        }
+    }
+
+    /// What the line in the buffer says: a request, or nothing if it is the header.
+    fn read_line(&mut self) -> Result<Option<Line>, TraceError> {
+        let text = self.text()?;
+        let read = match (self.format, self.columns) {
+            (Some(Format::DiskSim), _) => disksim::line(text).map(Some),
+            (_, Some(columns)) => columns.line(text).map(Some),
+            (_, None) => {
+                let columns = Columns::of(text).map_err(|error| self.wrong(error))?;
+                self.columns = Some(columns);
+                Ok(None)
+            }
+        };
+        read.map_err(|error| self.wrong(error))
+    }
+
+    fn timed(&mut self, line: Line) -> Result<Record, TraceError> {
+        let Line { operation, offset, length, when } = line;
+        let (arrival, after, measured) = match when {
+            When::At(at) => {
+                let origin = *self.origin.get_or_insert(at);
+                let arrival = Time::from_nanos(at.get().saturating_sub(origin.get()));
+                if at < origin || arrival < self.arrival {
+                    return Err(self.wrong(LineError::Backwards));
+                }
+                self.arrival = arrival;
+                (arrival, None, None)
+            }
+            When::Took { measured, then } => {
+                let (arrival, after) = (self.arrival, self.after);
+                (self.arrival, self.after) = (arrival + measured + then, then);
+                (arrival, Some(after), Some(measured))
+            }
+        };
+        Ok(Record { line: self.line, operation, offset, length, arrival, after, measured })
+    }
+
+    /// Has a line with something on it in the buffer; false at the end. Empty lines and comments (`#`) are passed over.
+    fn fill(&mut self) -> Result<bool, TraceError> {
+        while self.buffer.is_empty() {
+            let limit = LONGEST as u64 + 1;
+            let read = self.input.by_ref().take(limit).read_until(b'\n', &mut self.buffer);
+            let read = read.map_err(|source| TraceError::Read { name: self.name.clone(), source })?;
+            if read == 0 {
+                return Ok(false);
+            }
+            self.line += 1;
+            if read > LONGEST {
+                return Err(self.wrong(LineError::Long { limit: LONGEST }));
+            }
+            let trimmed = self.buffer.trim_ascii();
+            if trimmed.is_empty() || trimmed.starts_with(b"#") {
+                self.buffer.clear();
+            }
+        }
+        Ok(true)
+    }
+
+    fn text(&self) -> Result<&str, TraceError> {
+        let text = std::str::from_utf8(&self.buffer).map_err(|_| self.wrong(LineError::NotText))?;
+        // A byte order mark, as spreadsheets write it.
+        Ok(text.trim_start_matches('\u{feff}').trim())
+    }
+
+    /// The error of the line that was read last.
+    fn wrong(&self, source: LineError) -> TraceError {
+        self.wrong_at(self.line, source)
+    }
+
+    pub(crate) fn wrong_at(&self, line: u64, source: LineError) -> TraceError {
+        TraceError::Line { name: self.name.clone(), line, source }
+    }
+}

@@ -1,0 +1,308 @@
+//! `straddle bench` and `straddle drive`: modelled drives from the command line.
+//!
+//! Figures of the shipped drives change when they are fitted anew; what is held here is what must not change: which offset is
+//! the cheap one, that the same command prints the same bytes, and that JSON fits its schema.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+struct Run {
+    out: String,
+    err: String,
+    code: i32,
+}
+
+fn straddle(arguments: &[&str]) -> Run {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_straddle"));
+    command.env_remove("NO_COLOR").stdin(Stdio::null()).current_dir(root());
+    let output = command.args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Run { out: text(output.stdout), err: text(output.stderr), code: output.status.code().unwrap() }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// What `arguments` print as JSON, held against the schema of `command`.
+fn json(command: &str, arguments: &[&str]) -> Value {
+    let run = straddle(arguments);
+    assert_eq!(run.code, 0, "{}", run.err);
+    let value: Value = serde_json::from_str(&run.out).unwrap_or_else(|e| panic!("{e}: {}", run.out));
+    let schema: Value = serde_json::from_str(&straddle(&["schema", command]).out).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<String> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
+    assert!(errors.is_empty(), "{arguments:?}: {errors:?}");
+    value
+}
+
+/// The profiles that are shipped, by name.
+fn shipped() -> Vec<String> {
+    let files = fs::read_dir(root().join("drives")).unwrap();
+    let mut names: Vec<String> = files
+        .map(|file| file.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_sweep_names_the_aligned_offset_and_what_the_worst_costs() {
+    let run = straddle(&["bench", "random-write", "drive:wd10ears"]);
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
+    let first = run.out.lines().next().unwrap();
+    for part in
+        ["random-write: 1000 4096-byte writes", "seed the offset", "Western Digital", "drive:wd10ears"]
+    {
+        assert!(run.out.contains(part), "{part}: {first}");
+    }
+    assert!(run.out.split_whitespace().collect::<Vec<_>>().join(" ").contains("modelled, virtual time"));
+    assert_eq!(run.out.lines().filter(|line| line.contains('█')).count(), 8, "{}", run.out);
+    assert!(run.out.contains("Offset 0 is the cheapest"), "{}", run.out);
+    assert!(run.out.contains("times the time of offset 0 ("), "{}", run.out);
+    assert!(run.out.lines().all(|line| line.chars().count() <= 110), "{}", run.out);
+    assert!(!run.out.contains('\u{1b}'), "a pipe is no terminal");
+}
+
+#[test]
+fn the_same_command_prints_the_same_bytes() {
+    let arguments = ["bench", "random-write", "drive:wd10ears", "--offsets", "0..3", "--json"];
+    assert_eq!(straddle(&arguments).out, straddle(&arguments).out);
+}
+
+#[test]
+fn the_jumper_makes_offset_7_the_aligned_one() {
+    for workload in ["random-write", "strided-write"] {
+        let arguments = ["bench", workload, "drive:wd10ears,jumper=on", "--count", "2000", "--json"];
+        let report = json("bench", &arguments);
+        assert_eq!(report["best"], 7, "{workload}");
+        assert_eq!(report["differs"], true);
+        let arms = report["arms"].as_array().unwrap();
+        let reads = |arm: &Value| arm["counters"]["rmw_reads"].as_u64().unwrap();
+        assert_eq!(arms.iter().position(|arm| reads(arm) == 0), Some(7));
+    }
+}
+
+#[test]
+fn json_tells_the_whole_run() {
+    let arguments = [
+        "bench",
+        "random-write",
+        "drive:wd10ears",
+        "--offsets",
+        "0,1,7",
+        "--count",
+        "500",
+        "--sync",
+        "flush",
+        "--json",
+    ];
+    let report = json("bench", &arguments);
+    assert_eq!((&report["schema"], &report["target"]["clock"]), (&1.into(), &"virtual".into()));
+    assert_eq!(report["workload"]["blocks"], 200_000_000);
+    let arms = report["arms"].as_array().unwrap();
+    assert_eq!(arms.len(), 3);
+    for (arm, offset) in arms.iter().zip([0, 1, 7]) {
+        assert_eq!((&arm["offset"], &arm["seed"]), (&offset.into(), &offset.into()));
+        assert_eq!((&arm["requests"], &arm["flushes"]), (&500.into(), &500.into()));
+        let latency = |key: &str| arm["latency"][key].as_u64().unwrap();
+        let steps = ["min", "p50", "p90", "p99", "p999", "max"].map(latency);
+        assert!(steps.is_sorted(), "{steps:?}");
+    }
+    assert_eq!(report["best"], 0);
+}
+
+#[test]
+fn every_workload_runs_and_ends_as_it_should() {
+    for (workload, stop) in [
+        ("random-write", "count"),
+        ("strided-write", "count"),
+        ("dd", "count"),
+        ("random-read", "count"),
+        ("sequential-write", "time"),
+        ("sequential-read", "time"),
+    ] {
+        let mut arguments = vec!["bench", workload, "drive:wd10ears", "--offsets", "0", "--json"];
+        let limit = if stop == "count" { ["--count", "200"] } else { ["--time", "0.5"] };
+        arguments.extend(limit);
+        let arm = &json("bench", &arguments)["arms"][0];
+        assert_eq!(arm["stop"], stop, "{workload}");
+        assert!(arm["requests"].as_u64().unwrap() >= 10, "{workload}: {arm}");
+        let flushes = arm["flushes"].as_u64().unwrap();
+        match workload {
+            "dd" => assert_eq!(flushes, 1),
+            "sequential-write" => assert_eq!(flushes, arm["requests"].as_u64().unwrap()),
+            _ => assert_eq!(flushes, 0, "{workload}"),
+        }
+    }
+}
+
+#[test]
+fn what_makes_no_difference_is_called_so() {
+    let run = straddle(&["bench", "random-read", "drive:wd10ears"]);
+    assert!(run.out.contains("No difference between 8 offsets."), "{}", run.out);
+    let run = straddle(&["bench", "random-write", "drive:wd10ears", "--offsets", "8,16,24", "--seed", "5"]);
+    assert!(run.out.contains("No difference between 3 offsets."), "{}", run.out);
+    assert!(run.out.contains("seed 5"), "{}", run.out);
+}
+
+#[test]
+fn fewer_blocks_than_asked_for_are_told() {
+    let many = [
+        "bench",
+        "random-write",
+        "drive:wd10ears",
+        "--blocks",
+        "900000000",
+        "--offsets",
+        "0",
+        "--count",
+        "100",
+    ];
+    let run = straddle(&many);
+    let told = run.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("note: of 900000000 blocks asked for, 244190390 fit on the drive"), "{}", run.out);
+}
+
+#[test]
+fn what_cannot_be_run_is_the_command_lines_fault() {
+    let refused = |arguments: &[&str], said: &str| {
+        let run = straddle(&[&["bench"], arguments].concat());
+        assert_eq!(run.code, 2, "{arguments:?}: {}", run.err);
+        assert!(run.err.contains(said), "{arguments:?}: {}", run.err);
+        assert_eq!(run.out, "");
+    };
+    let drive = "drive:wd10ears";
+    refused(&["random-write", "/dev/null"], "bench on real disks is not there yet; use drive:NAME");
+    refused(&["random-write", "vm.img"], "straddle drive list");
+    refused(&["random-write", "drive:wd10earz"], "did you mean wd10ears?");
+    refused(&["random-write", "drive:wd10ears,jumper=off"], "jumper=on");
+    refused(
+        &["random-write", drive, "--stride", "4096"],
+        "--stride is for strided-write, not for random-write",
+    );
+    refused(&["dd", drive, "--seed", "1"], "--seed is for random-write and random-read, not for dd");
+    refused(&["random-read", drive, "--sync", "flush"], "--sync is for random-write and strided-write");
+    refused(&["random-write", drive, "--size", "1000"], "logical sectors of 512 bytes");
+    refused(&["random-write", drive, "--start", "2TiB"], "ends at byte 1000204886016");
+    refused(&["strided-write", drive, "--stride", "1GiB"], "ends at byte 1000204886016");
+    refused(&["random-write", drive, "--offsets", "7..0"], "runs backwards");
+    refused(&["random-write", drive, "--offsets", "1152921504606846976"], "no target has so many sectors");
+    refused(&["sequential-read", drive, "--time", "0"], "seconds");
+    refused(&["no-such-workload", drive], "no-such-workload");
+}
+
+#[test]
+fn charts_are_whole_files_of_their_own() {
+    let dir = TempDir::new().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (bars, curves) = (path("bars.svg"), path("curves.svg"));
+    assert_eq!(straddle(&["bench", "random-write", "drive:wd10ears", "--svg", &bars]).code, 0);
+    assert_eq!(straddle(&["drive", "show", "wd10ears", "--svg", &curves]).code, 0);
+    for (file, shape, count) in [(&bars, "<rect class=\"b", 8), (&curves, "<path class=\"line\"", 2)] {
+        let drawn = fs::read_to_string(file).unwrap();
+        assert!(drawn.starts_with("<svg xmlns=") && drawn.ends_with("</svg>\n"));
+        assert_eq!(drawn.matches(shape).count(), count);
+        assert!(!drawn.contains("NaN") && !drawn.contains("href"));
+    }
+    let unwritable = path("no/such/folder.svg");
+    let run = straddle(&["drive", "show", "wd10ears", "--svg", &unwritable]);
+    assert_eq!(run.code, 3);
+    assert!(run.err.contains("cannot write"), "{}", run.err);
+}
+
+#[test]
+fn the_list_has_every_shipped_drive_and_each_can_be_shown() {
+    let names = shipped();
+    let list = straddle(&["drive", "list"]).out;
+    let report = json("drive", &["drive", "list", "--json"]);
+    let listed: Vec<&str> =
+        report["drives"].as_array().unwrap().iter().map(|drive| drive["name"].as_str().unwrap()).collect();
+    assert_eq!(listed, names);
+    for name in &names {
+        assert!(list.lines().any(|line| line.starts_with(&format!(" {name} "))), "{list}");
+        let shown = straddle(&["drive", "show", name]);
+        assert_eq!(shown.code, 0, "{}", shown.err);
+        assert!(shown.out.starts_with(&format!("{name}: ")), "{}", shown.out);
+        assert!(shown.out.contains("CLAIMS") && shown.out.contains("TRUTH") && shown.out.contains("SOURCE"));
+        let report = json("drive", &["drive", "show", name, "--json"]);
+        let drive = &report["drives"][0];
+        let figures = drive["figures"].as_array().unwrap();
+        assert!(
+            figures.iter().all(|figure| figure["source"].is_string()),
+            "{name}: a number without a source"
+        );
+        for option in drive["variants"].as_array().unwrap() {
+            let with = format!("{name},{}", option.as_str().unwrap());
+            assert_eq!(straddle(&["drive", "show", &with]).code, 0, "{with}");
+        }
+    }
+}
+
+#[test]
+fn a_drive_that_misreports_is_shown_as_one() {
+    let plain = straddle(&["drive", "show", "wd10ears"]).out;
+    let wrong: Vec<&str> = plain.lines().filter(|line| line.ends_with("<-- misreported")).collect();
+    assert_eq!(wrong.len(), 1, "{plain}");
+    assert!(wrong[0].contains("physical sector") && wrong[0].contains("512 B") && wrong[0].contains("4 KiB"));
+    let jumper = straddle(&["drive", "show", "drive:wd10ears,jumper=on"]).out;
+    assert!(jumper.lines().any(|line| line.contains("byte 0") && line.contains("byte 3584")), "{jumper}");
+    assert!(plain.contains("rpm") && plain.contains("sustained MB/s") && plain.contains("seek, ms"));
+}
+
+#[test]
+fn own_profiles_are_read_by_path_and_their_faults_are_told() {
+    let dir = TempDir::new().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let own = write("own.toml", "base = \"wd10ears\"\nname = \"own\"\ntitle = \"My drive\"\n");
+    assert!(straddle(&["drive", "show", &own]).out.starts_with("own: My drive\n"));
+    let run =
+        straddle(&["bench", "random-write", &format!("drive:{own}"), "--offsets", "0,1", "--count", "50"]);
+    assert!(run.out.contains("My drive"), "{}{}", run.out, run.err);
+    let broken = write("broken.toml", "name = \"broken\"\ntitle = [\n");
+    for arguments in
+        [["drive", "show", &broken], ["drive", "show", "/no/such/drive.toml"], ["drive", "show", "wd10earz"]]
+    {
+        let run = straddle(&arguments);
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{arguments:?}: {}", run.err);
+        assert!(run.err.starts_with("straddle: "), "{}", run.err);
+    }
+}
+
+#[test]
+fn completions_offer_the_shipped_drives() {
+    // The generator for fish offers no values of positional arguments.
+    for shell in ["bash", "zsh"] {
+        let script = straddle(&["completions", shell]).out;
+        for name in shipped() {
+            assert!(script.contains(&name), "{shell} lacks {name}");
+        }
+    }
+}
+
+#[test]
+fn the_pages_of_drive_know_every_option() {
+    let page = straddle(&["man", "drive-show"]);
+    assert_eq!(page.code, 0, "{}", page.err);
+    assert!(page.out.contains("\\-\\-svg") && page.out.contains("\\-\\-json"), "{}", page.out);
+}
+
+#[test]
+fn the_schemas_in_docs_are_those_in_the_code() {
+    for command in ["bench", "drive"] {
+        let kept = fs::read_to_string(root().join(format!("docs/{command}.schema.json"))).unwrap();
+        assert!(kept == straddle(&["schema", command]).out, "docs/{command}.schema.json: run 'make docs'");
+    }
+}

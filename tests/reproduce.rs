@@ -1,0 +1,172 @@
+//! `straddle reproduce` and `straddle drive fit` from the command line: the published figures are reproduced, within what each
+//! experiment allows, and what is not is told.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+struct Run {
+    out: String,
+    err: String,
+    code: i32,
+}
+
+fn straddle(arguments: &[&str]) -> Run {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_straddle"));
+    command.env_remove("NO_COLOR").stdin(Stdio::null()).current_dir(root());
+    let output = command.args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Run { out: text(output.stdout), err: text(output.stderr), code: output.status.code().unwrap() }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// What `run` printed as JSON, held against the schema that `straddle schema NAME` prints.
+fn json(schema: &str, run: &Run) -> Value {
+    let value: Value =
+        serde_json::from_str(&run.out).unwrap_or_else(|e| panic!("{e}: {} {}", run.out, run.err));
+    let schema: Value = serde_json::from_str(&straddle(&["schema", schema]).out).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<String> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    value
+}
+
+#[test]
+fn every_published_figure_is_reproduced_within_its_limit() {
+    let run = straddle(&["reproduce", "--json"]);
+    assert_eq!((run.code, run.err.as_str()), (0, ""), "outside its limit");
+    let report = json("reproduce", &run);
+    let summary = &report["summary"];
+    assert_eq!(summary["judged"], summary["within"]);
+    assert!(summary["judged"].as_u64().unwrap() >= 27, "{summary}");
+    for experiment in report["experiments"].as_array().unwrap() {
+        assert!(experiment["limit"].as_f64().unwrap() <= 0.2, "{}", experiment["name"]);
+    }
+}
+
+/// A modelled figure of an experiment: of this step, this arm, the first measure.
+fn modelled(report: &Value, step: usize, arm: usize) -> f64 {
+    report["experiments"][0]["steps"][step]["arms"][arm]["figures"][0]["modelled"].as_f64().unwrap()
+}
+
+#[test]
+fn every_misaligned_offset_costs_the_same_and_512n_has_none() {
+    let report = json("reproduce", &straddle(&["reproduce", "spectre256-2012", "--json"]));
+    assert!(modelled(&report, 0, 1) > 2.0 * modelled(&report, 0, 0));
+    let control = modelled(&report, 1, 1) / modelled(&report, 1, 0);
+    assert!((control - 1.0).abs() < 0.02, "the control has nothing to straddle: {control}");
+    let steps = &report["experiments"][0]["steps"];
+    assert!(steps[0]["arms"][1]["figures"][0].get("within").is_none(), "nothing was published");
+    assert!(steps[0]["arms"][1]["rmw_reads_per_request"].as_f64().unwrap() > 1.9);
+    assert_eq!(steps[1]["arms"][1]["rmw_reads_per_request"], 0.0);
+}
+
+#[test]
+fn the_text_has_ours_the_published_figure_and_what_was_not_run() {
+    let run = straddle(&["reproduce", "miller-2010", "afd-2019"]);
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
+    let has = |text: &str| assert!(run.out.contains(text), "{text}: {}", run.out);
+    has("https://www.osnews.com/story/22872/");
+    has("23 s (22 to 24)");
+    has("118 IOPS");
+    has("needs the lab, not run yet: mke2fs");
+    has("fitted to miller-2010");
+    has("3 of 3 published figures and ratios are within 20 %");
+    has("2 experiments: 9 of 9 published figures and ratios within their limits");
+    assert!(!run.out.contains("OUTSIDE") && !run.out.contains("\\n"), "{}", run.out);
+}
+
+#[test]
+fn a_figure_that_is_missed_is_named_and_fails() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("strict.toml");
+    let text = fs::read_to_string(root().join("experiments/afd-2019.toml")).unwrap();
+    fs::write(&path, text.replace("value = 118 }", "value = 90 }")).unwrap();
+    let path = path.to_str().unwrap();
+    let run = straddle(&["reproduce", path]);
+    assert_eq!(run.code, 3, "{}", run.out);
+    assert!(run.out.contains("OUTSIDE 20 %"), "{}", run.out);
+    let missed: Vec<&str> = run.err.lines().collect();
+    assert!(
+        missed[0].starts_with(
+            "straddle: afd-2019: synchronous-writes, at 131072 KiB: requests a second: modelled "
+        ),
+        "{missed:?}"
+    );
+    assert!(missed[0].ends_with("the limit is 20 %"), "{missed:?}");
+    let report = json("reproduce", &straddle(&["reproduce", path, "--json"]));
+    assert_eq!(report["experiments"][0]["steps"][0]["arms"][0]["figures"][0]["within"], false);
+}
+
+#[test]
+fn on_another_drive_nothing_is_judged() {
+    let run = straddle(&["reproduce", "afd-2019", "--drive", "drive:640gb-512n"]);
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
+    assert!(run.out.contains("drive:640gb-512n") && run.out.contains("Not judged"), "{}", run.out);
+    let report = json("reproduce", &straddle(&["reproduce", "afd-2019", "--drive", "640gb-512n", "--json"]));
+    assert_eq!(report["summary"]["judged"], 0);
+}
+
+#[test]
+fn the_list_names_all_and_runs_none() {
+    let run = straddle(&["reproduce", "--list"]);
+    for name in ["afd-2019", "desno-2010", "lulf-2010", "miller-2010", "spectre256-2012"] {
+        assert!(run.out.contains(&format!("{name}: ")), "{}", run.out);
+    }
+    let report = json("reproduce", &straddle(&["reproduce", "--list", "--json"]));
+    assert!(report.get("summary").is_none());
+    assert_eq!(report["experiments"].as_array().unwrap().len(), 5);
+}
+
+#[test]
+fn what_is_no_experiment_and_no_drive_is_a_usage_error() {
+    for arguments in [
+        &["reproduce", "nothing"][..],
+        &["reproduce", "./nothing.toml"],
+        &["reproduce", "afd-2019", "--drive", "nothing"],
+        &["reproduce", "--list", "--drive", "wd10ears"],
+        &["drive", "fit", "nothing"],
+        &["drive", "fit", "3tb-512e-2012"],
+    ] {
+        let run = straddle(arguments);
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{arguments:?}: {}", run.err);
+    }
+}
+
+#[test]
+fn a_fit_reproduces_the_shipped_numbers_and_writes_them_with_their_source() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("fitted.toml");
+    let path = path.to_str().unwrap();
+    let run = straddle(&["drive", "fit", "wd-green-2010", "--write", path, "--json"]);
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
+    let report = json("drive-fit", &run);
+    for knob in report["knobs"].as_array().unwrap() {
+        assert_eq!(knob["before"], knob["after"], "the shipped number is not the fitted one");
+    }
+    assert!(report["worst_after"].as_f64().unwrap() < 0.2);
+    let shown = straddle(&["drive", "show", path]);
+    assert_eq!(shown.code, 0, "{}", shown.err);
+    assert!(shown.out.contains("fitted to miller-2010 by straddle drive fit"), "{}", shown.out);
+    let text = straddle(&["drive", "fit", "dell-6tb-7200-512e"]);
+    assert!(text.out.contains("names no number to fit") && text.out.contains("118 IOPS"), "{}", text.out);
+}
+
+#[test]
+fn the_schemas_in_docs_are_those_in_the_code() {
+    for name in ["reproduce", "drive-fit"] {
+        let kept = fs::read_to_string(root().join(format!("docs/{name}.schema.json"))).unwrap();
+        assert!(
+            kept == straddle(&["schema", name]).out,
+            "docs/{name}.schema.json is out of date: run 'make docs'"
+        );
+    }
+}

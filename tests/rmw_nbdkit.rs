@@ -1,0 +1,167 @@
+//! Read-modify-write counted by an independent judge: nbdkit's blocksize filter.
+//!
+//! `nbdkit --filter=blocksize --filter=log --filter=stats memory minblock=4096`: what the client sends comes to the first
+//! filter, which makes whole blocks of it; the second, beneath, writes down every request that the blocks are read and
+//! written by, and the third counts them. The mapping to a modelled drive that writes each request through at once:
+//!
+//! - blocksize reads a block for a write's head if that begins inside the block, and for its tail if that ends inside
+//!   another one; a write that lies within one block reads it once. That is the drive's `rmw_reads`.
+//! - It then writes the head's block, the whole blocks between, and the tail's block by requests of their own. Their bytes
+//!   together are the drive's `media_write_bytes`, their number is not its number of operations.
+//! - Writes of qemu-io carry FUA and go one at a time, so nothing is merged: as on a drive without a write cache, where
+//!   each write is on the medium before the next is sent.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod tools;
+
+use std::fmt::Write;
+use std::fs;
+use std::process::Command;
+
+use straddle_drive::{Drive, Operation, Profile, Request, Time};
+use tools::{Dir, present, run};
+
+const CAPACITY: u64 = 64 << 20;
+
+/// What was read to complete blocks, in order, and all bytes written.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Work {
+    reads: u64,
+    read_bytes: u64,
+    write_bytes: u64,
+}
+
+/// (offset, length) of every write: each alignment of both ends at least once, then random ones.
+fn writes() -> Vec<(u64, u64)> {
+    let mut state = 20_261_121_u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let ends = (0..8).flat_map(|first| (1..=26).map(move |sectors| (1000 + first, sectors)));
+    let mut others = Vec::new();
+    for _ in 0..300 {
+        let longest = if random(8) == 0 { 4000 } else { 40 };
+        others.push((random(100_000), 1 + random(longest)));
+    }
+    ends.chain(others).map(|(first, sectors)| (first * 512, sectors * 512)).collect()
+}
+
+/// The value of `key` in a line of the log filter, which is hexadecimal.
+fn field(line: &str, key: &str) -> u64 {
+    let value = line.split_whitespace().find_map(|word| word.strip_prefix(key)).unwrap();
+    u64::from_str_radix(value.trim_start_matches("0x"), 16).unwrap()
+}
+
+fn by_nbdkit(writes: &[(u64, u64)]) -> Work {
+    let dir = Dir::new("rmw");
+    let (log, stats, script) = (dir.join("log"), dir.join("stats"), dir.join("script"));
+    let mut lines = String::new();
+    for (offset, length) in writes {
+        let _ = writeln!(lines, "write -q {offset} {length}");
+    }
+    fs::write(&script, lines).unwrap();
+    let client = format!("qemu-io -f raw nbd:unix:$unixsocket < {}", script.display());
+    run(
+        Command::new("nbdkit")
+            .args(["-U", "-", "--filter=blocksize", "--filter=log", "--filter=stats", "memory"])
+            .args([format!("size={CAPACITY}"), "minblock=4096".to_owned()])
+            .args([format!("logfile={}", log.display()), format!("statsfile={}", stats.display())])
+            .args(["--run", &client]),
+        "",
+    );
+    let (mut work, mut requests) = (Work::default(), 0);
+    for line in fs::read_to_string(log).unwrap().lines().filter(|line| line.contains(" offset=")) {
+        let count = field(line, "count=");
+        assert!(
+            count.is_multiple_of(4096) && field(line, "offset=").is_multiple_of(4096),
+            "not whole blocks: {line}"
+        );
+        if line.contains(" Read ") {
+            (work.reads, work.read_bytes) = (work.reads + 1, work.read_bytes + count);
+        } else if line.contains(" Write ") {
+            (requests, work.write_bytes) = (requests + 1, work.write_bytes + count);
+        }
+    }
+    // The third filter agrees about how many there were.
+    let stats = fs::read_to_string(stats).unwrap();
+    for (kind, count) in [("read", work.reads), ("write", requests)] {
+        let agrees =
+            if count == 0 { !stats.contains(kind) } else { stats.contains(&format!("{kind}: {count} ops,")) };
+        assert!(agrees, "{kind}: {count}\n{stats}");
+    }
+    work
+}
+
+fn by_the_model(writes: &[(u64, u64)], policy: &str) -> Work {
+    let text = format!(
+        r#"
+        name = "through"
+        title = "writes through"
+        [claims]
+        model = "THROUGH"
+        capacity_bytes = {CAPACITY}
+        logical_sector_bytes = 512
+        physical_sector_bytes = 4096
+        rotational = true
+        [sectors]
+        physical_bytes = 4096
+        [interface]
+        link_mb_s = 300
+        read_overhead_us = 100
+        write_overhead_us = 100
+        queue_depth = 1
+        [spindle]
+        rpm = 7200
+        [geometry]
+        surfaces = 2
+        outer_sectors_per_track = 120
+        inner_sectors_per_track = 60
+        zone_count = 5
+        [seek]
+        table_ms = [[1, 0.8], [10, 1.2], [100, 3]]
+        head_switch_ms = 1
+        write_settle_ms = 0.1
+        [write_cache]
+        enabled = false
+        bytes = 8388608
+        extents = 64
+        window = 64
+        setup_us = 100
+        [rmw]
+        policy = "{policy}"
+        "#
+    );
+    let mut drive = Drive::new(&Profile::parse("through", &text, &[]).unwrap());
+    let (mut done, mut at) = (Vec::new(), Time::ZERO);
+    for (id, (offset, length)) in (0..).zip(writes) {
+        drive.submit(at, Request::new(id, Operation::Write, *offset, *length), &mut done).unwrap();
+        at = drive.next_completion(&mut done).unwrap().at;
+    }
+    let counters = drive.counters();
+    assert_eq!(counters.media_read_bytes, counters.rmw_read_bytes, "nothing else is read");
+    Work {
+        reads: counters.rmw_reads,
+        read_bytes: counters.rmw_read_bytes,
+        write_bytes: counters.media_write_bytes,
+    }
+}
+
+#[test]
+fn a_drive_that_writes_through_reads_and_writes_what_nbdkit_does() {
+    if !present(&["nbdkit", "qemu-io"]) {
+        return;
+    }
+    let writes = writes();
+    let judged = by_nbdkit(&writes);
+    assert!(judged.reads > 0 && judged.write_bytes > 0);
+    for policy in ["immediate-serial", "immediate-merged", "destage-serial", "destage-merged", "deferred"] {
+        assert_eq!(by_the_model(&writes, policy), judged, "{policy}");
+    }
+    // Write by write, so that errors cannot cancel out: each alignment of both ends.
+    for write in writes.iter().take(8 * 26).step_by(5) {
+        let alone = [*write];
+        assert_eq!(by_the_model(&alone, "immediate-merged"), by_nbdkit(&alone), "{write:?}");
+    }
+}

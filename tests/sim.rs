@@ -1,0 +1,193 @@
+//! `straddle sim`: traces replayed on modelled drives, from the command line.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+struct Run {
+    out: String,
+    err: String,
+    code: i32,
+}
+
+fn straddle(arguments: &[&str]) -> Run {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_straddle"));
+    command.env_remove("NO_COLOR").stdin(Stdio::null());
+    let output = command.args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Run { out: text(output.stdout), err: text(output.stderr), code: output.status.code().unwrap() }
+}
+
+fn file(dir: &TempDir, name: &str, text: &str) -> String {
+    let path: PathBuf = dir.path().join(name);
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// 4 KiB writes, aligned, far from each other and slow enough for a disk, with a read and a flush among them.
+fn trace(requests: u64) -> String {
+    let mut text = "time_ms,host,op,offset,length\n".to_owned();
+    for index in 0..requests {
+        let offset = (index * 7_919 % 100_000) * 4096;
+        let op = if index % 10 == 9 { "R" } else { "W" };
+        writeln!(text, "{}.5,a,{op},{offset},4096", index * 40).unwrap();
+    }
+    writeln!(text, "{}.5,a,F,,", requests * 40).unwrap();
+    text
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let run = straddle(arguments);
+    assert_eq!(run.code, 0, "{}", run.err);
+    let value: Value = serde_json::from_str(&run.out).unwrap_or_else(|e| panic!("{e}: {}", run.out));
+    let schema: Value = serde_json::from_str(&straddle(&["schema", "sim"]).out).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<String> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
+    assert!(errors.is_empty(), "{arguments:?}: {errors:?}");
+    value
+}
+
+#[test]
+fn a_shift_makes_requests_misaligned_and_costs_time() {
+    let dir = TempDir::new().unwrap();
+    let trace = file(&dir, "web.csv", &trace(500));
+    let report = json(&["sim", &trace, "--drive", "wd20ears", "--compare", "--json"]);
+    let (first, second) = (&report["runs"][0], &report["runs"][1]);
+    assert_eq!((first["shift"].as_u64(), second["shift"].as_u64()), (Some(0), Some(512)));
+    assert_eq!((&first["misaligned"], &second["misaligned"]), (&0.into(), &500.into()));
+    assert_eq!(first["requests"], 501);
+    assert_eq!((&first["writes"]["count"], &first["reads"]["count"]), (&450.into(), &50.into()));
+    assert_eq!(first["flushes"]["count"], 1);
+    assert_eq!((&first["pace"], &first["queue_depth"]), (&"open".into(), &32.into()));
+    assert_eq!(first["counters"]["rmw_reads"], 0);
+    assert!(second["counters"]["rmw_reads"].as_u64().unwrap() >= 800, "{second}");
+    assert!(second["ratio"].as_f64().unwrap() > 2.0, "{second}");
+    assert!(first["elapsed_ns"].as_u64().unwrap() >= 500 * 40_000_000, "at the trace's times");
+}
+
+#[test]
+fn the_same_text_twice_and_no_wider_than_it_must() {
+    let dir = TempDir::new().unwrap();
+    let trace = file(&dir, "web.csv", &trace(200));
+    let arguments = ["sim", &trace, "--drive", "drive:wd10ears", "--shift", "0,512,1024"];
+    let run = straddle(&arguments);
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
+    assert!(run.out.contains("modelled, virtual"), "{}", run.out);
+    assert!(run.out.contains("With shift 512 requests take "), "{}", run.out);
+    assert!(run.out.contains("100.0 % misaligned"), "{}", run.out);
+    assert_eq!(run.out, straddle(&arguments).out);
+}
+
+#[test]
+fn disksim_traces_are_told_by_their_lines_and_run_one_after_the_other() {
+    let dir = TempDir::new().unwrap();
+    let lines = "R Hit 1975456 4 15362.0 56074.0\nW Doub 1975280 8 3024.0 27896.0\n";
+    let trace = file(&dir, "real.trace", lines);
+    let report = json(&["sim", &trace, "--drive", "wd10ears", "--json"]);
+    assert_eq!(report["trace"]["format"], "disksim");
+    let run = &report["runs"][0];
+    assert_eq!(
+        (&run["pace"], &run["queue_depth"], &run["requests"]),
+        (&"closed".into(), &1.into(), &2.into())
+    );
+    assert!(run["elapsed_ns"].as_u64().unwrap() > 56_074_000, "the delay passes");
+    let run = straddle(&["sim", &trace, "--drive", "wd10ears", "--queue-depth", "8"]);
+    assert_eq!(run.code, 2, "{}", run.err);
+    let report = json(&["sim", &trace, "--drive", "wd10ears", "--open-loop", "--json"]);
+    assert_eq!(report["runs"][0]["pace"], "open");
+}
+
+#[test]
+fn back_to_back_is_quicker_than_the_traces_own_times() {
+    let dir = TempDir::new().unwrap();
+    let trace = file(&dir, "web.csv", &trace(300));
+    let elapsed = |options: &[&str]| {
+        let mut arguments = vec!["sim", &trace, "--drive", "wd10ears", "--json"];
+        arguments.extend(options);
+        json(&arguments)["runs"][0]["elapsed_ns"].as_u64().unwrap()
+    };
+    let (open, closed) = (elapsed(&["--open-loop"]), elapsed(&["--closed-loop"]));
+    assert!(closed < open / 2, "{closed} {open}");
+    assert!(elapsed(&["--closed-loop", "--queue-depth", "16"]) <= closed);
+}
+
+#[test]
+fn what_is_wrong_with_a_trace_is_told_with_its_line() {
+    let dir = TempDir::new().unwrap();
+    let header = "time,op,offset,length\n";
+    for (name, text, says) in [
+        ("format.csv", "1,R,0,4096\n".to_owned(), "format.csv:1: neither a CSV header"),
+        (
+            "column.csv",
+            "time,op,offset\n0,R,0\n".to_owned(),
+            "column.csv:1: the header has no column \"length\"",
+        ),
+        ("op.csv", format!("{header}\n# a comment\n0,X,0,512\n"), "op.csv:4: op = \"X\""),
+        ("back.csv", format!("{header}2,R,0,512\n1,R,0,512\n"), "back.csv:3: it arrives before"),
+        (
+            "end.csv",
+            format!("{header}0,R,999999999999999,512\n"),
+            "end.csv:2: byte 999999999999999, length 512: past the end",
+        ),
+        (
+            "sector.csv",
+            format!("{header}0,R,100,512\n"),
+            "sector.csv:2: byte 100, length 512: not whole logical sectors",
+        ),
+        ("discard.csv", format!("{header}0,D,0,512\n"), "discard.csv:2: the drive does not support discard"),
+        ("real.trace", "R Hit 1 2 3 4\nR Hit 1 2 x 4\n".to_owned(), "real.trace:2: service time = \"x\""),
+    ] {
+        let trace = file(&dir, name, &text);
+        let run = straddle(&["sim", &trace, "--drive", "wd10ears"]);
+        assert_eq!((run.code, run.out.as_str()), (3, ""), "{name}");
+        assert!(run.err.contains(says), "{name}: {}", run.err);
+    }
+}
+
+#[test]
+fn requests_past_the_end_wrap_with_their_alignment() {
+    let dir = TempDir::new().unwrap();
+    let trace =
+        file(&dir, "far.csv", "time,op,offset,length\n0,W,4000000000512,4096\n1,W,4000000004096,4096\n");
+    let report = json(&["sim", &trace, "--drive", "wd10ears", "--wrap", "--json"]);
+    assert_eq!((&report["runs"][0]["wrapped"], &report["runs"][0]["misaligned"]), (&2.into(), &1.into()));
+}
+
+#[test]
+fn mistakes_on_the_command_line_are_usage_errors() {
+    let dir = TempDir::new().unwrap();
+    let trace = file(&dir, "web.csv", &trace(2));
+    for arguments in [
+        &["sim", &trace][..],
+        &["sim", &trace, "--drive", "no-such-drive"],
+        &["sim", &trace, "--drive", "wd10ears", "--shift", "100"],
+        &["sim", &trace, "--drive", "wd10ears", "--open-loop", "--closed-loop"],
+        &["sim", &trace, "--drive", "wd10ears", "--queue-depth", "0"],
+        &["sim", &trace, "--drive", "wd10ears", "--format", "blktrace"],
+    ] {
+        let run = straddle(arguments);
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{arguments:?}: {}", run.err);
+    }
+    assert_eq!(straddle(&["sim", "/no/such.csv", "--drive", "wd10ears"]).code, 3);
+}
+
+#[test]
+fn an_empty_trace_is_no_error() {
+    let dir = TempDir::new().unwrap();
+    let trace = file(&dir, "empty.csv", "time,op,offset,length\n");
+    let report = json(&["sim", &trace, "--drive", "wd10ears", "--compare", "--json"]);
+    assert_eq!((&report["runs"][0]["requests"], &report["runs"][1]["ratio"]), (&0.into(), &1.0.into()));
+}
+
+#[test]
+fn the_schema_in_docs_is_the_one_in_the_code() {
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/sim.schema.json");
+    let kept = fs::read_to_string(kept).unwrap();
+    assert!(kept == straddle(&["schema", "sim"]).out, "docs/sim.schema.json is out of date: run 'make docs'");
+}
