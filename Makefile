@@ -55,3 +55,6 @@ docs: build
 	for command in check bench drive drive-fit reproduce sim; do \
 	    $${CARGO_TARGET_DIR:-target}/release/straddle schema $$command > docs/$$command.schema.json || exit; \
 	done
+	$${CARGO_TARGET_DIR:-target}/release/straddle drive show dt01aca300 --svg docs/figures/dt01aca300.svg > /dev/null
+	$${CARGO_TARGET_DIR:-target}/release/straddle bench random-write drive:wd-green-2010 \
+	    --svg docs/figures/random-write.svg > /dev/null

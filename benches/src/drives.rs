@@ -79,7 +79,12 @@ pub(crate) fn run() -> Result<Vec<Samples>> {
     for (_, drive, _, samples) in &runs {
         let amplification = drive.counters().gc_amplification().filter(|_| drive.counters().erases > 0);
         let collecting = amplification.map(|factor| format!(", garbage collection writes {factor:.2} times"));
-        println!("  {:48} {}{}", samples.name, samples.millions(count(REQUESTS)), collecting.unwrap_or_default());
+        println!(
+            "  {:48} {}{}",
+            samples.name,
+            samples.millions(count(REQUESTS)),
+            collecting.unwrap_or_default()
+        );
     }
     memory()?;
     Ok(runs.into_iter().map(|(_, _, _, samples)| samples).collect())
@@ -110,7 +115,8 @@ impl Work {
         let mut done = Vec::new();
         for _ in 0..requests {
             // Knuth's MMIX generator; the high half is random enough to choose blocks.
-            self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            self.random =
+                self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let offset = (self.random >> 32) * blocks / (1 << 32) * 4096;
             self.next += 1;
             drive.submit(self.at, Request::new(self.next, load.operation, offset, 4096), &mut done)?;

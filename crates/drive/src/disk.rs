@@ -20,7 +20,9 @@ mod spindle;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-pub use firmware::{CommandTimes, Disconnects, Firmware, History, ReadAheadEnd, ReadOn, SegmentRules, TwiceDisconnected};
+pub use firmware::{
+    CommandTimes, Disconnects, Firmware, History, ReadAheadEnd, ReadOn, SegmentRules, TwiceDisconnected,
+};
 pub use geometry::{Direction, Geometry, GeometryError, Place, Zone};
 pub use mechanism::HeadTimes;
 pub use parameters::{DiskParameters, Protection, ReadCacheParameters, RmwPolicy, WriteCacheParameters};
@@ -144,7 +146,7 @@ struct Busy {
 
 #[derive(Clone, Copy, Debug)]
 enum Work {
-    Read { first: u64, end: u64, passed: u64 },
+    Read { read: Read, cached: u64, passed: u64 },
     Edge { sector: u64 },
     Write,
     Log,
@@ -162,11 +164,22 @@ impl Disk {
     /// Switches a disk on.
     pub fn new(parameters: &DiskParameters, interface: Interface, sectors: Sectors) -> Self {
         let physical = sectors.physical;
-        let DiskParameters { spindle, geometry, seek, heads, read_cache, write_cache, rmw, protection, firmware } =
-            parameters.clone();
+        let DiskParameters {
+            spindle,
+            geometry,
+            seek,
+            heads,
+            read_cache,
+            write_cache,
+            rmw,
+            protection,
+            firmware,
+        } = parameters.clone();
         let counters = Counters { revolution: spindle.revolution().get(), ..Counters::default() };
         let log = match protection {
-            Protection::MediaCache { bytes, first_sector } => Log { first: first_sector, sectors: bytes / physical, next: 0 },
+            Protection::MediaCache { bytes, first_sector } => {
+                Log { first: first_sector, sectors: bytes / physical, next: 0 }
+            }
             Protection::None | Protection::NonVolatile => Log::default(),
         };
         Self {

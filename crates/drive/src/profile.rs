@@ -247,7 +247,8 @@ impl Profile {
 
     /// Whether the drive hides that its physical sectors are larger than it says, or where they begin.
     pub fn misreports(&self) -> bool {
-        let phase = (self.claims.physical_sector - self.claims.alignment_offset) % self.claims.physical_sector;
+        let phase =
+            (self.claims.physical_sector - self.claims.alignment_offset) % self.claims.physical_sector;
         self.claims.physical_sector != self.sectors.physical || phase != self.sectors.firmware_offset
     }
 }
@@ -261,7 +262,10 @@ impl Interface {
 
 /// How long `bytes` take at `nanos_per_mib`; no overflow, however large the drive.
 pub(crate) const fn transfer_time(bytes: u64, nanos_per_mib: u64) -> Nanos {
-    #[allow(clippy::cast_possible_truncation, reason = "2^50 bytes of at most 10.5 s a MiB are below 2^64 ns")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "2^50 bytes of at most 10.5 s a MiB are below 2^64 ns"
+    )]
     let nanos = ((bytes as u128 * nanos_per_mib as u128) >> 20) as u64;
     Nanos::new(nanos)
 }

@@ -98,7 +98,10 @@ fn a_fitted_curve_takes_the_times_of_the_data_sheet_on_every_size_of_disk() {
         let curve = SeekCurve::fitted(1.0, 8.0, 16.0, AverageSeek::ThirdOfStroke, longest).unwrap();
         for (distance, expected) in [(1, 1.0), (longest / 3, 8.0), (longest, 16.0)] {
             let time = curve.time(distance).millis();
-            assert!((time - expected).abs() < 0.02 * expected, "{time} ms over {distance} of {longest} tracks, not {expected}");
+            assert!(
+                (time - expected).abs() < 0.02 * expected,
+                "{time} ms over {distance} of {longest} tracks, not {expected}"
+            );
         }
     }
 }

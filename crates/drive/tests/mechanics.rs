@@ -281,7 +281,6 @@ fn a_read_that_the_cache_holds_takes_no_turn() {
 
 /// The link is free while the arm moves and the platter turns.
 #[test]
-#[ignore = "the plain controller holds the link throughout a read: DESIGN of firmware.rs, to be decided"]
 fn a_write_that_the_cache_takes_does_not_wait_for_a_read_in_progress() {
     let mut host = host(&Shape { write_cache: true, ..Shape::default() });
     host.submit(Time::ZERO, Request::new(0, Read, 40 * BLOCK, BLOCK));

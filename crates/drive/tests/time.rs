@@ -212,5 +212,5 @@ fn fixed_hash() -> u64 {
 #[test]
 fn a_fixed_sequence_takes_the_same_time_on_every_machine() {
     let hash = fixed_hash();
-    assert_eq!(hash, 0x4fa7_1ccf_e9c0_224b, "{hash:#018x}: put this here if the model was meant to change");
+    assert_eq!(hash, 0x7e6a_aae5_1d44_67b2, "{hash:#018x}: put this here if the model was meant to change");
 }

@@ -98,8 +98,10 @@ impl Experiment {
         let mut profiles = Vec::with_capacity(self.steps.len());
         for step in &self.steps {
             let name = drive.unwrap_or(&step.drive);
-            let failed =
-                |source| ExperimentError::Drive { name: self.name.clone(), step: step.name.clone(), source };
+            let failed = |source| {
+                let (name, step) = (self.name.clone(), step.name.clone());
+                ExperimentError::Drive { name, step, source: Box::new(source) }
+            };
             profiles.push((name.to_owned(), open(name).map_err(failed)?));
         }
         let runs = self.runs();
@@ -143,7 +145,7 @@ impl Experiment {
                 name: self.name.clone(),
                 step: step.name.clone(),
                 arm: step.arms[arm].name.clone(),
-                source,
+                source: Box::new(source),
             }
         })
     }

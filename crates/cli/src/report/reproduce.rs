@@ -300,7 +300,7 @@ fn arm_report(
         Some(outcome) => outcome.figures.iter().map(|figure| figure_report(figure, limit)).collect(),
         None => measures.iter().map(|measure| listed(arm, *measure)).collect(),
     };
-    let rmw_reads_per_request = outcome.and_then(|outcome| rmw_reads(outcome));
+    let rmw_reads_per_request = outcome.and_then(rmw_reads);
     ArmReport {
         name: arm.name.clone(),
         aligned: arm.aligned,

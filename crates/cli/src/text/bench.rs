@@ -331,7 +331,7 @@ pub(crate) fn svg(bench: &Bench<'_>) -> String {
         told: format!("{:.2}x", sweep.ratio(arm).value),
         best: sweep.ratio(arm).is_one(),
     });
-    let title = format!("{} on {}", bench.workload.name(), bench.target.title);
+    let title = format!("{} on {}", bench.workload.name(), bench.target.name);
     let x_label = format!("offset in logical sectors of {} bytes", bench.logical_sector);
     let y_label = match bench.target.clock {
         Clock::Virtual => "ms per request (modelled)",

@@ -78,7 +78,9 @@ impl WriteBuffer {
         let Some(shift) = self.segment_shift else { return 0 };
         let before = self.extents.range(..start).next_back();
         let after = self.extents.range(end..).next();
-        let shared = before.zip(after).is_some_and(|((_, left), (&right, _))| (left.end - 1) >> shift == right >> shift);
+        let shared = before
+            .zip(after)
+            .is_some_and(|((_, left), (&right, _))| (left.end - 1) >> shift == right >> shift);
         usize::from(shared)
     }
 
@@ -165,7 +167,8 @@ impl WriteBuffer {
 
     /// Takes a write. True if it joined data that was here.
     pub(super) fn insert(&mut self, start: u64, end: u64, at: Time, geometry: &Geometry) -> bool {
-        let mut joined = Extent { end, born: at, touched: at, known: [NONE; 2], logged: false, place: Place::default() };
+        let mut joined =
+            Extent { end, born: at, touched: at, known: [NONE; 2], logged: false, place: Place::default() };
         let mut first = start;
         let mut known = [NONE; 8];
         let mut parts = 0;
@@ -196,7 +199,8 @@ impl WriteBuffer {
         let ends_inside = extent.end & self.mask() != 0;
         let head_partial = start & self.mask() != 0 || (head == tail && ends_inside);
         let tail_partial = head != tail && ends_inside;
-        let unread = |partial: bool, sector: u64| (partial && !extent.known.contains(&sector)).then_some(sector);
+        let unread =
+            |partial: bool, sector: u64| (partial && !extent.known.contains(&sector)).then_some(sector);
         [unread(head_partial, head), unread(tail_partial, tail)]
     }
 

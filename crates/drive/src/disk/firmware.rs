@@ -1,7 +1,7 @@
 //! What a drive's firmware does with each command in detail, where that has been measured.
 //!
 //! The law of this module: everything here is optional. The default is the plain controller that a data sheet lets one
-//! assume: one overhead for reads, one for writes, a link that is held throughout.
+//! assume: one overhead for reads and one for writes.
 
 use crate::time::Nanos;
 

@@ -104,7 +104,9 @@ pub enum GeometryError {
         high: u64,
     },
     /// The tracks hold less than the drive claims.
-    #[error("the tracks hold {sectors} physical sectors, but the claimed capacity and the firmware offset need {needed}")]
+    #[error(
+        "the tracks hold {sectors} physical sectors, but the claimed capacity and the firmware offset need {needed}"
+    )]
     TooSmall {
         /// What the tracks hold.
         sectors: u64,
@@ -119,7 +121,12 @@ fn within(what: &'static str, value: u64, low: u64, high: u64) -> Result<(), Geo
 
 impl Geometry {
     /// A disk of these zones, from the outermost.
-    pub fn new(zones: &[Zone], surfaces: u32, width: u32, direction: Direction) -> Result<Self, GeometryError> {
+    pub fn new(
+        zones: &[Zone],
+        surfaces: u32,
+        width: u32,
+        direction: Direction,
+    ) -> Result<Self, GeometryError> {
         within("surfaces", u64::from(surfaces), 1, 64)?;
         within("zones", zones.len() as u64, 1, 4096)?;
         within("serpentine_tracks", u64::from(width), 1, 1 << 24)?;
@@ -150,7 +157,10 @@ impl Geometry {
 
     /// The same tracks, of which only these parts have addresses: each a place counted along all tracks and a number of
     /// sectors, in the order of the tracks. What lies between them is spare, defective, or the drive's own.
-    pub fn with_addresses(mut self, parts: impl IntoIterator<Item = (u64, u64)>) -> Result<Self, GeometryError> {
+    pub fn with_addresses(
+        mut self,
+        parts: impl IntoIterator<Item = (u64, u64)>,
+    ) -> Result<Self, GeometryError> {
         let (mut first, mut end) = (0_u64, 0_u64);
         self.runs.clear();
         for (at, count) in parts {

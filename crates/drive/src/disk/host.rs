@@ -29,7 +29,10 @@ impl Disk {
                     let (offset, length) = (request.offset.get(), request.length.get());
                     events.push(MediaEvent::Discarded { at: self.now, offset, length });
                 }
-                self.complete(request.id, self.now + self.interface.write_overhead + self.interface.completion_overhead);
+                self.complete(
+                    request.id,
+                    self.now + self.interface.write_overhead + self.interface.completion_overhead,
+                );
                 self.start_next();
             }
         }
@@ -57,7 +60,8 @@ impl Disk {
 
     fn in_write_buffer(&self, start: u64, end: u64) -> bool {
         (!self.buffer.is_empty() && self.buffer.covers(start, end))
-            || (self.is_write_in_flight() && self.in_flight.spans.iter().any(|span| span.0 <= start && end <= span.1))
+            || (self.is_write_in_flight()
+                && self.in_flight.spans.iter().any(|span| span.0 <= start && end <= span.1))
     }
 
     /// Whether the segments hold the sectors; a hit lets the reading ahead go on behind it.

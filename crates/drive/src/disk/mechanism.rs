@@ -52,10 +52,29 @@ pub(super) struct Mechanism {
 }
 
 impl Mechanism {
-    pub(super) fn new(geometry: Geometry, seek: SeekCurve, spindle: Spindle, heads: HeadTimes, physical: u64) -> Self {
+    pub(super) fn new(
+        geometry: Geometry,
+        seek: SeekCurve,
+        spindle: Spindle,
+        heads: HeadTimes,
+        physical: u64,
+    ) -> Self {
         let (cylinder, surface, next, ended) = (0, 0, u64::MAX, Time::ZERO);
         let (began, waited, pieces) = (ended, Nanos::ZERO, Vec::new());
-        Self { geometry, seek, spindle, heads, cylinder, surface, next, ended, began, waited, pieces, physical }
+        Self {
+            geometry,
+            seek,
+            spindle,
+            heads,
+            cylinder,
+            surface,
+            next,
+            ended,
+            began,
+            waited,
+            pieces,
+            physical,
+        }
     }
 
     pub(super) fn place(&self, sector: u64) -> Place {
@@ -130,7 +149,14 @@ impl Mechanism {
     }
 
     /// Passes `count` sectors from `first`, beginning no earlier than `at`; the time when the last has gone by.
-    pub(super) fn pass(&mut self, at: Time, first: u64, count: u64, pass: Pass, counters: &mut Counters) -> Time {
+    pub(super) fn pass(
+        &mut self,
+        at: Time,
+        first: u64,
+        count: u64,
+        pass: Pass,
+        counters: &mut Counters,
+    ) -> Time {
         self.pass_from(self.place(first), at, first, count, pass, counters)
     }
 
@@ -167,7 +193,14 @@ impl Mechanism {
     }
 
     /// Reads on from `next` until `until` or sector `limit`. Gives the next sector, and when that will begin to pass.
-    pub(super) fn read_ahead(&mut self, at: Time, next: u64, limit: u64, until: Time, counters: &mut Counters) -> (Time, u64) {
+    pub(super) fn read_ahead(
+        &mut self,
+        at: Time,
+        next: u64,
+        limit: u64,
+        until: Time,
+        counters: &mut Counters,
+    ) -> (Time, u64) {
         let (mut at, mut sector) = (at, next);
         while sector < limit && at < until {
             let place = self.place(sector);

@@ -3,7 +3,7 @@
 use crate::disk::buffer::{Extent, Step};
 use crate::disk::mechanism::Pass;
 use crate::disk::segments::continues;
-use crate::disk::{Busy, Disk, Place, Protection, Stream, Work};
+use crate::disk::{Busy, Disk, Place, Protection, Read, Stream, Work};
 use crate::request::MediaEvent;
 use crate::time::{Nanos, Time};
 
@@ -61,7 +61,10 @@ impl Disk {
         if !self.flushing() {
             return false;
         }
-        if self.buffer.is_empty() || self.protection == Protection::NonVolatile || (self.log.sectors > 0 && self.log_pending()) {
+        if self.buffer.is_empty()
+            || self.protection == Protection::NonVolatile
+            || (self.log.sectors > 0 && self.log_pending())
+        {
             if self.busy.is_none() {
                 self.end_flush();
             }
@@ -153,7 +156,8 @@ impl Disk {
                     continue;
                 }
                 let next = if ahead { after.next() } else { before.next() };
-                let Some((start, extent)) = next.filter(|(_, extent)| self.may_be_near(extent, best.reach)) else {
+                let Some((start, extent)) = next.filter(|(_, extent)| self.may_be_near(extent, best.reach))
+                else {
                     *going = false;
                     continue;
                 };
@@ -162,7 +166,8 @@ impl Disk {
                     held_until = held_until.min(until);
                     continue;
                 }
-                let chained = follows == Some(start >> self.shift) && self.buffer.step(start, extent) == Step::Write;
+                let chained =
+                    follows == Some(start >> self.shift) && self.buffer.step(start, extent) == Step::Write;
                 let setup = if chained { Nanos::ZERO } else { self.write_cache.setup };
                 self.weigh(&mut best, Choice::Extent(start), &extent.place, setup, Pass::Write);
             }
@@ -200,13 +205,10 @@ impl Disk {
         } else {
             self.mechanism.pass(at, first, count, Pass::Read, &mut self.counters)
         };
-        let sent = self.read_sent(&read, first - read.first, end);
-        self.link_free = sent;
-        self.complete(read.id, sent + self.read_completion());
         self.stream = None;
         let keeps = self.firmware.segments.keeps_passed && partial.is_none();
         let passed = if keeps { self.mechanism.passed_before(first) } else { 0 };
-        self.busy = Some(Busy { end, work: Work::Read { first: read.first, end: read.end, passed } });
+        self.busy = Some(Busy { end, work: Work::Read { read, cached: first - read.first, passed } });
     }
 
     fn begin_extent(&mut self, start: u64) {
@@ -215,14 +217,17 @@ impl Disk {
         let Some(extent) = self.buffer.get(start) else { return };
         if let Step::ReadEdge(sector) = self.buffer.step(start, &extent) {
             let begin = self.now + self.write_cache.setup;
-            let end = self.mechanism.pass_from(extent.place, begin, sector, 1, Pass::Read, &mut self.counters);
+            let end =
+                self.mechanism.pass_from(extent.place, begin, sector, 1, Pass::Read, &mut self.counters);
             self.count_rmw(1);
             self.busy = Some(Busy { end, work: Work::Edge { sector } });
             return;
         }
         let limit = self.cut(start, &extent);
         self.buffer.take(start, limit, &mut self.in_flight, &self.geometry);
-        let (Some(&(first, _)), Some(&(_, end))) = (self.in_flight.spans.first(), self.in_flight.spans.last()) else {
+        let (Some(&(first, _)), Some(&(_, end))) =
+            (self.in_flight.spans.first(), self.in_flight.spans.last())
+        else {
             return;
         };
         let (first, end) = (first >> self.shift, ((end - 1) >> self.shift) + 1);
@@ -257,7 +262,8 @@ impl Disk {
         let limit = track_end << self.shift;
         let end = extent.end;
         let whole = (end >> self.shift) << self.shift;
-        let streaming = (end - start) >> self.shift >= STREAM_SECTORS && self.through.is_empty() && self.flush.is_none();
+        let streaming =
+            (end - start) >> self.shift >= STREAM_SECTORS && self.through.is_empty() && self.flush.is_none();
         if streaming && whole < end && whole < limit { whole } else { limit }
     }
 
@@ -300,7 +306,9 @@ impl Disk {
     fn announce(&mut self, event: impl Fn(Time, u64, u64) -> MediaEvent) {
         if let Some(events) = &mut self.media_events {
             let offset = self.firmware_offset;
-            events.extend(self.in_flight.spans.iter().map(|&(start, end)| event(self.now, start - offset, end - start)));
+            events.extend(
+                self.in_flight.spans.iter().map(|&(start, end)| event(self.now, start - offset, end - start)),
+            );
         }
     }
 
@@ -308,7 +316,7 @@ impl Disk {
     pub(super) fn finish(&mut self) {
         let Some(Busy { work, .. }) = self.busy.take() else { return };
         match work {
-            Work::Read { first, end, passed } => self.finish_read(first, end, passed),
+            Work::Read { read, cached, passed } => self.finish_read(&read, cached, passed),
             Work::Edge { sector } => self.buffer.sector_read(sector, &self.geometry),
             Work::Write => {
                 self.announce(|at, offset, length| MediaEvent::Stored { at, offset, length });
@@ -334,7 +342,12 @@ impl Disk {
         }
     }
 
-    fn finish_read(&mut self, first: u64, end: u64, passed: u64) {
+    fn finish_read(&mut self, read: &Read, cached: u64, passed: u64) {
+        // Only now is the link taken: while the arm moved and the platter turned it was free for others.
+        let sent = self.read_sent(read, cached, self.now);
+        self.link_free = sent;
+        self.complete(read.id, sent + self.read_completion());
+        let (first, end) = (read.first, read.end);
         let Some(segment) = self.cache.remember(first, end) else { return };
         if passed > 0 {
             self.cache.extend_back(segment, passed);

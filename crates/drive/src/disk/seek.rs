@@ -43,7 +43,9 @@ pub enum SeekError {
         milliseconds: f64,
     },
     /// A longer way takes less time.
-    #[error("{shorter} tracks take {slower} but {longer} tracks only {faster}; for track-to-track, average and full stroke this means that the average is too near to one of the others")]
+    #[error(
+        "{shorter} tracks take {slower} but {longer} tracks only {faster}; for track-to-track, average and full stroke this means that the average is too near to one of the others"
+    )]
     Falling {
         /// The shorter distance.
         shorter: u32,
@@ -88,7 +90,13 @@ impl SeekCurve {
     }
 
     /// The curve a + b·√d + c·d through a data sheet's track-to-track, average and full-stroke times.
-    pub fn fitted(single: f64, average: f64, full: f64, of: AverageSeek, longest: u32) -> Result<Self, SeekError> {
+    pub fn fitted(
+        single: f64,
+        average: f64,
+        full: f64,
+        of: AverageSeek,
+        longest: u32,
+    ) -> Result<Self, SeekError> {
         for (distance, milliseconds) in [(1, single), (longest / 3, average), (longest, full)] {
             if !(0.0..4000.0).contains(&milliseconds) {
                 return Err(SeekError::Time { distance, milliseconds });
@@ -119,13 +127,18 @@ impl SeekCurve {
     }
 
     fn sampled(longest: u32, milliseconds: impl Fn(u32) -> f64) -> Self {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 4 s, as every caller checks")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "0 to 4 s, as every caller checks"
+        )]
         let nanos = |distance: u32| (milliseconds(distance) * 1e6).round() as u32;
         let near = (0..=NEAR).map(|distance| if distance == 0 { 0 } else { nanos(clamp(distance, longest)) });
         let knots = longest as usize / STEP + 2;
         // The last knots may lie beyond the longest way, which then lies on the line to them.
         let knot = |knot: usize| if knot == 0 { 0 } else { nanos(clamp(knot * STEP, u32::MAX)) };
-        let far = (0..knots).map(|index| (knot(index), knot(index + 1).wrapping_sub(knot(index)).cast_signed()));
+        let far =
+            (0..knots).map(|index| (knot(index), knot(index + 1).wrapping_sub(knot(index)).cast_signed()));
         let curve = Self { near: near.collect(), far: far.collect(), reach: Vec::new(), longest };
         let reach = curve.reaches();
         Self { reach, ..curve }
@@ -157,12 +170,18 @@ impl SeekCurve {
 
     fn rising(&self) -> Result<(), SeekError> {
         let mut before = (1, self.time(1));
-        let samples = (2..=NEAR.min(self.longest as usize)).chain((NEAR..=self.longest as usize).step_by(STEP));
+        let samples =
+            (2..=NEAR.min(self.longest as usize)).chain((NEAR..=self.longest as usize).step_by(STEP));
         for distance in samples {
             let distance = clamp(distance, self.longest);
             let time = self.time(distance);
             if time < before.1 {
-                return Err(SeekError::Falling { shorter: before.0, slower: before.1, longer: distance, faster: time });
+                return Err(SeekError::Falling {
+                    shorter: before.0,
+                    slower: before.1,
+                    longer: distance,
+                    faster: time,
+                });
             }
             before = (distance, time);
         }
@@ -242,15 +261,24 @@ mod tests {
             for micros in (0..20_000).step_by(7) {
                 let time = Nanos::new(micros * 1000);
                 let reach = curve.reach(time);
-                assert!((reach + 1..=30_000).step_by(13).all(|distance| curve.time(distance) >= time), "{time} {reach}");
+                assert!(
+                    (reach + 1..=30_000).step_by(13).all(|distance| curve.time(distance) >= time),
+                    "{time} {reach}"
+                );
             }
         }
     }
 
     #[test]
     fn impossible_curves_are_refused() {
-        assert!(matches!(SeekCurve::fitted(1.0, 0.5, 0.4, AverageSeek::AllPairs, 9999), Err(SeekError::Falling { .. })));
-        assert!(matches!(SeekCurve::from_table(&[(5, 1.0), (5, 2.0)], 10), Err(SeekError::Order { index: 1 })));
+        assert!(matches!(
+            SeekCurve::fitted(1.0, 0.5, 0.4, AverageSeek::AllPairs, 9999),
+            Err(SeekError::Falling { .. })
+        ));
+        assert!(matches!(
+            SeekCurve::from_table(&[(5, 1.0), (5, 2.0)], 10),
+            Err(SeekError::Order { index: 1 })
+        ));
         assert!(matches!(SeekCurve::from_table(&[(1, f64::NAN)], 10), Err(SeekError::Time { .. })));
     }
 }

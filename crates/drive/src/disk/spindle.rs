@@ -14,7 +14,11 @@ impl Angle {
             return None;
         }
         let fraction = revolutions - revolutions.floor();
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 <= fraction <= 1; 2^32 wraps")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "0 <= fraction <= 1; 2^32 wraps"
+        )]
         let angle = (fraction * WHOLE) as u64 as u32;
         Some(Self(angle))
     }

@@ -8,8 +8,8 @@ use toml::{Table, Value};
 
 use super::{Body, Claims, Fit, Interface, Knob, Profile, ProfileError, Sectors, builtin, source};
 use crate::disk::{
-    Angle, AverageSeek, Direction, DiskParameters, Firmware, Geometry, HeadTimes, Protection, ReadCacheParameters, RmwPolicy,
-    SeekCurve, Spindle, WriteCacheParameters, Zone,
+    Angle, AverageSeek, Direction, DiskParameters, Firmware, Geometry, HeadTimes, Protection,
+    ReadCacheParameters, RmwPolicy, SeekCurve, Spindle, WriteCacheParameters, Zone,
 };
 use crate::ssd::{FlashFile, SsdParameters};
 use crate::time::Nanos;
@@ -193,7 +193,8 @@ fn find(name: &str) -> Result<Text, ProfileError> {
 
 /// The shipped name that shares the longest beginning with `name`, if it shares any worth mentioning.
 fn nearest(name: &str) -> Option<String> {
-    let shared = |known: &str| known.chars().zip(name.chars()).take_while(|(left, right)| left == right).count();
+    let shared =
+        |known: &str| known.chars().zip(name.chars()).take_while(|(left, right)| left == right).count();
     let best = builtin::PROFILES.iter().map(|(known, _)| *known).max_by_key(|known| shared(known))?;
     (shared(best) >= 3).then(|| best.to_owned())
 }
@@ -217,7 +218,11 @@ pub(super) fn parse(
     let known: Vec<String> = variants.keys().cloned().collect();
     for &option in options {
         let Some(Value::Table(change)) = variants.get(option) else {
-            return Err(ProfileError::UnknownOption { name: name.to_owned(), option: option.to_owned(), known });
+            return Err(ProfileError::UnknownOption {
+                name: name.to_owned(),
+                option: option.to_owned(),
+                known,
+            });
         };
         source::overlay(&mut table, change.clone());
     }
@@ -225,7 +230,8 @@ pub(super) fn parse(
     for (path, number) in replaced {
         source::replace(&mut table, path, *number);
     }
-    let syntax = |error: toml::de::Error| ProfileError::Syntax { name: name.to_owned(), message: error.to_string() };
+    let syntax =
+        |error: toml::de::Error| ProfileError::Syntax { name: name.to_owned(), message: error.to_string() };
     let file = File::deserialize(Value::Table(table)).map_err(syntax)?;
     let mut profile = Check { name }.profile(file)?;
     profile.figures = figures;
@@ -237,7 +243,8 @@ fn merged(name: &str, text: &str, depth: usize) -> Result<Table, ProfileError> {
     if depth == LONGEST_CHAIN {
         return Err(ProfileError::Circular { name: name.to_owned() });
     }
-    let syntax = |error: toml::de::Error| ProfileError::Syntax { name: name.to_owned(), message: error.to_string() };
+    let syntax =
+        |error: toml::de::Error| ProfileError::Syntax { name: name.to_owned(), message: error.to_string() };
     let mut upper: Table = text.parse().map_err(syntax)?;
     match upper.remove("base") {
         None => Ok(upper),
@@ -249,9 +256,10 @@ fn merged(name: &str, text: &str, depth: usize) -> Result<Table, ProfileError> {
             source::overlay(&mut lower, upper);
             Ok(lower)
         }
-        Some(other) => {
-            Err(ProfileError::Syntax { name: name.to_owned(), message: format!("base = {other}: must be a name") })
-        }
+        Some(other) => Err(ProfileError::Syntax {
+            name: name.to_owned(),
+            message: format!("base = {other}: must be a name"),
+        }),
     }
 }
 
@@ -306,9 +314,18 @@ impl Check<'_> {
         Ok(Profile { name, title, notes, claims, sectors, interface, body, fit, figures, variants })
     }
 
-    fn flash(&self, flash: &FlashFile, file: &File, claims: &Claims) -> Result<(Sectors, Body), ProfileError> {
+    fn flash(
+        &self,
+        flash: &FlashFile,
+        file: &File,
+        claims: &Claims,
+    ) -> Result<(Sectors, Body), ProfileError> {
         if file.spindle.is_some() || file.sectors.is_some() {
-            return Err(self.impossible("flash", "these keys", "a drive has either [flash], or [sectors] and [spindle]"));
+            return Err(self.impossible(
+                "flash",
+                "these keys",
+                "a drive has either [flash], or [sectors] and [spindle]",
+            ));
         }
         let ssd = SsdParameters::new(flash, claims.capacity);
         let ssd = ssd.map_err(|source| ProfileError::Flash { name: self.name.to_owned(), source })?;
@@ -318,13 +335,16 @@ impl Check<'_> {
     }
 
     fn claims(&self, file: &ClaimsFile) -> Result<Claims, ProfileError> {
-        let logical = self.power_of_two("claims.logical_sector_bytes", file.logical_sector_bytes, 512, 4096)?;
-        let physical = self.power_of_two("claims.physical_sector_bytes", file.physical_sector_bytes, logical, 1 << 20)?;
+        let logical =
+            self.power_of_two("claims.logical_sector_bytes", file.logical_sector_bytes, 512, 4096)?;
+        let physical =
+            self.power_of_two("claims.physical_sector_bytes", file.physical_sector_bytes, logical, 1 << 20)?;
         let capacity = self.within("claims.capacity_bytes", file.capacity_bytes, 1 << 20, 1 << 50)?;
         if !capacity.is_multiple_of(logical) {
             return Err(self.impossible("claims.capacity_bytes", capacity, "must be whole logical sectors"));
         }
-        let offset = self.within("claims.alignment_offset_bytes", file.alignment_offset_bytes, 0, physical - 1)?;
+        let offset =
+            self.within("claims.alignment_offset_bytes", file.alignment_offset_bytes, 0, physical - 1)?;
         Ok(Claims {
             model: file.model.clone(),
             capacity,
@@ -361,7 +381,8 @@ impl Check<'_> {
             nanos_per_mib: per_mib.get(),
             read_overhead: self.time("interface.read_overhead_us", file.read_overhead_us / 1e3)?,
             write_overhead: self.time("interface.write_overhead_us", file.write_overhead_us / 1e3)?,
-            completion_overhead: self.time("interface.completion_overhead_us", file.completion_overhead_us / 1e3)?,
+            completion_overhead: self
+                .time("interface.completion_overhead_us", file.completion_overhead_us / 1e3)?,
             queue_depth: u32::try_from(depth).unwrap_or(1),
         })
     }
@@ -374,7 +395,8 @@ impl Check<'_> {
         let write_cache = file.write_cache.as_ref().ok_or_else(|| missing("write_cache"))?;
         let rmw = file.rmw.as_ref().ok_or_else(|| missing("rmw"))?;
         let turning = Spindle::from_rpm(spindle.rpm).filter(|_| (60.0..=100_000.0).contains(&spindle.rpm));
-        let turning = turning.ok_or_else(|| self.impossible("spindle.rpm", spindle.rpm, "must be 60 to 100000"))?;
+        let turning =
+            turning.ok_or_else(|| self.impossible("spindle.rpm", spindle.rpm, "must be 60 to 100000"))?;
         let heads = HeadTimes {
             head_switch: self.time("seek.head_switch_ms", seek.head_switch_ms)?,
             write_settle: self.time("seek.write_settle_ms", seek.write_settle_ms)?,
@@ -468,7 +490,12 @@ impl Check<'_> {
         let per_step: u64 = (0..count).map(density).sum::<u64>() * surfaces;
         let tracks = match file.tracks_per_surface {
             Some(tracks) => self.within("geometry.tracks_per_surface", u64::from(tracks), count, 1 << 24)?,
-            None => self.within("geometry: tracks per surface for the capacity", (needed * count).div_ceil(per_step) + count, count, 1 << 24)?,
+            None => self.within(
+                "geometry: tracks per surface for the capacity",
+                (needed * count).div_ceil(per_step) + count,
+                count,
+                1 << 24,
+            )?,
         };
         let share = |zone: u64| tracks * (zone + 1) / count - tracks * zone / count;
         let narrow = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
@@ -493,7 +520,8 @@ impl Check<'_> {
         let head = file.head_skew_revolutions.unwrap_or_else(|| enough(back));
         let next = file.serpentine_skew_revolutions.unwrap_or_else(|| enough(back.max(curve.time(1))));
         let angle = |key: &str, revolutions: f64| {
-            Angle::from_revolutions(revolutions).ok_or_else(|| self.impossible(key, revolutions, "must be a number"))
+            Angle::from_revolutions(revolutions)
+                .ok_or_else(|| self.impossible(key, revolutions, "must be a number"))
         };
         let track_skew = angle("geometry.track_skew_revolutions", track)?;
         let head_skew = angle("geometry.head_skew_revolutions", head)?;
@@ -501,11 +529,17 @@ impl Check<'_> {
         let first_angle = Angle::default();
         let zones: Vec<Zone> = tracks
             .iter()
-            .map(|&(tracks, sectors_per_track)| {
-                Zone { tracks, sectors_per_track, track_skew, head_skew, serpentine_skew, first_angle }
+            .map(|&(tracks, sectors_per_track)| Zone {
+                tracks,
+                sectors_per_track,
+                track_skew,
+                head_skew,
+                serpentine_skew,
+                first_angle,
             })
             .collect();
-        let geometry = Geometry::new(&zones, file.surfaces, file.serpentine_tracks, file.serpentine_direction);
+        let geometry =
+            Geometry::new(&zones, file.surfaces, file.serpentine_tracks, file.serpentine_direction);
         let geometry = geometry.map_err(refused)?;
         if geometry.sectors() < needed {
             let sectors = geometry.sectors();

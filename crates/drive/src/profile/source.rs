@@ -25,7 +25,7 @@ pub(super) fn strip(table: &mut Table) -> Vec<Figure> {
 
 fn strip_value(path: String, value: &mut Value, figures: &mut Vec<Figure>) {
     if let Some((bare, source)) = sourced(value) {
-        figures.push(Figure { path, value: bare.to_string(), source: Some(source) });
+        figures.push(Figure { path, value: written(&bare), source: Some(source) });
         *value = bare;
         return;
     }
@@ -36,9 +36,17 @@ fn strip_value(path: String, value: &mut Value, figures: &mut Vec<Figure>) {
             }
         }
         Value::Integer(_) | Value::Float(_) | Value::Array(_) => {
-            figures.push(Figure { path, value: value.to_string(), source: None });
+            figures.push(Figure { path, value: written(value), source: None });
         }
         _ => {}
+    }
+}
+
+/// A value as it stands in the file; of a long list, how many it has.
+fn written(value: &Value) -> String {
+    match value {
+        Value::Array(list) if list.len() > 4 => format!("{} entries", list.len()),
+        _ => value.to_string(),
     }
 }
 
@@ -66,15 +74,15 @@ fn is_sourced(table: &Table) -> bool {
     table.len() == 2 && table.contains_key("value") && table.contains_key("source")
 }
 
-/// Replaces the number at `path`, which need not be there yet; whole numbers stay whole.
+/// Replaces the number at `path`, which need not be there yet.
 pub(super) fn replace(table: &mut Table, path: &str, number: f64) {
     let mut here = table;
     let mut keys = path.split('.').peekable();
     while let Some(key) = keys.next() {
         if keys.peek().is_none() {
-            let whole = number.fract() == 0.0 || here.get(key).is_some_and(Value::is_integer);
+            let whole = number.fract() == 0.0;
             #[allow(clippy::cast_possible_truncation, reason = "a knob's bounds are small")]
-            let value = if whole { Value::Integer(number.round() as i64) } else { Value::Float(number) };
+            let value = if whole { Value::Integer(number as i64) } else { Value::Float(number) };
             here.insert(key.to_owned(), value);
             return;
         }

@@ -177,7 +177,9 @@ impl Ssd {
 
     /// Some of the victim's units are durable where they were moved to.
     pub(super) fn moved(&mut self, victim: u32, units: u32) {
-        self.collector.victims[victim as usize].moving -= units;
+        let state = &mut self.collector.victims[victim as usize];
+        debug_assert_eq!(state.blocks, 0, "erased before what was in it is durable");
+        state.moving -= units;
         self.erase_if_durable(victim);
     }
 

@@ -104,6 +104,11 @@ impl Keeper {
                 MediaEvent::Storing { offset, length, .. } => {
                     let snapshot = self.current[sectors(offset, length)].to_vec();
                     assert!(snapshot.iter().all(|&change| change > 0), "stores what the host never wrote");
+                    // Two versions on their way at a time could arrive in the wrong order.
+                    let overlaps = |other: &(u64, Vec<usize>)| {
+                        other.0 < offset + length && offset < other.0 + other.1.len() as u64 * 512
+                    };
+                    assert!(!self.snapshots.iter().any(overlaps), "stores a sector that is being stored");
                     self.snapshots.push_back((offset, snapshot));
                 }
                 MediaEvent::Stored { offset, length, .. } => {

@@ -167,13 +167,14 @@ proptest! {
             let mut any_partial = false;
             let (mut whole, mut part) = (Bench::new(&file, capacity), Bench::new(&file, capacity));
             for (place, from, length) in places {
-                let start = (u64::from(place) * (capacity / unit) >> 32) * unit;
+                let start = ((u64::from(place) * (capacity / unit)) >> 32) * unit;
                 let from = (u64::from(from) * (unit / 512)) >> 32;
                 let length = 1 + ((u64::from(length) * (unit / 512 - from)) >> 32);
                 whole.write(start, unit);
                 part.write(start + from * 512, length * 512);
                 let partial = length * 512 < unit;
-                (whole.flush(), part.flush());
+                whole.flush();
+                part.flush();
                 let (whole, part) = (whole.counters(), part.counters());
                 any_partial |= partial;
                 prop_assert!(part.unit_write_bytes >= whole.unit_write_bytes);
