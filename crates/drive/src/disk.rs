@@ -71,6 +71,8 @@ pub struct Disk {
     taken: u32,
     /// Reads that need the medium.
     reads: Vec<Read>,
+    /// None of them was ready before this.
+    no_read_before: Time,
     /// Writes for which the buffer has no room.
     blocked: VecDeque<Write>,
     /// Writes in the buffer whose host waits for the medium.
@@ -204,6 +206,7 @@ impl Disk {
             held: VecDeque::new(),
             taken: 0,
             reads: Vec::new(),
+            no_read_before: Time::ZERO,
             blocked: VecDeque::new(),
             through: Vec::new(),
             flush: None,

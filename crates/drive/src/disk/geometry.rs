@@ -37,6 +37,8 @@ pub struct Zone {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
     zones: Vec<Placed>,
+    /// The first sector of each zone, close together for the search.
+    starts: Vec<u64>,
     surfaces: u32,
     width: u32,
     direction: Direction,
@@ -82,8 +84,6 @@ pub struct Place {
     pub sectors_per_track: u32,
     /// The angle at which the sector begins.
     pub angle: Angle,
-    /// The angle of one sector.
-    pub sector_angle: Angle,
     /// Sectors from this one on, itself among them, that follow each other on this track.
     pub left: u32,
 }
@@ -152,7 +152,8 @@ impl Geometry {
             first_cylinder += zone.tracks;
         }
         let (sectors, cylinders, runs) = (first_sector, first_cylinder, Vec::new());
-        Ok(Self { zones: placed, surfaces, width, direction, sectors, cylinders, runs })
+        let starts = placed.iter().map(|placed| placed.first_sector).collect();
+        Ok(Self { zones: placed, starts, surfaces, width, direction, sectors, cylinders, runs })
     }
 
     /// The same tracks, of which only these parts have addresses: each a place counted along all tracks and a number of
@@ -244,11 +245,15 @@ impl Geometry {
 
     #[inline]
     fn place_along(&self, sector: u64) -> Place {
-        let index = self.zones.partition_point(|placed| placed.first_sector <= sector) - 1;
+        let index = self.starts.partition_point(|start| *start <= sector) - 1;
         let placed = &self.zones[index];
         let inside = sector - placed.first_sector;
         let per_track = u64::from(placed.zone.sectors_per_track);
-        let (track, sector) = (low(inside / per_track), low(inside % per_track));
+        // A zone beyond 2^32 sectors is rare, and dividing 32 bits is quicker.
+        let (track, sector) = match u32::try_from(inside) {
+            Ok(inside) => (inside / placed.zone.sectors_per_track, inside % placed.zone.sectors_per_track),
+            Err(_) => (low(inside / per_track), low(inside % per_track)),
+        };
         placed.place(track, sector, self)
     }
 }
@@ -275,7 +280,6 @@ impl Placed {
             .advanced(self.serpentine_angle, serpentine)
             .advanced(zone.track_skew, surface * (width - 1) + along)
             .advanced(zone.head_skew, surface);
-        let sector_angle = Angle(low(self.step >> 32));
         let angle = Angle(start.0.wrapping_add(low((u64::from(sector) * self.step) >> 32)));
         Place {
             cylinder: self.first_cylinder + serpentine * geometry.width.min(zone.tracks) + across,
@@ -283,7 +287,6 @@ impl Placed {
             sector,
             sectors_per_track: zone.sectors_per_track,
             angle,
-            sector_angle,
             left: zone.sectors_per_track - sector,
         }
     }

@@ -113,8 +113,12 @@ impl Disk {
     /// The operation that a host has waited for too long, be it a read, a write to the medium or one to a full buffer.
     fn overdue(&mut self) -> Option<Choice> {
         let too_long_ago = self.now - LONGEST_WAIT;
-        if let Some(index) = self.reads.iter().position(|read| read.ready < too_long_ago) {
-            return Some(Choice::Read(index));
+        // The bound is at most as late as the oldest read, and cheap to keep: most of the time no read need be looked at.
+        if self.no_read_before < too_long_ago {
+            if let Some(index) = self.reads.iter().position(|read| read.ready < too_long_ago) {
+                return Some(Choice::Read(index));
+            }
+            self.no_read_before = self.reads.iter().map(|read| read.ready).min().unwrap_or(self.now);
         }
         if let Some(write) = self.through.iter().find(|write| write.arrived < too_long_ago)
             && let Some(start) = self.buffer.first_within(write.start, write.end)

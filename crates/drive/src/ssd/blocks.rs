@@ -147,23 +147,22 @@ impl Blocks {
         }
     }
 
-    /// Takes up to `most` valid units out of a group of a victim: they are valid there no more.
-    pub(super) fn take_group(&mut self, first_slot: u32, most: u32, into: &mut Vec<u32>) {
+    /// Takes up to `most` valid units out of a group of a victim, where they are valid no more, and puts them into the
+    /// beginning of `into`, which has room for a group. Returns how many there were.
+    pub(super) fn take_group(&mut self, first_slot: u32, most: u32, into: &mut [u32]) -> u32 {
         let (index, place) = self.layout.split(first_slot);
-        let slots = self.layout.slots_per_group();
-        let entries = self.entries(index, place, slots);
-        into.clear();
-        into.resize(slots as usize, 0);
         // Which slots are stale follows no pattern; without branches on it, no time goes into guessing.
         let mut taken = 0;
-        for entry in entries {
+        for entry in self.entries(index, place, self.layout.slots_per_group()) {
             let take = u32::from(*entry != 0) & u32::from(taken < most);
-            into[taken as usize] = entry.wrapping_sub(1);
+            if let Some(unit) = into.get_mut(taken as usize) {
+                *unit = entry.wrapping_sub(1);
+            }
             taken += take;
             *entry *= 1 - take;
         }
-        into.truncate(taken as usize);
         self.change(index, |valid| valid - taken);
+        taken
     }
 
     /// The slots from `first_slot`, so far stale and all in one group, hold the units from now on.
@@ -178,7 +177,9 @@ impl Blocks {
     pub(super) fn invalidate(&mut self, slot: u32) {
         let (index, place) = self.layout.split(slot);
         debug_assert!(self.unit_at(slot).is_some());
-        self.entries(index, place, 1).fill(0);
+        if let [entry] = self.entries(index, place, 1) {
+            *entry = 0;
+        }
         self.change(index, |valid| valid - 1);
     }
 

@@ -303,8 +303,12 @@ impl Buffer {
             self.bits.resize(self.bits.len() + self.words, 0);
             narrow(self.entries.len() as u64 - 1)
         });
-        let first_bit = index as usize * self.words;
-        self.bits[first_bit..first_bit + self.words].fill(0);
+        // Mostly there is one word, for which a call to fill memory would be slow.
+        let (first, words) = (index as usize * self.words, self.words);
+        self.bits[first] = 0;
+        if words > 1 {
+            self.bits[first + 1..first + words].fill(0);
+        }
         let chain = std::mem::replace(&mut self.buckets[bucket], index);
         let entry = &mut self.entries[index as usize];
         entry.unit = unit;

@@ -81,7 +81,7 @@ impl Collector {
             reading: 0,
             reserved: 0,
             filling: None,
-            units: Vec::new(),
+            units: vec![0; layout.slots_per_group() as usize],
             victims: vec![Victim::default(); layout.superblocks as usize],
             emptied: 0,
             erasing: 0,
@@ -290,15 +290,15 @@ impl Ssd {
             });
             // Room was kept; what finds none all the same stays valid, and is read again.
             let Some(mut filling) = filling else { break };
-            self.blocks.take_group(from, room.min(per_group - filling.units), &mut units);
-            if units.is_empty() {
+            let count = self.blocks.take_group(from, room.min(per_group - filling.units), &mut units);
+            if count == 0 {
                 self.collector.filling = Some(filling);
                 break;
             }
-            let count = narrow(units.len() as u64);
             let to = filling.first_slot + filling.units;
-            self.blocks.assign(to, &units);
-            units.iter().zip(to..).for_each(|(&unit, slot)| self.mapping.set(unit, slot));
+            let moved = &units[..count as usize];
+            self.blocks.assign(to, moved);
+            moved.iter().zip(to..).for_each(|(&unit, slot)| self.mapping.set(unit, slot));
             self.collector.victims[victim as usize].moving += count;
             let members = self.groups.members(filling.group);
             match members.last_mut().filter(|last| last.0 == victim) {

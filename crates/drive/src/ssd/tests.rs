@@ -62,8 +62,10 @@ impl Bench {
         let submitted = self.now;
         self.id += 1;
         self.ssd.submit(submitted, Request::new(self.id, operation, offset, length));
-        let mut done = Vec::new();
+        let (mut done, mut steps) = (Vec::new(), 0);
         while done.is_empty() {
+            steps += 1;
+            assert!(steps < 1_000_000, "the request never completes");
             let next = self.ssd.next_event().expect("the request never completes");
             assert!(next >= self.now, "time goes back");
             self.ssd.advance(next, &mut done);

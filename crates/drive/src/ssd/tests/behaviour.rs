@@ -199,6 +199,10 @@ fn a_discard_drops_what_is_in_the_buffer_but_no_parts() {
     assert_eq!(bench.counters().unit_write_bytes, 16384);
     assert_eq!(bench.ssd.mapped(), 1);
     assert!(bench.ssd.mapping.get(1).is_some());
+    (2..8).for_each(|unit| _ = bench.write(unit * 16384, if unit % 2 == 0 { 512 } else { 16384 }));
+    bench.run(Operation::Discard, 2 * 16384, 6 * 16384);
+    bench.flush();
+    assert_eq!(bench.ssd.mapped(), 1);
 }
 
 #[test]

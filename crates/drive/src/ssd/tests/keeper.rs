@@ -9,6 +9,7 @@ use super::*;
 struct Change {
     submitted: u64,
     completed: Option<u64>,
+    discard: bool,
 }
 
 /// A medium of sectors, each with the number of the change that wrote it; zero for the state at power-on.
@@ -33,13 +34,15 @@ struct Submitted {
     submitted: u64,
     change: usize,
     completed: bool,
+    /// It was a discard, and has taken effect.
+    discarded: bool,
 }
 
 impl Keeper {
     pub(super) fn new(capacity: u64, power_loss_protection: bool) -> Self {
         let sectors = usize::try_from(capacity / 512).unwrap();
         Self {
-            changes: vec![Change { submitted: 0, completed: Some(0) }],
+            changes: vec![Change { submitted: 0, completed: Some(0), discard: false }],
             current: vec![0; sectors],
             durable: vec![0; sectors],
             must: vec![0; sectors],
@@ -57,14 +60,21 @@ impl Keeper {
         assert_eq!(request.id.0, self.requests.len() as u64);
         let changes = request.operation.is_write() || request.operation == Operation::Discard;
         if changes {
-            self.changes.push(Change { submitted: self.clock, completed: None });
+            let discard = request.operation == Operation::Discard;
+            self.changes.push(Change { submitted: self.clock, completed: None, discard });
         }
         let change = if changes { self.changes.len() - 1 } else { 0 };
         if request.operation.is_write() {
             let span = sectors(request.offset.get(), request.length.get());
             self.current[span].fill(change);
         }
-        self.requests.push(Submitted { request, submitted: self.clock, change, completed: false });
+        self.requests.push(Submitted {
+            request,
+            submitted: self.clock,
+            change,
+            completed: false,
+            discarded: false,
+        });
     }
 
     pub(super) fn complete(&mut self, id: RequestId) {
@@ -104,6 +114,8 @@ impl Keeper {
                 MediaEvent::Storing { offset, length, .. } => {
                     let snapshot = self.current[sectors(offset, length)].to_vec();
                     assert!(snapshot.iter().all(|&change| change > 0), "stores what the host never wrote");
+                    let discarded = |change: &usize| self.changes[*change].discard;
+                    assert!(!snapshot.iter().any(discarded), "stores what was discarded");
                     // Two versions on their way at a time could arrive in the wrong order.
                     let overlaps = |other: &(u64, Vec<usize>)| {
                         other.0 < offset + length && offset < other.0 + other.1.len() as u64 * 512
@@ -134,14 +146,16 @@ impl Keeper {
         }
     }
 
-    /// The discard that is under way, which has to cover what was discarded.
-    fn discarding(&self, offset: u64, length: u64) -> usize {
-        let under_way =
-            |other: &&Submitted| other.request.operation == Operation::Discard && !other.completed;
-        let discard = self.requests.iter().find(under_way).expect("discards without having been asked");
-        let (start, end) =
-            (discard.request.offset.get(), discard.request.offset.get() + discard.request.length.get());
-        assert!(start <= offset && offset + length <= end, "discards more than it was asked");
+    /// The discard that this comes of: the first that covers it and has not taken effect. Where commands take no time,
+    /// several may have done so before the host learns of the first.
+    fn discarding(&mut self, offset: u64, length: u64) -> usize {
+        let waits = |other: &&mut Submitted| {
+            let (start, bytes) = (other.request.offset.get(), other.request.length.get());
+            let covers = start <= offset && offset + length <= start + bytes;
+            covers && other.request.operation == Operation::Discard && !other.completed && !other.discarded
+        };
+        let discard = self.requests.iter_mut().find(waits).expect("discards what it was not asked to");
+        discard.discarded = true;
         discard.change
     }
 
