@@ -249,7 +249,12 @@ impl Profile {
     pub fn misreports(&self) -> bool {
         let phase =
             (self.claims.physical_sector - self.claims.alignment_offset) % self.claims.physical_sector;
-        self.claims.physical_sector != self.sectors.physical || phase != self.sectors.firmware_offset
+        // A solid-state drive tells its indirection unit as the preferred minimum (NVMe NPWG), not as a physical sector.
+        let told = match self.body {
+            Body::Disk(_) => self.claims.physical_sector,
+            Body::Ssd(_) => self.claims.minimum_io.unwrap_or(self.claims.physical_sector),
+        };
+        told != self.sectors.physical || phase != self.sectors.firmware_offset
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Random writes of 4 KiB in a closed loop of 32 on a full drive of 32 GB: the load that costs the model most.
+/// Random writes of 4 KiB in a closed loop of 32 on a full drive of 32 GB: the load that costs the model most. The first
+/// rounds use up the spare superblocks; what counts are the last, in the steady state.
 #[test]
 #[ignore = "measures; meaningful only in a release build on a quiet machine"]
 fn random_writes_to_a_full_drive() {
@@ -52,10 +53,10 @@ fn random_writes_to_a_full_drive() {
             "round {round}: {rate:.3} million writes a second, {per_byte:.2} bytes collected for each written"
         );
         before = ssd.counters;
-        if collected > 0 {
+        if round >= 20 {
             best = best.max(rate);
         }
     }
-    println!("best with garbage collection: {best:.3} million writes a second");
+    println!("best of the last ten rounds: {best:.3} million writes a second");
     ssd.assert_consistent();
 }
