@@ -161,7 +161,7 @@ fn too_much(input: &Input) -> Option<String> {
             (files, folders, mebibytes)
         }
     };
-    let least = u64::from(files) * 4096;
+    let least = (u64::from(files) + u64::from(folders)) * 4096;
     if files == 0 || folders == 0 || folders > files || files > MOST_FILES {
         return Some(format!("give 1 to {MOST_FILES} files, in at least one folder and at most as many"));
     }
@@ -170,7 +170,7 @@ fn too_much(input: &Input) -> Option<String> {
     }
     let trees = matches!(input, Input::Trees { .. });
     (trees && u64::from(mebibytes) << 20 < least)
-        .then(|| format!("{files} files take at least {least} bytes in blocks of 4 KiB"))
+        .then(|| format!("these files and folders take at least {least} bytes in blocks of 4 KiB"))
 }
 
 fn figure(
