@@ -91,13 +91,12 @@ impl<'a> Machine<'a> {
                 Some(path) => Store::file(path, capacity).map_err(|error| contents(error.to_string()))?,
                 None => Store::memory(capacity).map_err(|error| contents(error.to_string()))?,
             };
-            let cut = job.cut.map(|cut| straddle_serve::Cut { seed: cut.seed.wrapping_add(number as u64), ..cut });
-            drives.push((folder.listen(&socket(number))?, Served::new(&drive.profile, store, cut)));
+            drives.push((folder.listen(&socket(number))?, Served::new(&drive.profile, store, None)));
         }
         let trace = job.trace.as_ref().map(|path| {
             File::create(path).map_err(GuestError::io(format!("writing the trace {}", path.display())))
         });
-        let bay = Bay::new(drives, trace.transpose()?).map_err(GuestError::io("writing the trace"))?;
+        let bay = Bay::new(drives, job.cut, trace.transpose()?).map_err(GuestError::io("writing the trace"))?;
         let clock = folder.listen(CLOCK)?;
         let started = Instant::now();
         let guest = Guest::boot(kernel, job, &folder)?;

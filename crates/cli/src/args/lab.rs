@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use straddle_serve::Tear;
 use straddle_units::{ByteCount, parse_size};
 
 use crate::modelled::Names;
@@ -41,6 +42,10 @@ pub(crate) struct LabArguments {
     #[arg(long, value_name = "START", value_parser = start)]
     pub(crate) start: Vec<Start>,
 
+    /// How large the partitions are; as large as the drives allow otherwise.
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, requires = "start")]
+    pub(crate) size: Option<ByteCount>,
+
     /// Keep the drive's contents in this file, which may be from an earlier run. Once for each drive.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) store: Vec<PathBuf>,
@@ -73,6 +78,11 @@ pub(crate) struct LabArguments {
     #[arg(long, value_name = "REQUESTS")]
     pub(crate) cut_after: Option<u64>,
 
+    /// What a power cut does to the physical sector that a disk is writing, and so to the logical sectors beside those that
+    /// are being written.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = TearName::Garbage, requires = "cut_after")]
+    pub(crate) tear: TearName,
+
     /// Stop a guest that takes longer than this of your time (10m, 2h).
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1h")]
     pub(crate) timeout: Duration,
@@ -88,6 +98,24 @@ pub(crate) struct LabArguments {
     /// A script with its arguments, a command, or a line of bash.
     #[arg(value_name = "COMMAND", required = true, last = true, value_hint = clap::ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<String>,
+}
+
+/// What becomes of a sector that was being written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TearName {
+    /// It may read as noise afterwards, all of it.
+    Garbage,
+    /// It is as before or as after.
+    Nothing,
+}
+
+impl From<TearName> for Tear {
+    fn from(name: TearName) -> Self {
+        match name {
+            TearName::Garbage => Self::Garbage,
+            TearName::Nothing => Self::Nothing,
+        }
+    }
 }
 
 /// Where a partition starts.

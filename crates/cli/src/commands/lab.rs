@@ -7,8 +7,9 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use straddle_drive::Profile;
-use straddle_guest::{Charges, GuestDrive, Job, Kernel, Limits, Stream};
-use straddle_serve::{Cut, Tear};
+use straddle_guest::{Charges, GuestDrive, GuestError, Job, Kernel, Limits, Stream};
+use straddle_serve::Cut;
+use straddle_units::ByteCount;
 
 use crate::args::{LabArguments, Start};
 use crate::exit::{Exit, UsageError};
@@ -34,7 +35,11 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
             Stream::Error => write_through(std::io::stderr(), piece),
         };
     };
-    let ended = straddle_guest::run(&Kernel::find()?, &job, &pass, &stop)?;
+    let ended = match straddle_guest::run(&Kernel::find()?, &job, &pass, &stop) {
+        // As a shell tells it.
+        Err(GuestError::Interrupted) => return Ok(Exit::Command(128 + 2)),
+        ended => ended?,
+    };
     if arguments.json {
         output::print_json(&LabReport::of(&job, &ended))?;
     } else {
@@ -73,7 +78,7 @@ fn job(arguments: &LabArguments) -> Result<Job> {
         seed: arguments.seed,
         charges: Charges::default().scaled(arguments.cpu),
         limits: Limits { guest: arguments.guest_timeout, host: arguments.timeout },
-        cut: arguments.cut_after.map(|after| Cut { after, seed: arguments.seed, tear: Tear::default() }),
+        cut: arguments.cut_after.map(|after| Cut { after, seed: arguments.seed, tear: arguments.tear.into() }),
         trace: arguments.trace.clone(),
         processor: straddle_guest::processors().first().copied(),
     })
@@ -98,7 +103,8 @@ fn drives(arguments: &LabArguments) -> Result<Vec<GuestDrive>> {
         let profile = modelled::profile(name.strip_prefix(modelled::PREFIX).unwrap_or(name))?;
         let given = arguments.start.get(if starts == 1 { 0 } else { index });
         let start = given.map(|start| start_byte(*start, &profile)).transpose()?;
-        Ok(GuestDrive { profile, start, store: arguments.store.get(index).cloned() })
+        let size = arguments.size.filter(|_| start.is_some()).map(ByteCount::get);
+        Ok(GuestDrive { profile, start, size, store: arguments.store.get(index).cloned() })
     };
     arguments.drive.iter().enumerate().map(drive).collect()
 }
