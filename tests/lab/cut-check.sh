@@ -1,7 +1,7 @@
 #!/bin/bash
 # After the power has gone: every file system that was made mounts, has every file that was synced, and is sound. The marks are in
 # $INPUT/marks; the arguments are those of cut-write.sh.
-parts=("$PART" "$PART2" "$PART3" "$PART4" "$PART5" "$PART6")
+parts=("$PART" "${PART2-}" "${PART3-}" "${PART4-}" "${PART5-}" "${PART6-}")
 index=0
 for fs in "$@"; do
 	part=${parts[index]}

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Writes to the file systems named, one on each drive, until the power goes. Says "made I" when the I-th file system is there for good, and
 # "synced I N" when file N on it has been synced.
-parts=("$PART" "$PART2" "$PART3" "$PART4" "$PART5" "$PART6")
+parts=("$PART" "${PART2-}" "${PART3-}" "${PART4-}" "${PART5-}" "${PART6-}")
 index=0
 for fs in "$@"; do
 	part=${parts[index]}

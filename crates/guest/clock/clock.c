@@ -12,6 +12,8 @@
 #include "clock.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,12 +47,13 @@ struct answer {
 	uint64_t now, next, raised;
 };
 
-static uint64_t now = POWER_ON, deadline = NEVER, interval, next_completion = NEVER;
+/* All that a handler may find or change is volatile: the compiler believes that a system call cannot come back here. */
+static volatile uint64_t now = POWER_ON, deadline = NEVER, interval, next_completion = NEVER;
 static uint64_t charge_clock = 100, charge_stop = 2000, charge_kick = 3000, charge_compute = 100;
-static struct report report;
+static volatile struct report report;
 static pid_t owner;
 static int link_fd = -1;
-static int raised; /* an interrupt went out that the guest may have put off */
+static volatile int raised; /* an interrupt went out that the guest may have put off */
 static char is_kick[MOST_FDS];
 static uint64_t random_state, limit = NEVER;
 
@@ -147,7 +150,7 @@ static void charge(uint64_t cost)
  * counting what it can do in a tick); a program is charged for what it has used. Both depend on the host, so both are counted. */
 enum { LOOK_EVERY = 5000000, KERNEL_TICK = 10000000, KERNEL_TICK_LATER = 100000000, PROGRAM_SLICE = 10000000 };
 
-static pid_t running; /* the process whose stop is waited for */
+static volatile pid_t running; /* the process whose stop is waited for */
 
 static uint64_t cpu_time(pid_t pid)
 {
@@ -368,8 +371,34 @@ int close(int fd)
 	return syscall(SYS_close, fd);
 }
 
-/* The guest's memory is a temporary file, which this makes: one that needs no file system, whatever is mounted where. The named file stays
- * empty, and is unlinked by the caller. */
+/* The guest's memory is a temporary file, without a name where that is possible. Make it one that needs no file system, whatever is mounted
+ * where, and however small. */
+static int open_file(const char *name, int flags, mode_t mode)
+{
+	if ((flags & O_TMPFILE) == O_TMPFILE)
+		return memfd_create("guest", MFD_CLOEXEC);
+	return syscall(SYS_openat, AT_FDCWD, name, flags, mode);
+}
+
+int open(const char *name, int flags, ...)
+{
+	va_list arguments;
+	va_start(arguments, flags);
+	mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
+	va_end(arguments);
+	return open_file(name, flags, mode);
+}
+
+int open64(const char *name, int flags, ...)
+{
+	va_list arguments;
+	va_start(arguments, flags);
+	mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
+	va_end(arguments);
+	return open_file(name, flags, mode);
+}
+
+/* The same where a name is wanted: the file of that name stays empty, and is unlinked by the caller. */
 int mkstemp(char *name)
 {
 	static int (*next)(char *);
@@ -408,5 +437,6 @@ __attribute__((destructor)) static void finish(void)
 	struct message message = { REPORT, now };
 	block();
 	transfer(1, &message, sizeof message);
-	transfer(1, &report, sizeof report);
+	struct report copy = report;
+	transfer(1, &copy, sizeof copy);
 }

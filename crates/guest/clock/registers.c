@@ -7,8 +7,12 @@
  * And a guest that is killed leaves no process behind: they die with their tracer.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -39,6 +43,29 @@ static long set_registers(long pid, struct iovec *part)
 	}
 	memcpy(whole, part->iov_base, part->iov_len);
 	return syscall(SYS_ptrace, SET_REGISTER_SET, pid, EXTENDED_STATE, &(struct iovec){ whole, needed });
+}
+
+struct start {
+	int (*function)(void *);
+	void *argument;
+};
+
+static int start_child(void *data)
+{
+	struct start start = *(struct start *)data;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	return start.function(start.argument);
+}
+
+/* The kernel's helpers and its processes. What they start with is never freed: who shares memory with us may still need it. */
+int clone(int (*function)(void *), void *stack, int flags, void *argument, ...)
+{
+	static int (*next)(int (*)(void *), void *, int, void *, ...);
+	if (!next)
+		next = dlsym(RTLD_NEXT, "clone");
+	struct start *start = malloc(sizeof *start);
+	*start = (struct start){ function, argument };
+	return next(start_child, stack, flags, start);
 }
 
 long ptrace(int request, ...)

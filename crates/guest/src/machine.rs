@@ -111,6 +111,9 @@ impl<'a> Machine<'a> {
             scope.spawn(|| output::drain(errors, &kept, false, |piece| pass(Stream::Error, piece)));
             scope.spawn(|| output::drain(console, &console_kept, true, |_| ()));
             let course = self.answer_until_end(stop);
+            if course.as_ref().is_ok_and(|course| !course.cut) {
+                self.guest.await_exit();
+            }
             // The streams end when the last process is gone.
             self.guest.end();
             course
@@ -292,15 +295,22 @@ impl Guest {
         descriptor.map_err(|error| GuestError::io("watching the guest")(error.into()))
     }
 
+    /// Lets a kernel that is about to exit do so: how it went is then known.
+    fn await_exit(&self) {
+        const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+        if let Ok(exit) = self.exit_descriptor() {
+            let _ = poll(&mut [PollFd::new(&exit, PollFlags::IN)], Some(&PATIENCE));
+        }
+    }
+
     /// Ends all its processes, and waits for its kernel to be gone.
     fn end(&mut self) {
         if self.ended.is_some() {
             return;
         }
-        // A guest that is about to end by itself is left to do so.
-        if self.child.try_wait().ok().flatten().is_none()
-            && let Some(pid) = self.pid()
-        {
+        // Its kernel may be gone, and threads of it that it has not ended still be there. Nobody has waited for it yet, so its number
+        // is nobody else's.
+        if let Some(pid) = self.pid() {
             let _ = rustix::process::kill_process_group(pid, Signal::KILL);
         }
         self.ended = self.child.wait().ok();

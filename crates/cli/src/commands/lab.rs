@@ -80,7 +80,7 @@ fn job(arguments: &LabArguments) -> Result<Job> {
         limits: Limits { guest: arguments.guest_timeout, host: arguments.timeout },
         cut: arguments.cut_after.map(|after| Cut { after, seed: arguments.seed, tear: arguments.tear.into() }),
         trace: arguments.trace.clone(),
-        processor: straddle_guest::processors().first().copied(),
+        processor: processor(),
     })
 }
 
@@ -129,6 +129,13 @@ fn folder(path: &Path) -> Result<PathBuf> {
     let told = || format!("{}: no folder to share with the guest", path.display());
     let path = path.canonicalize().with_context(told)?;
     if path.is_dir() { Ok(path) } else { Err(anyhow::anyhow!(told())) }
+}
+
+/// One of the processors, and not for every process the same: they would all be in each other's way.
+fn processor() -> Option<usize> {
+    let processors = straddle_guest::processors();
+    let number = usize::try_from(std::process::id()).ok()?;
+    processors.get(number.checked_rem(processors.len())?).copied()
 }
 
 /// The script to run, and its arguments.
