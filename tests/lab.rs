@@ -231,6 +231,7 @@ fn what_a_file_system_has_been_given_it_gives_back() {
     }
     let script = format!(
         r#"for fs in {}; do
+            wipefs -qa $PART
             make_file_system $fs
             mount_it $fs
             tar -C /usr/share -cf - perl5 | tar -C $MNT -xf -
@@ -238,7 +239,7 @@ fn what_a_file_system_has_been_given_it_gives_back() {
             diff -r /usr/share/perl5 $MNT/perl5
             rm -r $MNT/perl5
             fio --name=v --directory=$MNT --size=8m --rw=randwrite --bs=4k --ioengine=psync --fsync=64 --verify=crc32c \
-                --clocksource=clock_gettime --randseed=7 --output=/dev/null
+                --clocksource=clock_gettime --randseed=7 --eta=never --output=/dev/null
             unmount
             case $fs in
             ext*) e2fsck -fn $PART ;;
