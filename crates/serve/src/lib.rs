@@ -5,6 +5,7 @@
 //! cut is what the model says was on the medium.
 
 mod cut;
+pub mod nbd;
 mod random;
 mod served;
 mod store;
