@@ -148,7 +148,11 @@ impl Store {
         }
     }
 
-    fn write_zeroes(&self, offset: u64, length: u64) -> io::Result<()> {
+    /// Makes the span read as zeroes, and keeps its room.
+    pub fn write_zeroes(&self, offset: u64, length: u64) -> io::Result<()> {
+        if !self.holds(offset, length) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let zeroes = [0; PIECE];
         let (mut at, end) = (offset, offset + length);
         while at < end {
