@@ -3,6 +3,7 @@
 mod bench;
 mod drive;
 mod reproduce;
+mod serve;
 mod sim;
 
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use straddle_units::{BlockSize, ByteCount, parse_size};
 pub(crate) use self::bench::{BenchArguments, Kind};
 pub(crate) use self::drive::{Action, DriveArguments, FitArguments, ShowArguments};
 pub(crate) use self::reproduce::ReproduceArguments;
+pub(crate) use self::serve::ServeArguments;
 pub(crate) use self::sim::SimArguments;
 use crate::exit;
 
@@ -61,6 +63,8 @@ pub(crate) enum Command {
     Drive(DriveArguments),
     /// Replay a block trace on a modelled drive, and tell what a shift of every offset costs.
     Sim(SimArguments),
+    /// Serve a modelled drive in real time, by NBD or to virtual machines.
+    Serve(Box<ServeArguments>),
     /// Run published experiments again on modelled drives, beside the published figures.
     Reproduce(ReproduceArguments),
     /// Print a completion script for a shell.
@@ -97,6 +101,8 @@ pub(crate) enum SchemaOf {
     DriveFit,
     /// `sim --json`.
     Sim,
+    /// `serve --json`.
+    Serve,
     /// `reproduce --json`.
     Reproduce,
 }

@@ -8,6 +8,7 @@ pub(crate) mod drive;
 pub(crate) mod fit;
 mod layers;
 pub(crate) mod reproduce;
+pub(crate) mod serve;
 pub(crate) mod sim;
 
 use schemars::JsonSchema;

@@ -7,6 +7,7 @@ mod efficiency;
 mod explain;
 mod generate;
 mod reproduce;
+mod serve;
 mod sim;
 
 use crate::args::{Arguments, Command};
@@ -25,6 +26,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Command::Bench(bench) => bench::run(bench, styles),
         Command::Drive(drive) => drive::run(drive, styles),
         Command::Sim(sim) => sim::run(sim, styles),
+        Command::Serve(serve) => serve::run(serve),
         Command::Reproduce(reproduce) => reproduce::run(reproduce, styles),
         Command::Completions { shell } => generate::completions(*shell),
         Command::Man { command, dir } => generate::man(command.as_deref(), dir.as_deref()),

@@ -97,7 +97,7 @@ fn info_goes_on_and_the_default_export_is_the_same() {
 #[test]
 fn what_is_unknown_or_wrong_is_refused_and_haggling_goes_on() {
     let mut session = greeted();
-    let refusals = [
+    let refusals: [(Vec<u8>, u32); 9] = [
         (option(8, &[]), 1),
         (option(5, &[]), 1),
         (option(10, b"whatever"), 1),
@@ -110,7 +110,7 @@ fn what_is_unknown_or_wrong_is_refused_and_haggling_goes_on() {
     ];
     for (bytes, code) in refusals {
         let (_, sent) = feed(&mut session, &bytes, 11).unwrap();
-        assert_eq!(sent[12..16], (1 << 31 | code as u32).to_be_bytes(), "{bytes:?}");
+        assert_eq!(sent[12..16], (1 << 31 | code).to_be_bytes(), "{bytes:?}");
     }
     let (_, sent) = feed(&mut session, &option(3, &[]), 100).unwrap();
     let server = [&4_u32.to_be_bytes()[..], b"diska disk"].concat();
