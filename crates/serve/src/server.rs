@@ -34,6 +34,8 @@ const QUEUES: u16 = 4;
 const MESSAGE_TIME: Duration = Duration::from_secs(1);
 /// How often the state of things is told.
 const TICK: Duration = Duration::from_secs(1);
+/// Without delay, how long the next request is looked for before going to sleep.
+const SPIN: Duration = Duration::from_micros(50);
 /// How long a server that ends waits for what is in flight.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -94,6 +96,9 @@ pub struct Server {
     signal_ids: Vec<signal_hook::SigId>,
     started: Instant,
     totals: Totals,
+    no_delay: bool,
+    /// Whether something was answered since the last wait.
+    busy: bool,
     ending: Option<(Ending, Instant)>,
     finished: Vec<Finished>,
     /// Clients with whom something has happened since they were last looked after.
@@ -138,6 +143,8 @@ impl Server {
             signal_ids,
             started: Instant::now(),
             totals: Totals::default(),
+            no_delay: options.pace == Pace::NoDelay,
+            busy: false,
             ending: None,
             finished: Vec::new(),
             touched: Vec::new(),
@@ -158,7 +165,11 @@ impl Server {
             self.poller.arm(self.engine.pause())?;
             let tick = report.is_some().then(|| next_tick.saturating_duration_since(Instant::now()));
             let drain = self.ending.map(|(_, until)| until.saturating_duration_since(Instant::now()));
-            self.poller.wait(tick.into_iter().chain(drain).min(), &mut events)?;
+            // Where nobody waits for the drive, the next request mostly comes sooner than this thread can be woken.
+            let busy = std::mem::take(&mut self.busy) && self.no_delay;
+            if !(busy && self.poller.spin(SPIN, &mut events)?) {
+                self.poller.wait(tick.into_iter().chain(drain).min(), &mut events)?;
+            }
             for event in events.drain(..) {
                 self.happened(event)?;
             }
@@ -347,6 +358,7 @@ impl Server {
             }
             self.engine.sent(&finished);
             let idle = finished.is_empty();
+            self.busy |= !idle;
             self.finished = finished;
             if idle || self.engine.served().is_cut() {
                 self.touched.clear();

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
@@ -73,15 +73,32 @@ impl Poller {
         Ok(())
     }
 
+    /// Looks for so long whether something happens, without going to sleep; whether it did.
+    pub(super) fn spin(&mut self, most: Duration, happened: &mut Vec<Event>) -> io::Result<bool> {
+        let begun = Instant::now();
+        let now = timespec(Duration::ZERO);
+        loop {
+            self.take(Some(&now), happened)?;
+            if !happened.is_empty() || begun.elapsed() >= most {
+                return Ok(!happened.is_empty());
+            }
+            std::thread::yield_now();
+        }
+    }
+
     /// Waits for something to happen, at most so long.
     pub(super) fn wait(&mut self, most: Option<Duration>, happened: &mut Vec<Event>) -> io::Result<()> {
-        self.events.clear();
         // Whole milliseconds are what every kernel understands.
         let most = most.map(|most| {
             let millis = u64::try_from(most.as_millis()).unwrap_or(u64::MAX).saturating_add(1).min(60_000);
             timespec(Duration::from_millis(millis))
         });
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), most.as_ref()) {
+        self.take(most.as_ref(), happened)
+    }
+
+    fn take(&mut self, most: Option<&Timespec>, happened: &mut Vec<Event>) -> io::Result<()> {
+        self.events.clear();
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), most) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
