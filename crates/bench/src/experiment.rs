@@ -1,11 +1,15 @@
 //! Published experiments, run again.
 //!
 //! The law of this module: an experiment is data (`experiments/*.toml`): who published what, of which drive, and the workloads
-//! that made those figures. Running one gives our figure beside each published one, and never changes either. What cannot
-//! be run yet is listed with its published figures and not faked.
+//! that made those figures. Running one gives our figure beside each published one, and never changes either. What needs a
+//! kernel is here as data only ([`LabStep`]); the lab runs it.
 
 mod builtin;
 mod file;
+mod lab;
+mod lab_file;
+#[cfg(test)]
+mod lab_tests;
 mod reproduce;
 #[cfg(test)]
 mod tests;
@@ -15,6 +19,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use straddle_drive::ProfileError;
 
+pub use lab::{Direction, Input, LabArm, LabMeasure, LabPublished, LabStep, SECTOR, Statistic};
 pub use reproduce::{ArmOutcome, Compared, Judged, Outcome, Quantity, StepOutcome, Tally};
 
 use crate::run::RunError;
@@ -34,10 +39,10 @@ pub struct Experiment {
     pub sources: Vec<Source>,
     /// How far, as a share of the published figure, ours may be off.
     pub limit: f64,
-    /// What can be run.
+    /// What needs a drive only.
     pub steps: Vec<Step>,
-    /// What cannot be run yet.
-    pub later: Vec<Later>,
+    /// What needs a kernel too.
+    pub lab: Vec<LabStep>,
 }
 
 /// A publication.
@@ -115,31 +120,6 @@ pub enum Measure {
     SyncLatency,
 }
 
-/// A part that needs more than a drive in virtual time.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Later {
-    /// What it is, in words.
-    pub title: String,
-    /// What it needs.
-    pub needs: String,
-    /// What was published of it.
-    #[serde(default)]
-    pub published: Vec<LaterFigure>,
-}
-
-/// A published figure of a part that is not run yet.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LaterFigure {
-    /// Which arm.
-    pub arm: String,
-    /// The figure.
-    pub value: f64,
-    /// Its unit.
-    pub unit: String,
-}
-
 /// Why an experiment came to nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
@@ -214,18 +194,27 @@ impl Experiment {
 
     /// An experiment from the text of a file.
     pub fn parse(name: &str, text: &str) -> Result<Self, ExperimentError> {
-        file::parse(name, text)
+        file::parse(name, text, None)
     }
 
     /// The modelled drives that it runs on, each once, in the order of the steps.
     pub fn drives(&self) -> Vec<&str> {
+        let of_steps = self.steps.iter().map(|step| step.drive.as_str());
         let mut drives: Vec<&str> = Vec::new();
-        for step in &self.steps {
-            if !drives.contains(&step.drive.as_str()) {
-                drives.push(&step.drive);
+        for drive in of_steps.chain(self.lab.iter().map(|step| step.drive.as_str())) {
+            if !drives.contains(&drive) {
+                drives.push(drive);
             }
         }
         drives
+    }
+
+    /// The same, with only what was published of this drive.
+    #[must_use]
+    pub fn on_drive(mut self, drive: &str) -> Self {
+        self.steps.retain(|step| step.drive == drive);
+        self.lab.retain(|step| step.drive == drive);
+        self
     }
 
     /// The same, with only those steps that keep a promise.
@@ -261,6 +250,15 @@ impl Measure {
             Self::Elapsed => samples.elapsed.seconds(),
             Self::Iops => samples.iops(),
             Self::SyncLatency => samples.flush_latency.mean().millis(),
+        }
+    }
+
+    /// The figure of something that took so many seconds, or of which each request did.
+    pub fn of_seconds(self, seconds: f64) -> f64 {
+        match self {
+            Self::Elapsed => seconds,
+            Self::Iops => 1.0 / seconds,
+            Self::SyncLatency => seconds * 1000.0,
         }
     }
 

@@ -207,7 +207,7 @@ impl<'a> Course<'a> {
             for step in &experiment.steps {
                 let mut step = step.clone();
                 step.arms.iter_mut().for_each(|arm| arm.offsets.truncate(1));
-                parts.push(Experiment { steps: vec![step], later: Vec::new(), ..experiment.clone() });
+                parts.push(Experiment { steps: vec![step], lab: Vec::new(), ..experiment.clone() });
             }
         }
         parts.sort_by_key(|part| part.steps.iter().map(|step| step.workload.limits().0).max());

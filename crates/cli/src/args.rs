@@ -2,6 +2,7 @@
 
 mod bench;
 mod drive;
+mod lab;
 mod reproduce;
 mod serve;
 mod sim;
@@ -16,6 +17,7 @@ use straddle_units::{BlockSize, ByteCount, parse_size};
 
 pub(crate) use self::bench::{BenchArguments, Kind};
 pub(crate) use self::drive::{Action, DriveArguments, FitArguments, ShowArguments};
+pub(crate) use self::lab::{LabArguments, Start};
 pub(crate) use self::reproduce::ReproduceArguments;
 pub(crate) use self::serve::ServeArguments;
 pub(crate) use self::sim::SimArguments;
@@ -65,6 +67,8 @@ pub(crate) enum Command {
     Sim(SimArguments),
     /// Serve a modelled drive in real time, by NBD or to virtual machines.
     Serve(Box<ServeArguments>),
+    /// Run a command in a Linux guest, in virtual time, on modelled drives.
+    Lab(Box<LabArguments>),
     /// Run published experiments again on modelled drives, beside the published figures.
     Reproduce(ReproduceArguments),
     /// Print a completion script for a shell.
@@ -103,6 +107,8 @@ pub(crate) enum SchemaOf {
     Sim,
     /// `serve --json`.
     Serve,
+    /// `lab --json`.
+    Lab,
     /// `reproduce --json`.
     Reproduce,
 }

@@ -17,6 +17,8 @@ pub(crate) enum Exit {
     Failed,
     /// Refused for safety.
     Refused,
+    /// A command in the lab's guest ended with this status.
+    Command(u8),
 }
 
 /// The codes as `--help` and the man page tell them.
@@ -38,6 +40,7 @@ impl Exit {
             Self::Usage => 2,
             Self::Failed => 3,
             Self::Refused => 4,
+            Self::Command(status) => status,
         }
     }
 }

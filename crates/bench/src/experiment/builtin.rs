@@ -1,10 +1,17 @@
-//! The shipped experiments, sorted by name.
+//! The shipped experiments and the scripts of their guests, sorted by name.
 
-macro_rules! experiments {
-    ($($name:literal),* $(,)?) => {
-        pub(super) const EXPERIMENTS: &[(&str, &str)] =
-            &[$(($name, include_str!(concat!("../../../../experiments/", $name, ".toml")))),*];
+macro_rules! embedded {
+    ($table:ident, $folder:literal, $ending:literal, [$($name:literal),* $(,)?]) => {
+        pub(super) const $table: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../../../../", $folder, $name, $ending)))),*];
     };
 }
 
-experiments!["afd-2019", "desno-2010", "lulf-2010", "miller-2010", "spectre256-2012"];
+embedded!(
+    EXPERIMENTS,
+    "experiments/",
+    ".toml",
+    ["afd-2019", "desno-2010", "lulf-2010", "miller-2010", "pronk-2010", "smith-2010", "spectre256-2012"]
+);
+
+embedded!(SCRIPTS, "experiments/scripts/", ".sh", ["afd", "miller", "pronk", "smith", "spectre256"]);

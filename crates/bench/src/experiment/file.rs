@@ -5,7 +5,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{Arm, Experiment, ExperimentError, Later, Measure, Published, Source, Step, builtin};
+use super::lab_file::{self, LabFile};
+use super::{Arm, Experiment, ExperimentError, Measure, Published, Source, Step, builtin};
 use crate::workload::Workload;
 
 /// No experiment's file is larger.
@@ -22,9 +23,10 @@ struct File {
     drive: String,
     limit_percent: Option<f64>,
     sources: Vec<Source>,
+    #[serde(default)]
     steps: Vec<StepFile>,
     #[serde(default)]
-    later: Vec<Later>,
+    lab: Vec<LabFile>,
 }
 
 #[derive(Deserialize)]
@@ -40,22 +42,26 @@ struct StepFile {
 pub(super) fn open(name: &str) -> Result<Experiment, ExperimentError> {
     if name.contains('/') || name.ends_with(".toml") {
         let path = Path::new(name);
-        let unreadable = |source| ExperimentError::Unreadable { path: path.to_owned(), source };
-        let size = std::fs::metadata(path).map_err(unreadable)?.len();
-        if size > LARGEST_FILE {
-            let message = format!("the file has {size} bytes; an experiment has at most {LARGEST_FILE}");
-            return Err(ExperimentError::Syntax { name: name.to_owned(), message });
-        }
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
-        return parse(name, &text);
+        return parse(name, &read(path)?, Some(path.parent().unwrap_or(Path::new(""))));
     }
     match builtin::EXPERIMENTS.iter().find(|(known, _)| *known == name) {
-        Some((_, text)) => parse(name, text),
+        Some((_, text)) => parse(name, text, None),
         None => Err(ExperimentError::Unknown { name: name.to_owned(), known: Experiment::names().collect() }),
     }
 }
 
-pub(super) fn parse(name: &str, text: &str) -> Result<Experiment, ExperimentError> {
+/// The text of an experiment or of its script.
+pub(super) fn read(path: &Path) -> Result<String, ExperimentError> {
+    let unreadable = |source| ExperimentError::Unreadable { path: path.to_owned(), source };
+    let size = std::fs::metadata(path).map_err(unreadable)?.len();
+    if size > LARGEST_FILE {
+        let message = format!("the file has {size} bytes; an experiment has at most {LARGEST_FILE}");
+        return Err(ExperimentError::Syntax { name: path.display().to_string(), message });
+    }
+    std::fs::read_to_string(path).map_err(unreadable)
+}
+
+pub(super) fn parse(name: &str, text: &str, folder: Option<&Path>) -> Result<Experiment, ExperimentError> {
     let syntax = |error: toml::de::Error| ExperimentError::Syntax {
         name: name.to_owned(),
         message: error.to_string(),
@@ -66,33 +72,41 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Experiment, ExperimentErro
     if !(limit > 0.0 && limit <= 1000.0) {
         return Err(check.impossible("limit_percent", "must be above 0, and at most 1000"));
     }
-    if file.steps.is_empty() && file.later.is_empty() {
+    if file.steps.is_empty() && file.lab.is_empty() {
         return Err(check.impossible("steps", "there is nothing to run"));
     }
-    check.unique("steps", file.steps.iter().map(|step| step.name.as_str()))?;
     let steps = file.steps.into_iter().map(|step| check.step(step, &file.drive));
+    let steps: Vec<Step> = steps.collect::<Result<_, _>>()?;
+    let lab = file.lab.into_iter().map(|step| lab_file::steps(&check, step, &file.drive, folder));
+    let lab: Vec<_> = lab.collect::<Result<Vec<_>, _>>()?.concat();
+    let names = steps.iter().map(|step| &step.name).chain(lab.iter().map(|step| &step.name));
+    check.unique("steps", names.map(String::as_str))?;
     Ok(Experiment {
         name: file.name,
         title: file.title,
         notes: file.notes,
         sources: file.sources,
         limit: limit / 100.0,
-        steps: steps.collect::<Result<_, _>>()?,
-        later: file.later,
+        steps,
+        lab,
     })
 }
 
 /// Checks one experiment; every error names it.
-struct Check<'a> {
+pub(super) struct Check<'a> {
     name: &'a str,
 }
 
 impl Check<'_> {
-    fn impossible(&self, place: impl Into<String>, reason: impl Into<String>) -> ExperimentError {
+    pub(super) fn impossible(&self, place: impl Into<String>, reason: impl Into<String>) -> ExperimentError {
         ExperimentError::Impossible { name: self.name.to_owned(), place: place.into(), reason: reason.into() }
     }
 
-    fn unique<'a>(&self, place: &str, names: impl Iterator<Item = &'a str>) -> Result<(), ExperimentError> {
+    pub(super) fn unique<'a>(
+        &self,
+        place: &str,
+        names: impl Iterator<Item = &'a str>,
+    ) -> Result<(), ExperimentError> {
         let mut seen = BTreeSet::new();
         for name in names {
             if !seen.insert(name) {

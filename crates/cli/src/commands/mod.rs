@@ -6,6 +6,7 @@ mod drive;
 mod efficiency;
 mod explain;
 mod generate;
+mod lab;
 mod reproduce;
 mod serve;
 mod sim;
@@ -27,6 +28,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Command::Drive(drive) => drive::run(drive, styles),
         Command::Sim(sim) => sim::run(sim, styles),
         Command::Serve(serve) => serve::run(serve),
+        Command::Lab(lab) => lab::run(lab),
         Command::Reproduce(reproduce) => reproduce::run(reproduce, styles),
         Command::Completions { shell } => generate::completions(*shell),
         Command::Man { command, dir } => generate::man(command.as_deref(), dir.as_deref()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_bench::experiment::{
-    Arm, ArmOutcome, Compared, Experiment, Later, Measure, Outcome, Source, Step, StepOutcome, Tally,
+    Arm, ArmOutcome, Compared, Experiment, Measure, Outcome, Source, Step, StepOutcome, Tally,
 };
 use straddle_drive::Profile;
 
@@ -63,8 +63,6 @@ struct ExperimentReport {
     limit: f64,
     /// What can be run.
     steps: Vec<StepReport>,
-    /// What needs more than a drive in virtual time, and was not run.
-    later: Vec<LaterReport>,
 }
 
 /// A publication.
@@ -242,7 +240,6 @@ fn report(experiment: &Experiment, outcome: Option<&Outcome>, judge: bool) -> Ex
         sources: experiment.sources.iter().map(source_report).collect(),
         limit: experiment.limit,
         steps: steps.collect(),
-        later: experiment.later.iter().map(later_report).collect(),
     }
 }
 
@@ -251,14 +248,6 @@ fn source_report(source: &Source) -> SourceReport {
     SourceReport { author, year, title, address }
 }
 
-fn later_report(later: &Later) -> LaterReport {
-    let published = later.published.iter().map(|figure| LaterFigureReport {
-        arm: figure.arm.clone(),
-        value: figure.value,
-        unit: figure.unit.clone(),
-    });
-    LaterReport { title: later.title.clone(), needs: later.needs.clone(), published: published.collect() }
-}
 
 fn step_report(step: &Step, outcome: Option<&StepOutcome>, limit: Option<f64>) -> StepReport {
     let fitted = outcome.map(|outcome| {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::CellAlignment;
 use straddle_bench::experiment::{
-    Arm, Compared, Experiment, Judged, Later, Measure, Outcome, Quantity, Source, StepOutcome,
+    Arm, Compared, Experiment, Judged, Measure, Outcome, Quantity, Source, StepOutcome,
 };
 
 use crate::output::{Styles, paint, plural, printable};
@@ -25,7 +25,6 @@ pub(crate) fn list(experiments: &[Experiment], width: usize, styles: Styles) -> 
             let line = format!("{}: {} ({arms}) on {}", step.name, step.title, step.drive);
             let _ = writeln!(text, "{}", wrap(&printable(&line), width, "  "));
         }
-        experiment.later.iter().for_each(|part| text += &later(part, width, styles));
         text.push('\n');
     }
     text + "'straddle reproduce NAME' runs one, 'straddle reproduce' all of them.\n"
@@ -46,7 +45,6 @@ pub(crate) fn outcomes(reproduced: &Reproduced<'_>, width: usize, styles: Styles
         text.push('\n');
         let limit = (!reproduced.other_drive).then_some(experiment.limit);
         text += &table(experiment, outcome, limit, styles);
-        experiment.later.iter().for_each(|part| text += &later(part, width, styles));
         let _ = write!(text, "{}\n\n", wrap(&verdict(experiment, outcome, limit), width, "  "));
     }
     text + &summary(reproduced)
@@ -141,18 +139,6 @@ fn row(arm: &Arm, figure: &Compared, first: bool, outside: Option<f64>) -> Vec<S
 
 fn is_outside(figure: &Compared, limit: f64) -> bool {
     [figure.error(), figure.ratio_error()].into_iter().flatten().any(|error| error.abs() > limit)
-}
-
-fn later(part: &Later, width: usize, styles: Styles) -> String {
-    let figures: Vec<String> = part
-        .published
-        .iter()
-        .map(|figure| format!("{} {} {}", figure.arm, number(figure.value), figure.unit))
-        .collect();
-    let published =
-        if figures.is_empty() { String::new() } else { format!("; published: {}", figures.join(", ")) };
-    let line = printable(&format!("needs the {}, not run yet: {}{published}", part.needs, part.title));
-    format!("{}\n", paint(styles.faint, &wrap(&line, width, "  ")))
 }
 
 /// What an experiment comes to, in a sentence.

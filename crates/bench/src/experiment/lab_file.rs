@@ -1,0 +1,209 @@
+//! The lab's part of an experiment's file, checked.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::file::Check;
+use super::lab::{Input, LabArm, LabMeasure, LabPublished, LabStep, SECTOR, Statistic};
+use super::{ExperimentError, builtin};
+
+/// What a guest has where the file does not say.
+const MEMORY_MIB: u64 = 1024;
+/// Less is no guest, more no usual machine.
+const MEMORY_RANGE_MIB: std::ops::RangeInclusive<u64> = 128..=65536;
+/// Before it is the table: its two sectors and 32 of entries.
+const FIRST_SECTOR: u64 = 34;
+/// No partition begins behind 16 TiB.
+const LAST_SECTOR: u64 = (16 << 40) / SECTOR;
+/// No more files or folders are made.
+const MOST_FILES: u32 = 2_000_000;
+/// No larger input is made.
+const MOST_MEBIBYTES: u32 = 64 * 1024;
+
+/// A step, on one drive or on several.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LabFile {
+    pub(super) name: String,
+    title: String,
+    notes: Option<String>,
+    script: String,
+    #[serde(default)]
+    arguments: Vec<String>,
+    #[serde(default)]
+    variants: Vec<String>,
+    memory_mib: Option<u64>,
+    scale: Option<u32>,
+    measures: Vec<LabMeasure>,
+    arms: Vec<LabArm>,
+    drive: Option<String>,
+    input: Option<Input>,
+    #[serde(default)]
+    environment: BTreeMap<String, String>,
+    #[serde(default)]
+    published: Vec<LabPublished>,
+    /// On each of these, instead of on one.
+    #[serde(default)]
+    drives: Vec<DriveFile>,
+}
+
+/// What differs from drive to drive.
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DriveFile {
+    drive: Option<String>,
+    input: Option<Input>,
+    #[serde(default)]
+    environment: BTreeMap<String, String>,
+    #[serde(default)]
+    published: Vec<LabPublished>,
+}
+
+/// The steps of one entry: one for each of its drives. `folder` is where the scripts of a file of one's own are.
+pub(super) fn steps(
+    check: &Check<'_>,
+    file: LabFile,
+    drive: &str,
+    folder: Option<&Path>,
+) -> Result<Vec<LabStep>, ExperimentError> {
+    let place = format!("lab step {}", file.name);
+    let script = script(check, &place, &file.script, folder)?;
+    let drives = if file.drives.is_empty() { vec![DriveFile::default()] } else { file.drives.clone() };
+    let several = drives.len() > 1;
+    let mut steps = Vec::with_capacity(drives.len());
+    for own in drives {
+        let drive = own.drive.or_else(|| file.drive.clone()).unwrap_or_else(|| drive.to_owned());
+        let mut environment = file.environment.clone();
+        environment.extend(own.environment);
+        let step = LabStep {
+            name: if several { format!("{}-{drive}", file.name) } else { file.name.clone() },
+            title: file.title.clone(),
+            notes: file.notes.clone(),
+            drive,
+            script: script.clone(),
+            arguments: file.arguments.clone(),
+            variants: file.variants.clone(),
+            environment: environment.into_iter().collect(),
+            input: own.input.or_else(|| file.input.clone()),
+            memory: file.memory_mib.unwrap_or(MEMORY_MIB) << 20,
+            scale: file.scale.unwrap_or(1),
+            measures: file.measures.clone(),
+            arms: file.arms.clone(),
+            published: file.published.iter().cloned().chain(own.published).collect(),
+        };
+        checked(check, &place, &step)?;
+        steps.push(step);
+    }
+    Ok(steps)
+}
+
+/// A shipped script by its name, or the text of a file beside the experiment's.
+fn script(
+    check: &Check<'_>,
+    place: &str,
+    name: &str,
+    folder: Option<&Path>,
+) -> Result<String, ExperimentError> {
+    if let Some((_, text)) = builtin::SCRIPTS.iter().find(|(known, _)| *known == name) {
+        return Ok((*text).to_owned());
+    }
+    match folder {
+        Some(folder) if Path::new(name).extension().is_some() => super::file::read(&folder.join(name)),
+        _ => {
+            let known: Vec<&str> = builtin::SCRIPTS.iter().map(|(known, _)| *known).collect();
+            let reason = format!("no script is called {name:?}; there are {}", known.join(", "));
+            Err(check.impossible(place, reason))
+        }
+    }
+}
+
+fn checked(check: &Check<'_>, place: &str, step: &LabStep) -> Result<(), ExperimentError> {
+    let refused = |reason: String| Err(check.impossible(place, reason));
+    if step.arms.is_empty() || step.measures.is_empty() {
+        return refused("it has no arm, or measures nothing".to_owned());
+    }
+    check.unique(place, step.arms.iter().map(|arm| arm.name.as_str()))?;
+    check.unique(place, step.measures.iter().map(|measure| measure.name.as_str()))?;
+    check.unique(place, step.variants.iter().map(String::as_str))?;
+    if step.arms.iter().filter(|arm| arm.aligned).count() > 1 {
+        return refused("more than one arm is the aligned one".to_owned());
+    }
+    if let Some(arm) = step.arms.iter().find(|arm| !(FIRST_SECTOR..=LAST_SECTOR).contains(&arm.start)) {
+        return refused(format!("{}: starts are sectors {FIRST_SECTOR} to {LAST_SECTOR}", arm.name));
+    }
+    if !MEMORY_RANGE_MIB.contains(&(step.memory >> 20)) {
+        let (low, high) = (MEMORY_RANGE_MIB.start(), MEMORY_RANGE_MIB.end());
+        return refused(format!("memory_mib: give {low} to {high}"));
+    }
+    if step.scale == 0 {
+        return refused("scale: a part is divided by it, so it is at least 1".to_owned());
+    }
+    for (name, value) in &step.environment {
+        let letters = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let plain =
+            !name.is_empty() && name.chars().all(letters) && !name.starts_with(|c: char| c.is_ascii_digit());
+        if !plain || value.contains('\0') {
+            return refused(format!("environment: {name:?} is no variable's name"));
+        }
+    }
+    if let Some(reason) = step.input.as_ref().and_then(too_much) {
+        return refused(format!("input: {reason}"));
+    }
+    step.published.iter().try_for_each(|published| figure(check, place, step, published))
+}
+
+/// What no input can be.
+fn too_much(input: &Input) -> Option<String> {
+    let (files, folders, mebibytes) = match *input {
+        Input::Tarball { mebibytes, files, folders } | Input::Trees { files, folders, mebibytes } => {
+            (files, folders, mebibytes)
+        }
+    };
+    let least = (u64::from(files) + u64::from(folders)) * 4096;
+    if files == 0 || folders == 0 || folders > files || files > MOST_FILES {
+        return Some(format!("give 1 to {MOST_FILES} files, in at least one folder and at most as many"));
+    }
+    if mebibytes == 0 || mebibytes > MOST_MEBIBYTES {
+        return Some(format!("give 1 to {MOST_MEBIBYTES} MiB"));
+    }
+    let trees = matches!(input, Input::Trees { .. });
+    (trees && u64::from(mebibytes) << 20 < least)
+        .then(|| format!("these files and folders take at least {least} bytes in blocks of 4 KiB"))
+}
+
+fn figure(
+    check: &Check<'_>,
+    place: &str,
+    step: &LabStep,
+    published: &LabPublished,
+) -> Result<(), ExperimentError> {
+    let LabPublished { measure, arm, variant, of, without, value, low, high, .. } = published;
+    let place = format!("{place}, published {measure}");
+    let refused = |reason: String| Err(check.impossible(place.as_str(), reason));
+    if !step.measures.iter().any(|known| known.name == *measure) {
+        return refused("the step measures no such thing".to_owned());
+    }
+    if let Some(arm) = arm.as_ref().filter(|arm| !step.arms.iter().any(|known| known.name == **arm)) {
+        return refused(format!("no arm is called {arm:?}"));
+    }
+    let unknown = |variant: &&String| !step.variants.contains(variant);
+    if let Some(variant) = variant.as_ref().filter(unknown).or(without.as_ref().filter(unknown)) {
+        return refused(format!("no variant is called {variant:?}"));
+    }
+    if arm.is_none() && (step.arms.len() != 2 || step.aligned().is_none()) {
+        return refused("a ratio needs two arms, one of them the aligned one".to_owned());
+    }
+    if arm.is_some() && variant.is_none() && step.variants.len() > 1 {
+        return refused("of which variant?".to_owned());
+    }
+    if *of == Statistic::Each && (low.is_none() || high.is_none()) {
+        return refused("that each lies in a range needs low and high".to_owned());
+    }
+    let (low, high) = (low.unwrap_or(*value), high.unwrap_or(*value));
+    if !(value.is_finite() && high.is_finite() && low > 0.0 && low <= *value && *value <= high) {
+        return refused(format!("{low}, {value}, {high}: not above 0, or not in order"));
+    }
+    Ok(())
+}

@@ -1,0 +1,11 @@
+//! The lab: a real Linux with real file systems on modelled drives, in virtual time.
+//!
+//! The law of this crate: whatever is measured is measured on the guest's clock; the same job gives the same figures on every
+//! machine.
+
+mod guests;
+pub mod input;
+pub mod job;
+
+pub use guests::{Guests, LIBRARY};
+pub use job::{Ended, Job, JobDrive, LabError, Machine, Measured};
