@@ -29,6 +29,7 @@ lint: setup
 bench: build
 	$(CARGO) run --release -p straddle-benches -- check
 	$(CARGO) run --release -p straddle-benches -- drives
+	$(CARGO) run --release -p straddle-benches -- serve
 
 # The drive model beside real drives: DISKSIM is the folder of DiskSim 4.0's parameters and validation traces.
 validate: setup
@@ -52,7 +53,7 @@ install: build
 
 # What is generated from the code and kept in the repository.
 docs: build
-	for command in check bench drive drive-fit reproduce sim; do \
+	for command in check bench drive drive-fit reproduce serve sim; do \
 	    $${CARGO_TARGET_DIR:-target}/release/straddle schema $$command > docs/$$command.schema.json || exit; \
 	done
 	$${CARGO_TARGET_DIR:-target}/release/straddle drive show dt01aca300 --svg docs/figures/dt01aca300.svg > /dev/null

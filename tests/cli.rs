@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 12] = [
     "check",
     "map",
     "explain",
@@ -19,6 +19,7 @@ const COMMANDS: [&str; 11] = [
     "drive",
     "reproduce",
     "sim",
+    "serve",
     "completions",
     "man",
     "schema",

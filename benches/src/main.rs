@@ -7,6 +7,7 @@ mod drives;
 mod images;
 mod process;
 mod samples;
+mod serve;
 mod validate;
 
 use std::fs::File;
@@ -34,7 +35,7 @@ const MANY_QCOW2: usize = 2000;
 /// So many of them have a table of their own; the others are copies.
 const DISTINCT: usize = 250;
 
-const USAGE: &str = "usage: straddle-benches check|drives [--raw FILE]   (--raw keeps every sample)
+const USAGE: &str = "usage: straddle-benches check|drives|serve [--raw FILE]   (--raw keeps every sample)
        straddle-benches validate --disksim DIR [--steps]";
 
 fn main() -> ExitCode {
@@ -46,14 +47,18 @@ fn main() -> ExitCode {
         return done(validate::run(Path::new(dir), !steps.is_empty()));
     }
     let (what, raw) = match words[..] {
-        [what @ ("check" | "drives")] => (what, None),
-        [what @ ("check" | "drives"), "--raw", file] => (what, Some(PathBuf::from(file))),
+        [what @ ("check" | "drives" | "serve")] => (what, None),
+        [what @ ("check" | "drives" | "serve"), "--raw", file] => (what, Some(PathBuf::from(file))),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
         }
     };
-    let measured = if what == "drives" { drives::run() } else { check() };
+    let measured = match what {
+        "drives" => drives::run(),
+        "serve" => build().and_then(|straddle| serve::run(&straddle)),
+        _ => check(),
+    };
     done(measured.and_then(|all| keep(&all, raw.as_deref())).map(|()| true))
 }
 

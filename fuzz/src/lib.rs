@@ -11,6 +11,7 @@ mod drive;
 mod images;
 mod layers;
 mod mend;
+mod nbd;
 mod traces;
 
 use straddle_device::identify::{
@@ -26,6 +27,7 @@ pub use disk::Disk;
 pub use drive::drive;
 pub use images::{image, image_says};
 pub use layers::{FILE_SYSTEMS, filesystems, layers, layers_say, volume};
+pub use nbd::nbd;
 pub use traces::{disksim, trace};
 
 /// GPTs (and what stands in their place): a sparse disk, with the CRCs made right where the input asks for it.

@@ -116,3 +116,8 @@ fn trace() {
 fn disksim() {
     replay("disksim", straddle_fuzz::disksim);
 }
+
+#[test]
+fn nbd() {
+    replay("nbd", straddle_fuzz::nbd);
+}

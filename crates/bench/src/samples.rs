@@ -44,6 +44,11 @@ impl Latency {
         self.histogram.len()
     }
 
+    /// How many were done within this time, to a thousandth of it.
+    pub fn count_within(&self, time: Nanos) -> u64 {
+        if self.count() == 0 { 0 } else { self.histogram.count_between(0, time.get()) }
+    }
+
     /// All of them together.
     pub fn total(&self) -> Nanos {
         Nanos::new(u64::try_from(self.sum).unwrap_or(u64::MAX))

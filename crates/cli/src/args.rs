@@ -4,6 +4,7 @@ mod bench;
 mod drive;
 mod lab;
 mod reproduce;
+mod serve;
 mod sim;
 
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ pub(crate) use self::bench::{BenchArguments, Kind};
 pub(crate) use self::drive::{Action, DriveArguments, FitArguments, ShowArguments};
 pub(crate) use self::lab::{LabArguments, Start};
 pub(crate) use self::reproduce::ReproduceArguments;
+pub(crate) use self::serve::ServeArguments;
 pub(crate) use self::sim::SimArguments;
 use crate::exit;
 
@@ -63,6 +65,8 @@ pub(crate) enum Command {
     Drive(DriveArguments),
     /// Replay a block trace on a modelled drive, and tell what a shift of every offset costs.
     Sim(SimArguments),
+    /// Serve a modelled drive in real time, by NBD or to virtual machines.
+    Serve(Box<ServeArguments>),
     /// Run a command in a Linux guest, in virtual time, on modelled drives.
     Lab(Box<LabArguments>),
     /// Run published experiments again on modelled drives, beside the published figures.
@@ -101,6 +105,8 @@ pub(crate) enum SchemaOf {
     DriveFit,
     /// `sim --json`.
     Sim,
+    /// `serve --json`.
+    Serve,
     /// `lab --json`.
     Lab,
     /// `reproduce --json`.

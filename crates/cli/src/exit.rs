@@ -15,6 +15,8 @@ pub(crate) enum Exit {
     Usage,
     /// A target could not be opened or read.
     Failed,
+    /// Refused for safety.
+    Refused,
     /// A command in the lab's guest ended with this status.
     Command(u8),
 }
@@ -26,7 +28,7 @@ Exit status:
   1  misaligned: there are findings
   2  the command line cannot be understood
   3  a target could not be opened or read, or a published figure was not reproduced
-  4  refused for safety (commands that write)
+  4  refused for safety (commands that write, and serve)
 
 Of several targets the worst status counts; 3 outweighs 1.";
 
@@ -37,6 +39,7 @@ impl Exit {
             Self::Findings => 1,
             Self::Usage => 2,
             Self::Failed => 3,
+            Self::Refused => 4,
             Self::Command(status) => status,
         }
     }
@@ -54,6 +57,18 @@ impl std::fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
+/// What was asked would harm somebody.
+#[derive(Debug)]
+pub(crate) struct RefusedError(pub(crate) String);
+
+impl std::fmt::Display for RefusedError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for RefusedError {}
+
 /// Says on stderr what failed, and which exit that is. A closed pipe is a quiet success: the reader has had enough.
 pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
     let closed = |cause: &(dyn std::error::Error + 'static)| {
@@ -63,5 +78,11 @@ pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
         return Exit::Aligned;
     }
     output::complain(&output::printable(&format!("{error:#}")));
-    if error.is::<UsageError>() { Exit::Usage } else { Exit::Failed }
+    if error.is::<UsageError>() {
+        Exit::Usage
+    } else if error.is::<RefusedError>() {
+        Exit::Refused
+    } else {
+        Exit::Failed
+    }
 }

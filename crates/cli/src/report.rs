@@ -9,6 +9,7 @@ pub(crate) mod fit;
 pub(crate) mod lab;
 mod layers;
 pub(crate) mod reproduce;
+pub(crate) mod serve;
 pub(crate) mod sim;
 
 use schemars::JsonSchema;

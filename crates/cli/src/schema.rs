@@ -10,6 +10,7 @@ use crate::report::drive::DrivesReport;
 use crate::report::fit::FitReport;
 use crate::report::lab::LabReport;
 use crate::report::reproduce::ReproduceReport;
+use crate::report::serve::ServeReport;
 use crate::report::sim::SimReport;
 use crate::report::{SCHEMA, Status, TargetReport};
 
@@ -75,6 +76,7 @@ pub(crate) fn json_schema(command: SchemaOf) -> schemars::Schema {
         SchemaOf::Drive => generator.into_root_schema_for::<DrivesReport>(),
         SchemaOf::DriveFit => generator.into_root_schema_for::<FitReport>(),
         SchemaOf::Sim => generator.into_root_schema_for::<SimReport>(),
+        SchemaOf::Serve => generator.into_root_schema_for::<ServeReport>(),
         SchemaOf::Lab => generator.into_root_schema_for::<LabReport>(),
         SchemaOf::Reproduce => generator.into_root_schema_for::<ReproduceReport>(),
     }

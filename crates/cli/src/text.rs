@@ -5,6 +5,7 @@ pub(crate) mod drive;
 pub(crate) mod fit;
 pub(crate) mod lab;
 pub(crate) mod reproduce;
+pub(crate) mod serve;
 pub(crate) mod sim;
 
 use std::fmt::Write;

@@ -43,6 +43,8 @@ pub enum Payload<'a> {
     Bytes(&'a [u8]),
     /// A write of zeroes, of any length. To the drive it is a write like any other; the store keeps no room for it.
     Zeroes,
+    /// The same, but the store keeps the room.
+    KeptZeroes,
 }
 
 /// A modelled drive and what it holds.
@@ -55,6 +57,7 @@ pub struct Served {
     drive: Drive,
     store: Store,
     hazard: Hazard,
+    volatile: bool,
     /// The unit of discards; the rest of one keeps its contents.
     discard_unit: u64,
     /// What a cut would undo, if one may come.
@@ -75,14 +78,16 @@ impl Served {
     pub fn new(profile: &Profile, store: Store, cut: Option<Cut>) -> Self {
         let drive = Drive::new(profile);
         assert!(store.size() >= profile.claims.capacity, "the store holds the drive");
-        let discard_unit = match &profile.body {
-            Body::Disk(_) => profile.claims.logical_sector,
-            Body::Ssd(ssd) => ssd.indirection_unit(),
+        let (discard_unit, caches) = match &profile.body {
+            Body::Disk(disk) => (profile.claims.logical_sector, disk.write_cache.enabled),
+            Body::Ssd(ssd) => (ssd.indirection_unit(), true),
         };
+        let hazard = Hazard::of(profile);
         let mut served = Self {
             drive,
             store,
-            hazard: Hazard::of(profile),
+            hazard,
+            volatile: caches && hazard != Hazard::None,
             discard_unit,
             unsettled: None,
             planned: cut,
@@ -205,6 +210,16 @@ impl Served {
         self.store.sync()
     }
 
+    /// When a planned power cut comes, once that is known.
+    pub const fn cut_at(&self) -> Option<Time> {
+        self.cut_at
+    }
+
+    /// Whether the drive acknowledges writes that a power cut would undo.
+    pub const fn has_volatile_cache(&self) -> bool {
+        self.volatile
+    }
+
     /// Takes the contents out, to be those of another drive.
     pub fn into_store(self) -> Store {
         self.store
@@ -224,7 +239,7 @@ impl Served {
         let brought = match payload {
             Payload::None => 0,
             Payload::Bytes(bytes) => bytes.len() as u64,
-            Payload::Zeroes => length,
+            Payload::Zeroes | Payload::KeptZeroes => length,
         };
         let wanted = if request.operation.is_write() { length } else { 0 };
         if brought != wanted {
@@ -240,6 +255,7 @@ impl Served {
             Payload::None => {}
             Payload::Bytes(bytes) => self.store.write(offset, bytes)?,
             Payload::Zeroes => self.store.zero(offset, length)?,
+            Payload::KeptZeroes => self.store.write_zeroes(offset, length)?,
         }
         Ok(())
     }

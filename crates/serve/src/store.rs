@@ -113,7 +113,11 @@ impl Store {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         // The tables of a file system on a large drive are gigabytes of zeroes.
-        if is_zero(data) { self.zero(offset, data.len() as u64) } else { self.file.write_all_at(data, offset) }
+        if is_zero(data) {
+            self.zero(offset, data.len() as u64)
+        } else {
+            self.file.write_all_at(data, offset)
+        }
     }
 
     /// Makes the span read as zeroes, and gives its room back where that is possible.
@@ -149,7 +153,11 @@ impl Store {
         }
     }
 
-    fn write_zeroes(&self, offset: u64, length: u64) -> io::Result<()> {
+    /// Makes the span read as zeroes, and keeps its room.
+    pub fn write_zeroes(&self, offset: u64, length: u64) -> io::Result<()> {
+        if !self.holds(offset, length) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let zeroes = [0; PIECE];
         let (mut at, end) = (offset, offset + length);
         while at < end {

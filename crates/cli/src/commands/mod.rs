@@ -8,6 +8,7 @@ mod explain;
 mod generate;
 mod lab;
 mod reproduce;
+mod serve;
 mod sim;
 
 use crate::args::{Arguments, Command};
@@ -26,6 +27,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Command::Bench(bench) => bench::run(bench, styles),
         Command::Drive(drive) => drive::run(drive, styles),
         Command::Sim(sim) => sim::run(sim, styles),
+        Command::Serve(serve) => serve::run(serve),
         Command::Lab(lab) => lab::run(lab),
         Command::Reproduce(reproduce) => reproduce::run(reproduce, styles),
         Command::Completions { shell } => generate::completions(*shell),

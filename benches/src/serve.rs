@@ -1,0 +1,222 @@
+//! How many requests a second a served drive answers, beside nbdkit's memory plugin: the same client, in the same run, in turn.
+//!
+//! The drive takes no time (its profile says so, and nobody waits for it), so that what is measured is the way in and out.
+//! nbdkit answers from its memory; straddle models a drive as well.
+
+use std::io::{BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::images::Dir;
+use crate::samples::Samples;
+
+/// A round of one arm.
+const SECONDS: f64 = 1.0;
+/// Rounds, the arms in turn.
+const ROUNDS: usize = 7;
+/// Bytes that requests go to: written before, so that no arm finds holes.
+const SIZE: u64 = 256 << 20;
+const BLOCK: usize = 4096;
+
+/// A drive that takes next to no time.
+const PROFILE: &str = "\
+name = \"instant\"
+title = \"a drive that takes no time\"
+[claims]
+model = \"INSTANT\"
+capacity_bytes = 1073741824
+logical_sector_bytes = 512
+physical_sector_bytes = 4096
+rotational = false
+discard_granularity_bytes = 4096
+[interface]
+link_mb_s = 1000000
+read_overhead_us = 0
+write_overhead_us = 0
+completion_overhead_us = 0
+queue_depth = 1024
+[flash]
+indirection_unit_bytes = 4096
+page_bytes = 4096
+pages_per_block = 256
+dies = 64
+channels = 64
+read_us = 0.001
+program_us = 0.001
+erase_us = 0.001
+channel_mb_s = 100000
+buffer_bytes = 16777216
+over_provisioning = 0.5
+power_loss_protection = true
+";
+
+/// What is asked, and how much of it at a time.
+struct Load {
+    name: &'static str,
+    write: bool,
+    depth: usize,
+}
+
+const LOADS: [Load; 4] = [
+    Load { name: "random 4 KiB reads, queue 1", write: false, depth: 1 },
+    Load { name: "random 4 KiB writes, queue 1", write: true, depth: 1 },
+    Load { name: "random 4 KiB reads, queue 32", write: false, depth: 32 },
+    Load { name: "random 4 KiB writes, queue 32", write: true, depth: 32 },
+];
+
+/// A server that goes with the value.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // One that has ended already needs no end.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(command: &mut Command) -> Result<Server> {
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    Ok(Server(quiet.spawn().context("cannot start a server")?))
+}
+
+/// Runs every load against both servers in turn, and prints what each reaches and the ratio.
+pub(crate) fn run(straddle: &Path) -> Result<Vec<Samples>> {
+    let dir = Dir::new()?;
+    let profile = dir.path().join("instant.toml");
+    std::fs::write(&profile, PROFILE)?;
+    let (ours, theirs) = (dir.path().join("straddle"), dir.path().join("nbdkit"));
+    let target = format!("drive:{}", profile.display());
+    let address = format!("unix:{}", ours.display());
+    let _ours = start(Command::new(straddle).args(["serve", &target, "--no-delay", "--nbd", &address]))?;
+    let nbdkit = start(Command::new("nbdkit").arg("-fU").arg(&theirs).args(["memory", "1G"]));
+    let Ok(_theirs) = nbdkit else {
+        eprintln!("SKIPPED: nbdkit is not installed");
+        return Ok(Vec::new());
+    };
+    let mut clients = [Client::connect(&ours)?, Client::connect(&theirs)?];
+    for client in &mut clients {
+        client.fill()?;
+    }
+    println!("a drive that takes no time over NBD, {ROUNDS} rounds of {SECONDS} s, one connection:");
+    let mut all = Vec::new();
+    for load in &LOADS {
+        let mut samples = [Samples::new("straddle serve"), Samples::new("nbdkit memory")];
+        for round in 0..=ROUNDS {
+            for turn in 0..2 {
+                let arm = (round + turn) % 2;
+                let each = clients[arm].run(load)?;
+                // The first round warms up.
+                if round > 0 {
+                    samples[arm].add(each, 0);
+                }
+            }
+        }
+        println!("  {}", load.name);
+        for of_arm in &samples {
+            println!("    {:16} {} IOPS", of_arm.name, (1.0 / of_arm.median()).round());
+        }
+        let ratio = samples[1].median() / samples[0].median();
+        println!("    straddle answers {ratio:.2} times as many requests as nbdkit");
+        all.extend(samples);
+    }
+    Ok(all)
+}
+
+/// A client with as many requests in flight as it is told.
+struct Client {
+    stream: UnixStream,
+    replies: BufReader<UnixStream>,
+    random: u64,
+    data: Vec<u8>,
+}
+
+impl Client {
+    /// Connects as soon as somebody listens.
+    fn connect(path: &Path) -> Result<Self> {
+        let begun = Instant::now();
+        let stream = loop {
+            match UnixStream::connect(path) {
+                Ok(stream) => break stream,
+                Err(_) if begun.elapsed() < Duration::from_secs(10) => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Err(error) => return Err(error).context("a server does not listen"),
+            }
+        };
+        let replies = BufReader::with_capacity(1 << 20, stream.try_clone()?);
+        let mut client = Self { stream, replies, random: 1, data: vec![0x5a; BLOCK] };
+        client.replies.read_exact(&mut [0; 18])?;
+        // Both flags; EXPORT_NAME of the default export.
+        client.stream.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0")?;
+        client.replies.read_exact(&mut [0; 10])?;
+        Ok(client)
+    }
+
+    fn fill(&mut self) -> Result<()> {
+        for offset in (0..SIZE).step_by(BLOCK) {
+            let request = self.request(true, offset);
+            self.stream.write_all(&request)?;
+            self.reply(true)?;
+        }
+        Ok(())
+    }
+
+    fn request(&self, write: bool, offset: u64) -> Vec<u8> {
+        let mut bytes = vec![0x25, 0x60, 0x95, 0x13, 0, 0, 0, u8::from(write)];
+        bytes.extend_from_slice(&[0; 8]);
+        bytes.extend_from_slice(&offset.to_be_bytes());
+        bytes.extend_from_slice(&[0, 0, 0x10, 0]);
+        if write {
+            bytes.extend_from_slice(&self.data);
+        }
+        bytes
+    }
+
+    fn reply(&mut self, write: bool) -> Result<()> {
+        let mut head = [0; 16];
+        self.replies.read_exact(&mut head)?;
+        if head[..8] != [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0] {
+            bail!("a server answered {head:x?}");
+        }
+        if !write {
+            self.replies.read_exact(&mut self.data)?;
+        }
+        Ok(())
+    }
+
+    fn next_offset(&mut self) -> u64 {
+        // Knuth's MMIX generator, as for the drives.
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 32) % (SIZE / 4096) * 4096
+    }
+
+    /// The time of a request.
+    fn run(&mut self, load: &Load) -> Result<Duration> {
+        let mut sent = 0_u32;
+        let begun = Instant::now();
+        for _ in 0..load.depth {
+            let offset = self.next_offset();
+            let request = self.request(load.write, offset);
+            self.stream.write_all(&request)?;
+            sent += 1;
+        }
+        let mut answered = 0;
+        while answered < sent {
+            self.reply(load.write)?;
+            answered += 1;
+            if begun.elapsed().as_secs_f64() < SECONDS {
+                let offset = self.next_offset();
+                let request = self.request(load.write, offset);
+                self.stream.write_all(&request)?;
+                sent += 1;
+            }
+        }
+        Ok(begun.elapsed() / answered.max(1))
+    }
+}

@@ -1,0 +1,98 @@
+//! `straddle serve`: a modelled drive for virtual machines and other programs, in real time.
+
+use std::io::{IsTerminal, Write};
+
+use anyhow::Result;
+use straddle_drive::Profile;
+use straddle_serve::{
+    Cut, Ending, EndpointError, Options, Pace, Served, Server, ServerError, Snapshot, Store, StoreError,
+};
+
+use crate::args::ServeArguments;
+use crate::exit::{Exit, RefusedError};
+use crate::modelled;
+use crate::output::{self, printable};
+use crate::report::serve::{Serve, ServeReport};
+use crate::text;
+
+pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
+    let profile = modelled::profile_of_target(&arguments.target, "serve")?;
+    let store = match &arguments.store {
+        Some(path) => Store::file(path, profile.claims.capacity).map_err(store_error)?,
+        None => Store::memory(profile.claims.capacity)?,
+    };
+    let cut =
+        arguments.cut_after.map(|after| Cut { after, seed: arguments.seed, tear: arguments.tear.into() });
+    let options = Options {
+        nbd: arguments.nbd.clone(),
+        vhost_user: arguments.vhost_user.clone(),
+        control: arguments.control.clone(),
+        allow_remote: arguments.allow_remote,
+        pace: if arguments.no_delay { Pace::NoDelay } else { Pace::Real(arguments.speed) },
+        tear: arguments.tear.into(),
+    };
+    let served = Served::new(&profile, store, cut);
+    let mut server = Server::new(&profile, served, &options).map_err(server_error)?;
+    announce(arguments, &profile, &server);
+    let ending = serve(&mut server).map_err(server_error)?;
+    let snapshot = server.snapshot();
+    let serve = Serve { target: &arguments.target, profile: &profile, ending, snapshot };
+    if arguments.json {
+        output::print_json(&ServeReport::of(&serve))?;
+    } else {
+        let mut out = output::stdout();
+        out.write_all(text::serve::summary(&serve, output::width()).as_bytes())?;
+        out.flush()?;
+    }
+    if ending == Ending::PowerCut {
+        output::complain("the power was cut: the contents are what was on the medium");
+        return Ok(Exit::Failed);
+    }
+    Ok(Exit::Aligned)
+}
+
+/// Serves, with a line about it where somebody looks on.
+fn serve(server: &mut Server) -> Result<Ending, ServerError> {
+    if !std::io::stderr().is_terminal() {
+        return server.run(None);
+    }
+    let mut before = None;
+    let mut tell = |now: &Snapshot<'_>| {
+        let line = text::serve::line(now, before);
+        before = Some((now.elapsed, now.totals));
+        // It is only for somebody looking on; where it cannot be written, nobody does.
+        let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
+    };
+    let ending = server.run(Some(&mut tell));
+    let _ = writeln!(std::io::stderr());
+    ending
+}
+
+fn announce(arguments: &ServeArguments, profile: &Profile, server: &Server) {
+    let mut places: Vec<String> = server.nbd_uris().collect();
+    places.extend(arguments.vhost_user.iter().map(|path| format!("vhost-user {}", path.display())));
+    let title = &profile.title;
+    let line = format!("serving {title} ({}) at {}", arguments.target, places.join(", "));
+    output::complain(&printable(&line));
+    if let Some(after) = arguments.cut_after {
+        output::complain(&format!("the power fails after {after} requests; seed {}", arguments.seed));
+    }
+}
+
+fn store_error(error: StoreError) -> anyhow::Error {
+    match error {
+        StoreError::InUse { .. } | StoreError::OtherSize { .. } | StoreError::NotAFile { .. } => {
+            RefusedError(error.to_string()).into()
+        }
+        StoreError::Unusable { .. } => error.into(),
+    }
+}
+
+fn server_error(error: ServerError) -> anyhow::Error {
+    match error {
+        ServerError::Endpoint(
+            refused @ (EndpointError::InUse(_) | EndpointError::NotASocket(_) | EndpointError::Remote(_)),
+        ) => RefusedError(refused.to_string()).into(),
+        error => error.into(),
+    }
+}

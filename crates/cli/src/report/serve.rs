@@ -1,0 +1,162 @@
+//! What `serve --json` prints at the end.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use straddle_bench::Latency;
+use straddle_drive::{Nanos, Profile};
+use straddle_serve::{Ending, Snapshot};
+
+use super::bench::{CountersReport, LatencyReport, counters, latency};
+
+/// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// The upper bounds of the histogram's classes in nanoseconds: 1, 2 and 5 of each power of ten, from 10 µs to 1 s.
+const BOUNDS: [u64; 16] = [
+    10_000,
+    20_000,
+    50_000,
+    100_000,
+    200_000,
+    500_000,
+    1_000_000,
+    2_000_000,
+    5_000_000,
+    10_000_000,
+    20_000_000,
+    50_000_000,
+    100_000_000,
+    200_000_000,
+    500_000_000,
+    1_000_000_000,
+];
+
+/// What `straddle serve --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "straddle serve")]
+pub(crate) struct ServeReport {
+    /// The version of this form.
+    schema: u32,
+    /// The version of straddle.
+    straddle: &'static str,
+    /// The drive, as it was named.
+    target: String,
+    /// Maker, model, size.
+    title: String,
+    /// Why it ended.
+    ending: EndingReport,
+    /// How long it was served, in nanoseconds of the wall's time.
+    elapsed_ns: u64,
+    /// Reads that were answered.
+    reads: u64,
+    /// Bytes of them.
+    read_bytes: u64,
+    /// Writes that were answered, those of zeroes among them.
+    writes: u64,
+    /// Bytes of them.
+    write_bytes: u64,
+    /// Flushes that were answered.
+    flushes: u64,
+    /// Discards that were answered.
+    discards: u64,
+    /// Requests that failed.
+    failed: u64,
+    /// Clients that broke the protocol and were cut off.
+    broken: u64,
+    /// How much later than the model said replies were sent, in nanoseconds of the wall's time; absent of none, and without delay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lateness: Option<LatenessReport>,
+    /// What happened inside the drive.
+    counters: CountersReport,
+}
+
+/// Why serving ended.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum EndingReport {
+    /// SIGINT or SIGTERM.
+    Signal,
+    /// The control command.
+    Quit,
+    /// The power was cut.
+    PowerCut,
+}
+
+/// How late replies were.
+#[derive(Debug, Serialize, JsonSchema)]
+struct LatenessReport {
+    /// How many.
+    count: u64,
+    /// The figures.
+    #[serde(flatten)]
+    times: LatencyReport,
+    /// The classes that are not empty, in their order.
+    histogram: Vec<ClassReport>,
+}
+
+/// Replies that were late by so much.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ClassReport {
+    /// At most so much, in nanoseconds; absent of the last class, which has no bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at_most_ns: Option<u64>,
+    /// How many.
+    count: u64,
+}
+
+/// Everything there is to report.
+pub(crate) struct Serve<'a> {
+    pub(crate) target: &'a str,
+    pub(crate) profile: &'a Profile,
+    pub(crate) ending: Ending,
+    pub(crate) snapshot: Snapshot<'a>,
+}
+
+/// The classes of a histogram that are not empty: upper bound, if any, and number.
+pub(crate) fn classes(latency: &Latency) -> Vec<(Option<Nanos>, u64)> {
+    let mut below = 0;
+    let bounds = BOUNDS.map(|bound| Some(Nanos::new(bound))).into_iter().chain([None]);
+    let class = |bound: Option<Nanos>| {
+        let within = bound.map_or(latency.count(), |bound| latency.count_within(bound));
+        let count = within.saturating_sub(below);
+        below = within.max(below);
+        (bound, count)
+    };
+    bounds.map(class).filter(|(_, count)| *count > 0).collect()
+}
+
+impl ServeReport {
+    pub(crate) fn of(serve: &Serve<'_>) -> Self {
+        let snapshot = &serve.snapshot;
+        let (totals, late) = (snapshot.totals, snapshot.lateness);
+        let class =
+            |(bound, count): (Option<Nanos>, u64)| ClassReport { at_most_ns: bound.map(Nanos::get), count };
+        let lateness = (late.count() > 0).then(|| LatenessReport {
+            count: late.count(),
+            times: latency(late),
+            histogram: classes(late).into_iter().map(class).collect(),
+        });
+        Self {
+            schema: SCHEMA,
+            straddle: env!("CARGO_PKG_VERSION"),
+            target: serve.target.to_owned(),
+            title: serve.profile.title.clone(),
+            ending: match serve.ending {
+                Ending::Signal => EndingReport::Signal,
+                Ending::Quit => EndingReport::Quit,
+                Ending::PowerCut => EndingReport::PowerCut,
+            },
+            elapsed_ns: u64::try_from(snapshot.elapsed.as_nanos()).unwrap_or(u64::MAX),
+            reads: totals.reads,
+            read_bytes: totals.read_bytes,
+            writes: totals.writes,
+            write_bytes: totals.write_bytes,
+            flushes: totals.flushes,
+            discards: totals.discards,
+            failed: totals.failed,
+            broken: totals.broken,
+            lateness,
+            counters: counters(snapshot.counters),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Where clients come in: Unix sockets and TCP ports.
+//!
+//! A socket file that nobody listens on is what a killed server left behind, and is replaced. One that somebody listens on is
+//! not, and neither is a file of any other kind.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// An address to listen on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// `unix:PATH`.
+    Unix(PathBuf),
+    /// `HOST:PORT`.
+    Tcp(String),
+}
+
+/// Why nobody can be listened to.
+#[derive(Debug, thiserror::Error)]
+pub enum EndpointError {
+    /// Another process listens there.
+    #[error("{0}: in use by another process")]
+    InUse(String),
+    /// There is a file, and it is no socket.
+    #[error("{}: exists and is not a socket", .0.display())]
+    NotASocket(PathBuf),
+    /// Others than this machine could come in.
+    #[error("{0}: not a loopback address, and NBD has no access control; --allow-remote lets anybody in")]
+    Remote(String),
+    /// The system refuses.
+    #[error("cannot listen on {endpoint}")]
+    Failed {
+        /// Where.
+        endpoint: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl FromStr for Endpoint {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return if path.is_empty() {
+                Err("no path after unix:".to_owned())
+            } else {
+                Ok(Self::Unix(path.into()))
+            };
+        }
+        let host_and_port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+        match host_and_port.map(|(_, port)| port.parse::<u16>()) {
+            Some(Ok(_)) => Ok(Self::Tcp(text.to_owned())),
+            _ => Err("neither unix:PATH nor HOST:PORT".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(formatter, "unix:{}", path.display()),
+            Self::Tcp(address) => formatter.write_str(address),
+        }
+    }
+}
+
+/// A socket that is listened on; its file goes with it.
+#[derive(Debug)]
+pub(crate) enum Listener {
+    Unix { listener: UnixListener, file: SocketFile },
+    Tcp { listener: TcpListener, address: SocketAddr },
+}
+
+/// The file of a Unix socket; removed when dropped, if it is still the same.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    identity: Option<(u64, u64)>,
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if self.identity.is_some() && identity(&self.path) == self.identity {
+            // Nothing is left to be told to anybody; a file that stays is replaced by the next server.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+impl Endpoint {
+    /// Listens, without ever blocking.
+    pub(crate) fn listen(&self, allow_remote: bool) -> Result<Listener, EndpointError> {
+        let failed = |source: io::Error| EndpointError::Failed { endpoint: self.to_string(), source };
+        match self {
+            Self::Unix(path) => {
+                let listener = self.bind(path)?;
+                let file = SocketFile { path: path.clone(), identity: identity(path) };
+                listener.set_nonblocking(true).map_err(failed)?;
+                Ok(Listener::Unix { listener, file })
+            }
+            Self::Tcp(address) => {
+                let addresses: Vec<SocketAddr> = address.to_socket_addrs().map_err(failed)?.collect();
+                let stranger = addresses.iter().find(|address| !address.ip().is_loopback());
+                if let (Some(stranger), false) = (stranger, allow_remote) {
+                    return Err(EndpointError::Remote(stranger.to_string()));
+                }
+                let listener = TcpListener::bind(&addresses[..]).map_err(|error| match error.kind() {
+                    io::ErrorKind::AddrInUse => EndpointError::InUse(address.clone()),
+                    _ => failed(error),
+                })?;
+                listener.set_nonblocking(true).map_err(failed)?;
+                let address = listener.local_addr().map_err(failed)?;
+                Ok(Listener::Tcp { listener, address })
+            }
+        }
+    }
+
+    fn bind(&self, path: &Path) -> Result<UnixListener, EndpointError> {
+        let failed = |source: io::Error| EndpointError::Failed { endpoint: self.to_string(), source };
+        match UnixListener::bind(path) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            other => return other.map_err(failed),
+        }
+        let metadata = fs::symlink_metadata(path).map_err(failed)?;
+        if !metadata.file_type().is_socket() {
+            return Err(EndpointError::NotASocket(path.to_owned()));
+        }
+        match UnixStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+            // It listens, or its queue is full, or it is somebody else's.
+            _ => return Err(EndpointError::InUse(self.to_string())),
+        }
+        fs::remove_file(path).map_err(failed)?;
+        UnixListener::bind(path).map_err(failed)
+    }
+}
+
+impl Listener {
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix { listener, .. } => listener.as_fd(),
+            Self::Tcp { listener, .. } => listener.as_fd(),
+        }
+    }
+
+    /// The next client, if one waits.
+    pub(crate) fn accept(&self) -> io::Result<Option<Stream>> {
+        let accepted = match self {
+            Self::Unix { listener, .. } => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
+            Self::Tcp { listener, .. } => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
+        };
+        match accepted {
+            Ok(stream) => Ok(Some(stream)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// As NBD clients name it.
+    pub(crate) fn nbd_uri(&self) -> String {
+        match self {
+            Self::Unix { file, .. } => format!("nbd+unix:///?socket={}", file.path.display()),
+            Self::Tcp { address, .. } => format!("nbd://{address}"),
+        }
+    }
+}
+
+/// The way to a client.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Unix(UnixStream),
+    Tcp(std::net::TcpStream),
+}
+
+impl Stream {
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(stream) => stream.as_fd(),
+            Self::Tcp(stream) => stream.as_fd(),
+        }
+    }
+
+    /// From now on nothing blocks, and small replies are sent at once.
+    pub(crate) fn prepare(&self) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => stream.set_nonblocking(true),
+            Self::Tcp(stream) => {
+                stream.set_nodelay(true)?;
+                stream.set_nonblocking(true)
+            }
+        }
+    }
+
+    /// As many bytes as there are; `None` if that is none yet, 0 at the end.
+    pub(crate) fn read(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
+        progress(rustix::io::read(self.as_fd(), into))
+    }
+
+    /// As many bytes as go out; `None` if that is none yet.
+    pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        progress(rustix::net::send(self.as_fd(), bytes, rustix::net::SendFlags::NOSIGNAL))
+    }
+}
+
+fn progress(result: rustix::io::Result<usize>) -> io::Result<Option<usize>> {
+    match result {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

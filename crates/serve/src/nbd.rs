@@ -1,0 +1,64 @@
+//! The server's half of the NBD protocol, as bytes in and bytes out.
+//!
+//! The law of this module: it does no I/O and knows no drive. A [`Session`] is given what came from the client; it hands out
+//! [`Wanted`] requests and collects the bytes to be sent. It speaks the fixed newstyle negotiation with EXPORT_NAME, GO, INFO,
+//! LIST and ABORT, and answers with simple replies; TLS, structured replies and with them block status are refused as the
+//! protocol says. Whoever breaks the protocol is cut off; whoever asks for what the drive cannot do gets an error, and may go on.
+//!
+//! Source: the NBD project's doc/proto.md.
+
+mod buffer;
+mod negotiation;
+mod request;
+mod session;
+#[cfg(test)]
+mod tests;
+
+pub use negotiation::Violation;
+pub use request::{Kind, errno};
+pub use session::{Session, Wanted};
+
+/// The largest read or write, in bytes: what every client must be able to keep to.
+pub const LARGEST_REQUEST: u32 = 32 << 20;
+
+/// What is exported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    /// Its name; the empty name means it as well.
+    pub name: String,
+    /// What it is, for people.
+    pub description: String,
+    /// Number of bytes.
+    pub size: u64,
+    /// Requests are multiples of this many bytes.
+    pub minimum_block: u32,
+    /// Requests had better be multiples of this many bytes.
+    pub preferred_block: u32,
+    /// Whether it claims to spin.
+    pub rotational: bool,
+    /// Whether there is TRIM.
+    pub trim: bool,
+}
+
+mod flag {
+    pub(super) const HAS_FLAGS: u16 = 1 << 0;
+    pub(super) const SEND_FLUSH: u16 = 1 << 2;
+    pub(super) const SEND_FUA: u16 = 1 << 3;
+    pub(super) const ROTATIONAL: u16 = 1 << 4;
+    pub(super) const SEND_TRIM: u16 = 1 << 5;
+    pub(super) const SEND_WRITE_ZEROES: u16 = 1 << 6;
+    pub(super) const CAN_MULTI_CONN: u16 = 1 << 8;
+}
+
+impl Export {
+    /// The transmission flags. All connections share one drive and one cache, so a flush on one is a flush of all.
+    fn flags(&self) -> u16 {
+        let always = flag::HAS_FLAGS
+            | flag::SEND_FLUSH
+            | flag::SEND_FUA
+            | flag::SEND_WRITE_ZEROES
+            | flag::CAN_MULTI_CONN;
+        let optional = [(self.rotational, flag::ROTATIONAL), (self.trim, flag::SEND_TRIM)];
+        optional.into_iter().filter(|(has, _)| *has).fold(always, |flags, (_, flag)| flags | flag)
+    }
+}

@@ -1,0 +1,129 @@
+//! A request's header, and what can be wrong with it.
+
+use crate::nbd::{Export, LARGEST_REQUEST, Violation};
+
+/// Errors as the protocol numbers them.
+pub mod errno {
+    /// The store or the drive failed.
+    pub const EIO: u32 = 5;
+    /// Not a request that this export takes.
+    pub const EINVAL: u32 = 22;
+    /// A write past the end, or a store that is full.
+    pub const ENOSPC: u32 = 28;
+    /// The server is about to end.
+    pub const ESHUTDOWN: u32 = 108;
+}
+
+pub(super) const REQUEST_BYTES: usize = 28;
+const REQUEST_MAGIC: u32 = 0x2560_9513;
+
+mod command {
+    pub(super) const READ: u16 = 0;
+    pub(super) const WRITE: u16 = 1;
+    pub(super) const DISC: u16 = 2;
+    pub(super) const FLUSH: u16 = 3;
+    pub(super) const TRIM: u16 = 4;
+    pub(super) const WRITE_ZEROES: u16 = 6;
+}
+
+const FUA: u16 = 1 << 0;
+const NO_HOLE: u16 = 1 << 1;
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Data from the drive.
+    Read,
+    /// Data to the drive.
+    Write {
+        /// Whether they are to be durable before the reply.
+        fua: bool,
+    },
+    /// Zeroes to the drive.
+    WriteZeroes {
+        /// Whether they are to be durable before the reply.
+        fua: bool,
+        /// Whether the room they take may be given back.
+        hole: bool,
+    },
+    /// What was written and answered before is to be durable.
+    Flush,
+    /// The bytes are no longer needed.
+    Trim,
+}
+
+/// A header, understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) cookie: u64,
+    pub(super) offset: u64,
+    pub(super) length: u32,
+    /// Bytes of data that follow.
+    pub(super) payload: u32,
+    pub(super) asked: Asked,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// For the drive.
+    Request(Kind),
+    /// To be answered with this error.
+    Error(u32),
+    Disconnect,
+}
+
+fn u16_at(bytes: &[u8; REQUEST_BYTES], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8; REQUEST_BYTES], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn u64_at(bytes: &[u8; REQUEST_BYTES], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
+}
+
+impl Header {
+    /// Magic, flags, type, cookie, offset, length: 32, 16, 16, 64, 64 and 32 bits.
+    pub(super) fn parse(bytes: &[u8; REQUEST_BYTES], export: &Export) -> Result<Self, Violation> {
+        if u32_at(bytes, 0) != REQUEST_MAGIC {
+            return Err(Violation::RequestMagic(u32_at(bytes, 0)));
+        }
+        let (flags, code) = (u16_at(bytes, 4), u16_at(bytes, 6));
+        let (offset, length) = (u64_at(bytes, 16), u32_at(bytes, 24));
+        let payload = if code == command::WRITE { length } else { 0 };
+        let asked = asked(flags, code, offset, length, export);
+        Ok(Self { cookie: u64_at(bytes, 8), offset, length, payload, asked })
+    }
+}
+
+fn asked(flags: u16, code: u16, offset: u64, length: u32, export: &Export) -> Asked {
+    // Clients are known to set FUA on commands that write nothing: there it means nothing.
+    let fua = flags & FUA != 0;
+    let (kind, allowed, writes) = match code {
+        command::READ => (Kind::Read, FUA, false),
+        command::WRITE => (Kind::Write { fua }, FUA, true),
+        command::DISC => return Asked::Disconnect,
+        command::FLUSH => (Kind::Flush, FUA, false),
+        command::TRIM if export.trim => (Kind::Trim, FUA, false),
+        command::WRITE_ZEROES => (Kind::WriteZeroes { fua, hole: flags & NO_HOLE == 0 }, FUA | NO_HOLE, true),
+        _ => return Asked::Error(errno::EINVAL),
+    };
+    if flags & !allowed != 0 {
+        return Asked::Error(errno::EINVAL);
+    }
+    if kind == Kind::Flush {
+        let reserved = offset == 0 && length == 0;
+        return if reserved { Asked::Request(kind) } else { Asked::Error(errno::EINVAL) };
+    }
+    let large = length > LARGEST_REQUEST && matches!(kind, Kind::Read | Kind::Write { .. });
+    let whole = (offset | u64::from(length)).is_multiple_of(u64::from(export.minimum_block.max(1)));
+    if length == 0 || large || !whole {
+        return Asked::Error(errno::EINVAL);
+    }
+    if offset.checked_add(length.into()).is_none_or(|end| end > export.size) {
+        return Asked::Error(if writes { errno::ENOSPC } else { errno::EINVAL });
+    }
+    Asked::Request(kind)
+}

@@ -1,0 +1,206 @@
+//! One client: what came from it, what it waits for, and what is to be sent.
+//!
+//! Memory is bounded whatever the client does: it is read from only while it has less than [`MOST_OWED`] bytes of replies
+//! outstanding or not yet fetched, and less than [`MOST_IN_FLIGHT`] requests.
+
+use std::io;
+
+use crate::nbd::buffer::Buffer;
+use crate::nbd::negotiation::{self, Stage};
+use crate::nbd::request::{Asked, Header, Kind, REQUEST_BYTES};
+use crate::nbd::{Export, Violation};
+
+/// Requests of one client at a time.
+const MOST_IN_FLIGHT: usize = 1024;
+/// Bytes of replies, to come or not yet sent, beyond which nothing more is read from a client.
+const MOST_OWED: u64 = 64 << 20;
+/// Read from the socket at a time.
+const READ_BYTES: usize = 256 << 10;
+
+const REPLY_MAGIC: u32 = 0x6744_6698;
+const REPLY_BYTES: u64 = 16;
+
+/// A request that the drive has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted<'a> {
+    /// The client's name for it.
+    pub cookie: u64,
+    /// What is asked.
+    pub kind: Kind,
+    /// First byte; zero for a flush.
+    pub offset: u64,
+    /// Number of bytes; zero for a flush.
+    pub length: u32,
+    /// The data of a write.
+    pub data: &'a [u8],
+}
+
+/// A client.
+#[derive(Debug)]
+pub struct Session {
+    stage: Stage,
+    input: Buffer,
+    output: Buffer,
+    /// Bytes that are to be ignored: the data of a write that was refused.
+    skip: u64,
+    /// Bytes that must be there before it is worth looking again.
+    needed: usize,
+    in_flight: usize,
+    /// Bytes of replies to reads that have not completed.
+    owed: u64,
+}
+
+impl Session {
+    /// A client that has just come; the greeting is in [`Session::output`].
+    pub fn new() -> Self {
+        let mut output = Buffer::default();
+        negotiation::greet(&mut output);
+        Self {
+            stage: Stage::Flags,
+            input: Buffer::default(),
+            output,
+            skip: 0,
+            needed: 0,
+            in_flight: 0,
+            owed: 0,
+        }
+    }
+
+    /// Where to put what comes from the client; then say how much with [`Session::received`].
+    pub fn input(&mut self) -> &mut [u8] {
+        let least = self.needed.saturating_sub(self.input.len()).max(READ_BYTES);
+        self.input.room(least)
+    }
+
+    /// So many bytes were put into [`Session::input`].
+    pub fn received(&mut self, bytes: usize) {
+        self.input.extend(bytes);
+        let skipped = self.skip.min(self.input.len() as u64);
+        self.input.consume(usize::try_from(skipped).unwrap_or_default());
+        self.skip -= skipped;
+    }
+
+    /// What has to be sent.
+    pub fn output(&self) -> &[u8] {
+        self.output.filled()
+    }
+
+    /// So many bytes of [`Session::output`] have been sent.
+    pub fn sent(&mut self, bytes: usize) {
+        self.output.consume(bytes);
+    }
+
+    /// Whether anything more should be read from the client now.
+    pub fn is_ready(&self) -> bool {
+        self.stage != Stage::Ended && !self.is_full()
+    }
+
+    /// Whether the client is gone, as far as this side is concerned: all is answered and sent.
+    pub fn is_over(&self) -> bool {
+        self.stage == Stage::Ended && self.in_flight == 0 && self.output.len() == 0
+    }
+
+    /// Whether the client has come as far as sending requests.
+    pub fn is_transmitting(&self) -> bool {
+        self.stage == Stage::Transmission
+    }
+
+    /// No more requests are taken; those in flight are still answered.
+    pub fn end(&mut self) {
+        self.stage = Stage::Ended;
+    }
+
+    /// The next request for the drive. Whatever is no business of the drive is dealt with; `None` when there is nothing more to
+    /// do before more bytes come, or some are sent.
+    pub fn next(&mut self, export: &Export) -> Result<Option<Wanted<'_>>, Violation> {
+        loop {
+            if self.is_full() || self.skip > 0 || self.stage == Stage::Ended {
+                return Ok(None);
+            }
+            if self.stage != Stage::Transmission {
+                let Some(stage) = negotiation::step(self.stage, &mut self.input, &mut self.output, export)?
+                else {
+                    return Ok(None);
+                };
+                self.stage = stage;
+                continue;
+            }
+            let Some(bytes) = self.input.filled().first_chunk::<REQUEST_BYTES>() else { return Ok(None) };
+            let header = Header::parse(bytes, export)?;
+            match header.asked {
+                Asked::Disconnect => self.end(),
+                Asked::Error(errno) => {
+                    self.input.consume(REQUEST_BYTES);
+                    self.skip = header.payload.into();
+                    self.received(0);
+                    self.reply(header.cookie, errno);
+                }
+                Asked::Request(kind) => {
+                    self.needed = REQUEST_BYTES + header.payload as usize;
+                    if self.input.len() < self.needed {
+                        return Ok(None);
+                    }
+                    return Ok(Some(self.hand_out(kind, &header)));
+                }
+            }
+        }
+    }
+
+    fn hand_out(&mut self, kind: Kind, header: &Header) -> Wanted<'_> {
+        self.in_flight += 1;
+        if kind == Kind::Read {
+            self.owed += REPLY_BYTES + u64::from(header.length);
+        }
+        let message = self.input.take(std::mem::take(&mut self.needed)).unwrap_or_default();
+        let data = message.get(REQUEST_BYTES..).unwrap_or_default();
+        let Header { cookie, offset, length, .. } = *header;
+        Wanted { cookie, kind, offset, length, data }
+    }
+
+    /// A request has ended: with this error, or none (0). `length` is that of a read, for which `fill` gets the data; it is zero
+    /// for all others.
+    pub fn complete(
+        &mut self,
+        cookie: u64,
+        error: u32,
+        length: u32,
+        fill: impl FnOnce(&mut [u8]) -> io::Result<()>,
+    ) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        let before = self.output.len();
+        self.reply(cookie, error);
+        if length == 0 {
+            return;
+        }
+        self.owed = self.owed.saturating_sub(REPLY_BYTES + u64::from(length));
+        if error != 0 {
+            return;
+        }
+        let length = length as usize;
+        match fill(&mut self.output.room(length)[..length]) {
+            Ok(()) => self.output.extend(length),
+            Err(_) => {
+                self.output.truncate(before);
+                self.reply(cookie, super::errno::EIO);
+            }
+        }
+    }
+
+    fn reply(&mut self, cookie: u64, error: u32) {
+        let mut bytes = [0; 16];
+        bytes[..4].copy_from_slice(&REPLY_MAGIC.to_be_bytes());
+        bytes[4..8].copy_from_slice(&error.to_be_bytes());
+        bytes[8..].copy_from_slice(&cookie.to_be_bytes());
+        self.output.push(&bytes);
+    }
+
+    fn is_full(&self) -> bool {
+        self.in_flight >= MOST_IN_FLIGHT || self.owed + self.output.len() as u64 >= MOST_OWED
+    }
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,466 @@
+//! The server: one thread that waits for clients and for the drive.
+//!
+//! The law of this module: it never waits for one client. A request costs no hand-over from thread to thread; a client that is
+//! slow fills its own buffer and is not read from until it has emptied it.
+
+mod client;
+mod poller;
+
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use straddle_drive::Profile;
+use straddle_vhost::{Connection, Offer};
+
+use crate::clock::Pace;
+use crate::cut::Tear;
+use crate::endpoint::{Endpoint, EndpointError, Listener, Stream};
+use crate::engine::{Engine, Finished};
+use crate::nbd::{Export, LARGEST_REQUEST};
+use crate::served::Served;
+use crate::summary::{Ending, Snapshot, Totals};
+use client::{Client, ControlClient, Gone, NbdClient, VhostClient};
+use poller::{Event, Poller};
+
+/// Clients at a time; who comes after is turned away.
+const MOST_CLIENTS: usize = 64;
+/// Queues of a virtual machine.
+const QUEUES: u16 = 4;
+/// A machine's message comes at once or not at all: reading the rest of one does block.
+const MESSAGE_TIME: Duration = Duration::from_secs(1);
+/// How often the state of things is told.
+const TICK: Duration = Duration::from_secs(1);
+/// Without delay, how long the next request is looked for before going to sleep.
+const SPIN: Duration = Duration::from_micros(50);
+/// How long a server that ends waits for what is in flight.
+const DRAIN: Duration = Duration::from_secs(5);
+
+// Clients have their number, from 1, in the upper 56 bits of their tokens.
+const SIGNAL: u64 = 0;
+const TIMER: u64 = 1;
+const LISTENERS: u64 = 16;
+
+/// Where to serve, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// For NBD.
+    pub nbd: Vec<Endpoint>,
+    /// For virtual machines: sockets of vhost-user.
+    pub vhost_user: Vec<PathBuf>,
+    /// For commands.
+    pub control: Option<PathBuf>,
+    /// Whether others than this machine may come in.
+    pub allow_remote: bool,
+    /// How the drive's time goes by.
+    pub pace: Pace,
+    /// What may become of a sector at a power cut by command.
+    pub tear: Tear,
+}
+
+/// Why serving failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// An address cannot be listened on.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// The system failed.
+    #[error("cannot wait for clients")]
+    System(#[from] io::Error),
+    /// The store failed at the power cut or at the end.
+    #[error("the store failed")]
+    Store(#[source] io::Error),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Purpose {
+    Nbd,
+    Vhost,
+    Control,
+}
+
+/// A drive that is served.
+pub struct Server {
+    engine: Engine,
+    export: Export,
+    offer: Offer,
+    tear: Tear,
+    listeners: Vec<(Purpose, Listener)>,
+    clients: HashMap<u64, Client>,
+    next_client: u64,
+    poller: Poller,
+    signals: UnixStream,
+    signal_ids: Vec<signal_hook::SigId>,
+    started: Instant,
+    totals: Totals,
+    no_delay: bool,
+    /// Whether something was answered since the last wait.
+    busy: bool,
+    ending: Option<(Ending, Instant)>,
+    finished: Vec<Finished>,
+    /// Clients with whom something has happened since they were last looked after.
+    touched: Vec<u64>,
+}
+
+impl Server {
+    /// Listens; nobody is served before [`Server::run`].
+    pub fn new(profile: &Profile, mut served: Served, options: &Options) -> Result<Self, ServerError> {
+        if options.control.is_some() {
+            served.keep_for_cut();
+        }
+        let mut listeners = Vec::new();
+        for endpoint in &options.nbd {
+            listeners.push((Purpose::Nbd, endpoint.listen(options.allow_remote)?));
+        }
+        let sockets = options.vhost_user.iter().map(|path| (Purpose::Vhost, path));
+        for (purpose, path) in sockets.chain(options.control.iter().map(|path| (Purpose::Control, path))) {
+            listeners.push((purpose, Endpoint::Unix(path.clone()).listen(false)?));
+        }
+        let poller = Poller::new(TIMER)?;
+        let (signals, sender) = UnixStream::pair()?;
+        signals.set_nonblocking(true)?;
+        let mut signal_ids = Vec::new();
+        for signal in [SIGINT, SIGTERM] {
+            signal_ids.push(signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?);
+        }
+        poller.add(&signals, SIGNAL, true, false)?;
+        for (token, (_, listener)) in (LISTENERS..).zip(&listeners) {
+            poller.add(listener.as_fd(), token, true, false)?;
+        }
+        Ok(Self {
+            export: export(profile),
+            offer: offer(profile, &served),
+            engine: Engine::new(served, options.pace),
+            tear: options.tear,
+            listeners,
+            clients: HashMap::new(),
+            next_client: 1,
+            poller,
+            signals,
+            signal_ids,
+            started: Instant::now(),
+            totals: Totals::default(),
+            no_delay: options.pace == Pace::NoDelay,
+            busy: false,
+            ending: None,
+            finished: Vec::new(),
+            touched: Vec::new(),
+        })
+    }
+
+    /// The addresses of NBD as clients name them; of a port 0 with the port that it became.
+    pub fn nbd_uris(&self) -> impl Iterator<Item = String> {
+        let nbd = self.listeners.iter().filter(|(purpose, _)| matches!(purpose, Purpose::Nbd));
+        nbd.map(|(_, listener)| listener.nbd_uri())
+    }
+
+    /// Serves until it is told to end, or the power is cut. Tells `report` how things are, once a second.
+    pub fn run(&mut self, mut report: Option<&mut dyn FnMut(&Snapshot<'_>)>) -> Result<Ending, ServerError> {
+        let mut next_tick = Instant::now() + TICK;
+        let mut events = Vec::new();
+        loop {
+            self.poller.arm(self.engine.pause())?;
+            let tick = report.is_some().then(|| next_tick.saturating_duration_since(Instant::now()));
+            let drain = self.ending.map(|(_, until)| until.saturating_duration_since(Instant::now()));
+            // Where nobody waits for the drive, the next request mostly comes sooner than this thread can be woken.
+            let busy = std::mem::take(&mut self.busy) && self.no_delay;
+            if !(busy && self.poller.spin(SPIN, &mut events)?) {
+                self.poller.wait(tick.into_iter().chain(drain).min(), &mut events)?;
+            }
+            for event in events.drain(..) {
+                self.happened(event)?;
+            }
+            self.turn()?;
+            if self.engine.served().is_cut() {
+                self.clients.clear();
+                return Ok(Ending::PowerCut);
+            }
+            if let Some((ending, until)) = self.ending
+                && ((self.engine.outstanding() == 0 && !self.owes()) || Instant::now() >= until)
+            {
+                self.clients.clear();
+                self.engine.served().sync().map_err(ServerError::Store)?;
+                return Ok(ending);
+            }
+            if let Some(report) = &mut report
+                && Instant::now() >= next_tick
+            {
+                next_tick += TICK;
+                report(&self.snapshot());
+            }
+        }
+    }
+
+    /// How things are.
+    pub fn snapshot(&self) -> Snapshot<'_> {
+        Snapshot {
+            elapsed: self.started.elapsed(),
+            clients: self.clients.len(),
+            outstanding: self.engine.outstanding(),
+            totals: self.totals,
+            lateness: self.engine.lateness(),
+            counters: self.engine.served().counters(),
+            is_cut: self.engine.served().is_cut(),
+        }
+    }
+
+    /// Whether a client still waits for bytes that are ready for it.
+    fn owes(&self) -> bool {
+        self.clients.values().any(|client| matches!(client, Client::Nbd(_)))
+    }
+
+    fn happened(&mut self, event: Event) -> Result<(), ServerError> {
+        match event.token {
+            SIGNAL => {
+                let mut bytes = [0; 16];
+                let _ = rustix::io::read(&self.signals, &mut bytes[..]);
+                self.end(Ending::Signal);
+            }
+            TIMER => {}
+            token if token < 256 => self.accept(token)?,
+            token => {
+                let id = token >> 8;
+                self.touch(id);
+                if let Err(gone) = self.read(id, event) {
+                    self.let_go(id, gone);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends when all that is in flight is done; the second time at once.
+    fn end(&mut self, ending: Ending) {
+        let now = Instant::now();
+        if self.ending.is_some() {
+            self.ending = Some((ending, now));
+            return;
+        }
+        self.ending = Some((ending, now + DRAIN));
+        for (_, listener) in self.listeners.drain(..) {
+            self.poller.remove(listener.as_fd());
+        }
+        let mut ids = Vec::new();
+        for (id, client) in &mut self.clients {
+            if let Client::Nbd(client) = client {
+                client.end();
+            }
+            ids.push(*id);
+        }
+        ids.into_iter().for_each(|id| self.touch(id));
+    }
+
+    fn touch(&mut self, id: u64) {
+        if !self.touched.contains(&id) {
+            self.touched.push(id);
+        }
+    }
+
+    fn accept(&mut self, token: u64) -> Result<(), ServerError> {
+        let index = usize::try_from(token - LISTENERS).unwrap_or(usize::MAX);
+        let Some((purpose, listener)) = self.listeners.get(index) else { return Ok(()) };
+        let purpose = *purpose;
+        // A client that is gone before it is accepted is no failure, nor are too many open files: others may leave.
+        let Ok(Some(stream)) = listener.accept() else { return Ok(()) };
+        if self.clients.len() >= MOST_CLIENTS {
+            return Ok(());
+        }
+        let (id, client) = (self.next_client, self.welcome(purpose, stream));
+        let Some(client) = client else { return Ok(()) };
+        let fd = match &client {
+            Client::Nbd(client) => client.stream.as_fd(),
+            Client::Vhost(client) => client.connection.socket(),
+            Client::Control(client) => client.stream.as_fd(),
+        };
+        self.poller.add(fd, id << 8, true, false)?;
+        self.next_client += 1;
+        self.clients.insert(id, client);
+        self.touch(id);
+        Ok(())
+    }
+
+    fn welcome(&self, purpose: Purpose, stream: Stream) -> Option<Client> {
+        match (purpose, stream) {
+            (Purpose::Vhost, Stream::Unix(stream)) => {
+                stream.set_nonblocking(false).ok()?;
+                stream.set_read_timeout(Some(MESSAGE_TIME)).ok()?;
+                let connection = Connection::new(stream, self.offer.clone()).ok()?;
+                Some(Client::Vhost(Box::new(VhostClient::new(connection))))
+            }
+            (Purpose::Vhost, Stream::Tcp(_)) => None,
+            (Purpose::Nbd, stream) => {
+                stream.prepare().ok()?;
+                Some(Client::Nbd(Box::new(NbdClient::new(stream))))
+            }
+            (Purpose::Control, stream) => {
+                stream.prepare().ok()?;
+                Some(Client::Control(ControlClient::new(stream)))
+            }
+        }
+    }
+
+    fn read(&mut self, id: u64, event: Event) -> Result<(), Gone> {
+        let commands = match self.clients.get_mut(&id) {
+            None => return Ok(()),
+            Some(_) if event.hung_up && !event.readable => return Err(Gone::Left),
+            Some(Client::Nbd(client)) if event.readable => return client.read(),
+            Some(Client::Vhost(client)) if event.readable => return client.read(event.token, &self.poller),
+            Some(Client::Control(client)) if event.readable => client.read()?,
+            Some(_) => return Ok(()),
+        };
+        for command in commands {
+            let answer = self.command(&command);
+            if let Some(Client::Control(client)) = self.clients.get(&id) {
+                client.answer(answer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what a control command says; the answer is a line of JSON.
+    fn command(&mut self, command: &str) -> String {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let refused = |reason: &str| serde_json::json!({ "error": reason }).to_string();
+        match &words[..] {
+            ["stats"] => serde_json::to_string(&self.snapshot().stats()).unwrap_or_default(),
+            ["quit"] => {
+                self.end(Ending::Quit);
+                serde_json::json!({ "quit": true }).to_string()
+            }
+            ["cut", seed] => {
+                let Ok(seed) = seed.parse() else { return refused("the seed is not a whole number") };
+                let mut finished = Vec::new();
+                let cut = self.engine.advance(&mut finished).map_err(Into::into);
+                match cut.and_then(|()| self.engine.served_mut().cut(seed, self.tear)) {
+                    Ok(()) => serde_json::json!({ "cut": true, "seed": seed }).to_string(),
+                    Err(error) => refused(&error.to_string()),
+                }
+            }
+            _ => refused("the commands are: stats, cut SEED, quit"),
+        }
+    }
+
+    /// Looks after all clients with whom something has happened, and after the drive, until there is nothing more to do.
+    fn turn(&mut self) -> Result<(), ServerError> {
+        loop {
+            for index in 0..self.touched.len() {
+                self.pump(self.touched[index]);
+            }
+            self.finished.clear();
+            self.engine.advance(&mut self.finished).map_err(ServerError::Store)?;
+            let finished = std::mem::take(&mut self.finished);
+            finished.iter().for_each(|finished| self.deliver(finished));
+            for index in 0..self.touched.len() {
+                self.flush(self.touched[index]);
+            }
+            self.engine.sent(&finished);
+            let idle = finished.is_empty();
+            self.busy |= !idle;
+            self.finished = finished;
+            if idle || self.engine.served().is_cut() {
+                self.touched.clear();
+                return Ok(());
+            }
+        }
+    }
+
+    fn pump(&mut self, id: u64) {
+        let Self { clients, engine, export, totals, .. } = self;
+        let result = match clients.get_mut(&id) {
+            Some(Client::Nbd(client)) => client.pump(id, export, engine, totals),
+            // A guest that is told to go on while the server ends would keep it from ending.
+            Some(Client::Vhost(client)) if self.ending.is_none() => client.pump(id, engine, totals),
+            _ => Ok(()),
+        };
+        if let Err(gone) = result {
+            self.let_go(id, gone);
+        }
+    }
+
+    fn deliver(&mut self, finished: &Finished) {
+        let id = finished.job.owner;
+        if finished.failed {
+            self.totals.failed += 1;
+        } else {
+            self.totals.add(finished.job.operation, finished.job.length);
+        }
+        self.touch(id);
+        let result = match self.clients.get_mut(&id) {
+            Some(Client::Nbd(client)) => {
+                client.complete(finished, &self.engine);
+                Ok(())
+            }
+            Some(Client::Vhost(client)) => client.complete(finished, &self.engine),
+            _ => Ok(()),
+        };
+        if let Err(gone) = result {
+            self.let_go(id, gone);
+        }
+    }
+
+    fn flush(&mut self, id: u64) {
+        let result = match self.clients.get_mut(&id) {
+            Some(Client::Nbd(client)) => client.flush(id << 8, &self.poller),
+            Some(Client::Vhost(client)) => client.flush(),
+            _ => Ok(()),
+        };
+        if let Err(gone) = result {
+            self.let_go(id, gone);
+        }
+    }
+
+    fn let_go(&mut self, id: u64, gone: Gone) {
+        self.totals.broken += u64::from(gone == Gone::Broken);
+        if let Some(Client::Vhost(mut client)) = self.clients.remove(&id) {
+            client.unwatch(&self.poller);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        for id in self.signal_ids.drain(..) {
+            signal_hook::low_level::unregister(id);
+        }
+    }
+}
+
+fn export(profile: &Profile) -> Export {
+    let claims = &profile.claims;
+    let narrow = |bytes: u64| u32::try_from(bytes).unwrap_or(LARGEST_REQUEST);
+    let minimum_block = narrow(claims.logical_sector);
+    // NBD knows one preference, and wants a power of two; a drive may claim anything.
+    let preferred = narrow(claims.minimum_io.unwrap_or(0).max(claims.physical_sector));
+    let fits = preferred.is_power_of_two() && (minimum_block..=LARGEST_REQUEST).contains(&preferred);
+    Export {
+        name: profile.name.clone(),
+        description: profile.title.clone(),
+        size: claims.capacity,
+        minimum_block,
+        preferred_block: if fits { preferred } else { minimum_block },
+        rotational: claims.rotational,
+        trim: claims.discard_granularity.is_some(),
+    }
+}
+
+fn offer(profile: &Profile, served: &Served) -> Offer {
+    let claims = &profile.claims;
+    let narrow = |bytes: u64| u32::try_from(bytes).unwrap_or(0);
+    Offer {
+        capacity: claims.capacity,
+        logical_sector: narrow(claims.logical_sector),
+        physical_sector: narrow(claims.physical_sector),
+        alignment_offset: narrow(claims.alignment_offset),
+        minimum_io: narrow(claims.minimum_io.unwrap_or(0)),
+        optimal_io: narrow(claims.optimal_io.unwrap_or(0)),
+        discard_granularity: claims.discard_granularity.map(narrow),
+        volatile_cache: served.has_volatile_cache(),
+        queues: QUEUES,
+        longest_segment: None,
+        event_index: true,
+        serial: profile.name.clone(),
+    }
+}

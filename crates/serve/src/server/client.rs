@@ -1,0 +1,287 @@
+//! The clients, by the way they come in. What they have in common: they hand jobs to the engine, and get them back.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use straddle_drive::Operation;
+use straddle_vhost::{BlockRequest, Connection, Received, Status, VhostError};
+
+use crate::endpoint::Stream;
+use crate::engine::{Engine, Finished, Job};
+use crate::nbd::{Export, Kind, Session, Wanted, errno};
+use crate::served::{Payload, ServeError};
+use crate::server::poller::Poller;
+use crate::summary::Totals;
+
+/// The longest control command.
+const LONGEST_LINE: usize = 256;
+
+/// A client is to be let go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gone {
+    /// It went, or its connection failed.
+    Left,
+    /// It broke the protocol.
+    Broken,
+}
+
+/// A client of the drive, or of the server itself.
+pub(super) enum Client {
+    Nbd(Box<NbdClient>),
+    Vhost(Box<VhostClient>),
+    Control(ControlClient),
+}
+
+pub(super) struct NbdClient {
+    pub(super) stream: Stream,
+    session: Session,
+    /// Whether it is waited for to be readable, and writable.
+    interest: (bool, bool),
+}
+
+impl NbdClient {
+    pub(super) fn new(stream: Stream) -> Self {
+        Self { stream, session: Session::new(), interest: (true, false) }
+    }
+
+    /// Takes in what has come.
+    pub(super) fn read(&mut self) -> Result<(), Gone> {
+        if !self.session.is_ready() {
+            return Ok(());
+        }
+        match self.stream.read(self.session.input()) {
+            Ok(None) => Ok(()),
+            Ok(Some(0)) | Err(_) => Err(Gone::Left),
+            Ok(Some(bytes)) => {
+                self.session.received(bytes);
+                Ok(())
+            }
+        }
+    }
+
+    /// Hands all requests that are there to the drive.
+    pub(super) fn pump(
+        &mut self,
+        owner: u64,
+        export: &Export,
+        engine: &mut Engine,
+        totals: &mut Totals,
+    ) -> Result<(), Gone> {
+        loop {
+            let wanted = match self.session.next(export) {
+                Ok(Some(wanted)) => wanted,
+                Ok(None) => return Ok(()),
+                Err(_) => return Err(Gone::Broken),
+            };
+            let Wanted { cookie, kind, offset, length, data } = wanted;
+            let (operation, payload) = translate(kind, data);
+            let job = Job { owner, tag: cookie, operation, offset, length: length.into() };
+            if let Err(error) = engine.submit(&job, payload) {
+                totals.failed += 1;
+                let length = if kind == Kind::Read { length } else { 0 };
+                self.session.complete(cookie, errno_of(&error), length, |_| Ok(()));
+            }
+        }
+    }
+
+    /// Answers a job.
+    pub(super) fn complete(&mut self, finished: &Finished, engine: &Engine) {
+        let Finished { job: Job { tag, operation, offset, length, .. }, failed, .. } = *finished;
+        let error = if failed { errno::EIO } else { 0 };
+        let length = if operation == Operation::Read { u32::try_from(length).unwrap_or_default() } else { 0 };
+        self.session.complete(tag, error, length, |buffer| engine.served().read(offset, buffer));
+    }
+
+    /// Sends what can be sent, and waits for what has to be waited for.
+    pub(super) fn flush(&mut self, token: u64, poller: &Poller) -> Result<(), Gone> {
+        while !self.session.output().is_empty() {
+            match self.stream.write(self.session.output()) {
+                Ok(Some(bytes)) => self.session.sent(bytes),
+                Ok(None) => break,
+                Err(_) => return Err(Gone::Left),
+            }
+        }
+        if self.session.is_over() {
+            return Err(Gone::Left);
+        }
+        let interest = (self.session.is_ready(), !self.session.output().is_empty());
+        if interest != self.interest {
+            self.interest = interest;
+            poller.change(self.stream.as_fd(), token, interest.0, interest.1).map_err(|_| Gone::Left)?;
+        }
+        Ok(())
+    }
+
+    /// The server ends: what is in flight is still answered.
+    pub(super) fn end(&mut self) {
+        self.session.end();
+    }
+}
+
+fn translate(kind: Kind, data: &[u8]) -> (Operation, Payload<'_>) {
+    let write = |fua| if fua { Operation::WriteFua } else { Operation::Write };
+    match kind {
+        Kind::Read => (Operation::Read, Payload::None),
+        Kind::Write { fua } => (write(fua), Payload::Bytes(data)),
+        Kind::WriteZeroes { fua, hole: true } => (write(fua), Payload::Zeroes),
+        Kind::WriteZeroes { fua, hole: false } => (write(fua), Payload::KeptZeroes),
+        Kind::Flush => (Operation::Flush, Payload::None),
+        Kind::Trim => (Operation::Discard, Payload::None),
+    }
+}
+
+fn errno_of(error: &ServeError) -> u32 {
+    match error {
+        ServeError::Refused(_) | ServeError::Payload { .. } => errno::EINVAL,
+        ServeError::Off => errno::ESHUTDOWN,
+        ServeError::Store(error) if error.kind() == io::ErrorKind::StorageFull => errno::ENOSPC,
+        ServeError::Store(_) | ServeError::NotKept => errno::EIO,
+    }
+}
+
+/// A virtual machine.
+pub(super) struct VhostClient {
+    pub(super) connection: Connection,
+    /// Own copies of the descriptors that are waited for: the guest keeps its own open, so closing one does not end the wait.
+    kicks: Vec<(usize, OwnedFd)>,
+    requests: HashMap<u64, BlockRequest>,
+    next: u64,
+    taken: Vec<BlockRequest>,
+    data: Vec<u8>,
+}
+
+impl VhostClient {
+    pub(super) fn new(connection: Connection) -> Self {
+        let (kicks, requests) = (Vec::new(), HashMap::new());
+        Self { connection, kicks, requests, next: 0, taken: Vec::new(), data: Vec::new() }
+    }
+
+    /// Deals with a message, or with the kick of a queue.
+    pub(super) fn read(&mut self, token: u64, poller: &Poller) -> Result<(), Gone> {
+        let (base, source) = (token & !0xff, token & 0xff);
+        if source > 0 {
+            self.connection.clear_kick(usize::try_from(source - 1).unwrap_or_default());
+            return Ok(());
+        }
+        match self.connection.receive().map_err(|error| gone(&error))? {
+            Received::Settled => {}
+            Received::QueuesChanged => self.watch(base, poller).map_err(|_| Gone::Left)?,
+            Received::Reset => {
+                self.requests.clear();
+                self.watch(base, poller).map_err(|_| Gone::Left)?;
+            }
+            Received::Gone => return Err(Gone::Left),
+        }
+        Ok(())
+    }
+
+    fn watch(&mut self, base: u64, poller: &Poller) -> io::Result<()> {
+        self.unwatch(poller);
+        for (queue, kick) in self.connection.kicks() {
+            let kick = kick.try_clone_to_owned()?;
+            poller.add(&kick, base + 1 + queue as u64, true, false)?;
+            self.kicks.push((queue, kick));
+        }
+        Ok(())
+    }
+
+    pub(super) fn unwatch(&mut self, poller: &Poller) {
+        for (_, kick) in self.kicks.drain(..) {
+            poller.remove(&kick);
+        }
+    }
+
+    pub(super) fn pump(&mut self, owner: u64, engine: &mut Engine, totals: &mut Totals) -> Result<(), Gone> {
+        let mut taken = std::mem::take(&mut self.taken);
+        let result = self.connection.take(&mut taken);
+        for request in taken.drain(..) {
+            let tag = self.next;
+            self.next += 1;
+            let (operation, payload) = match request.kind {
+                straddle_vhost::Kind::Read => (Operation::Read, Payload::None),
+                straddle_vhost::Kind::Write => {
+                    // Data outside the guest's memory are none, and refused.
+                    let fetched = self.connection.fetch(&request, &mut self.data);
+                    (Operation::Write, Payload::Bytes(if fetched { &self.data } else { &[] }))
+                }
+                straddle_vhost::Kind::WriteZeroes => (Operation::Write, Payload::Zeroes),
+                straddle_vhost::Kind::Flush => (Operation::Flush, Payload::None),
+                straddle_vhost::Kind::Discard => (Operation::Discard, Payload::None),
+            };
+            let job = Job { owner, tag, operation, offset: request.offset, length: request.length };
+            match engine.submit(&job, payload) {
+                Ok(()) => {
+                    self.requests.insert(tag, request);
+                }
+                Err(_) => {
+                    totals.failed += 1;
+                    self.connection.complete(&request, Status::Error, &[]).map_err(|error| gone(&error))?;
+                }
+            }
+        }
+        self.taken = taken;
+        result.map_err(|error| gone(&error))
+    }
+
+    pub(super) fn complete(&mut self, finished: &Finished, engine: &Engine) -> Result<(), Gone> {
+        let Some(request) = self.requests.remove(&finished.job.tag) else { return Ok(()) };
+        let mut status = if finished.failed { Status::Error } else { Status::Ok };
+        self.data.clear();
+        if finished.job.operation == Operation::Read {
+            self.data.resize(usize::try_from(request.length).unwrap_or_default(), 0);
+            if engine.served().read(request.offset, &mut self.data).is_err() {
+                status = Status::Error;
+            }
+        }
+        self.connection.complete(&request, status, &self.data).map_err(|error| gone(&error))
+    }
+
+    pub(super) fn flush(&mut self) -> Result<(), Gone> {
+        self.connection.signal().map(|_| ()).map_err(|error| gone(&error))
+    }
+}
+
+fn gone(error: &VhostError) -> Gone {
+    match error {
+        VhostError::Socket { .. } => Gone::Left,
+        VhostError::Protocol { .. } | VhostError::Ring(_) => Gone::Broken,
+    }
+}
+
+/// Somebody with commands.
+pub(super) struct ControlClient {
+    pub(super) stream: Stream,
+    line: Vec<u8>,
+}
+
+impl ControlClient {
+    pub(super) const fn new(stream: Stream) -> Self {
+        Self { stream, line: Vec::new() }
+    }
+
+    /// The commands that have come, a line each.
+    pub(super) fn read(&mut self) -> Result<Vec<String>, Gone> {
+        let mut bytes = [0; LONGEST_LINE];
+        match self.stream.read(&mut bytes) {
+            Ok(None) => return Ok(Vec::new()),
+            Ok(Some(0)) | Err(_) => return Err(Gone::Left),
+            Ok(Some(count)) => self.line.extend_from_slice(&bytes[..count]),
+        }
+        let mut lines = Vec::new();
+        while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.line.drain(..=end).collect();
+            lines.push(String::from_utf8_lossy(&line).trim().to_owned());
+        }
+        if self.line.len() >= LONGEST_LINE { Err(Gone::Broken) } else { Ok(lines) }
+    }
+
+    /// Sends a line; who does not fetch it is let go.
+    pub(super) fn answer(&self, mut line: String) -> Result<(), Gone> {
+        line.push('\n');
+        match self.stream.write(line.as_bytes()) {
+            Ok(Some(bytes)) if bytes == line.len() => Ok(()),
+            _ => Err(Gone::Left),
+        }
+    }
+}

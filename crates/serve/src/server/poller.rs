@@ -1,0 +1,129 @@
+//! Waiting for whatever comes first: a client, a signal, the drive.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
+
+/// Taken from the system at a time.
+const EVENTS: usize = 64;
+
+/// What has happened to whom.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Event {
+    pub(super) token: u64,
+    pub(super) readable: bool,
+    /// It can never be written to again.
+    pub(super) hung_up: bool,
+}
+
+pub(super) struct Poller {
+    epoll: OwnedFd,
+    /// Of higher resolution than a timeout, and without its slack.
+    timer: OwnedFd,
+    armed: bool,
+    events: Vec<epoll::Event>,
+}
+
+impl Poller {
+    /// Nothing to wait for but the timer, whose token this is.
+    pub(super) fn new(timer_token: u64) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let timer = rustix::time::timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        )?;
+        let poller = Self { epoll, timer, armed: false, events: Vec::with_capacity(EVENTS) };
+        epoll::add(
+            &poller.epoll,
+            &poller.timer,
+            epoll::EventData::new_u64(timer_token),
+            epoll::EventFlags::IN,
+        )?;
+        Ok(poller)
+    }
+
+    pub(super) fn add(&self, source: impl AsFd, token: u64, read: bool, write: bool) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), flags(read, write))?)
+    }
+
+    pub(super) fn change(&self, source: impl AsFd, token: u64, read: bool, write: bool) -> io::Result<()> {
+        Ok(epoll::modify(&self.epoll, source, epoll::EventData::new_u64(token), flags(read, write))?)
+    }
+
+    pub(super) fn remove(&self, source: impl AsFd) {
+        // What is not there need not be removed.
+        let _ = epoll::delete(&self.epoll, source);
+    }
+
+    /// Sets the timer; `None` stops it.
+    pub(super) fn arm(&mut self, after: Option<Duration>) -> io::Result<()> {
+        if after.is_none() && !self.armed {
+            return Ok(());
+        }
+        self.armed = after.is_some();
+        // Zero would stop it.
+        let value = after.map_or(Duration::ZERO, |after| after.max(Duration::from_nanos(1)));
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let spec = Itimerspec { it_interval: zero, it_value: timespec(value) };
+        rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &spec)?;
+        Ok(())
+    }
+
+    /// Looks for so long whether something happens, without going to sleep; whether it did.
+    pub(super) fn spin(&mut self, most: Duration, happened: &mut Vec<Event>) -> io::Result<bool> {
+        let begun = Instant::now();
+        let now = timespec(Duration::ZERO);
+        loop {
+            self.take(Some(&now), happened)?;
+            if !happened.is_empty() || begun.elapsed() >= most {
+                return Ok(!happened.is_empty());
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits for something to happen, at most so long.
+    pub(super) fn wait(&mut self, most: Option<Duration>, happened: &mut Vec<Event>) -> io::Result<()> {
+        // Whole milliseconds are what every kernel understands.
+        let most = most.map(|most| {
+            let millis = u64::try_from(most.as_millis()).unwrap_or(u64::MAX).saturating_add(1).min(60_000);
+            timespec(Duration::from_millis(millis))
+        });
+        self.take(most.as_ref(), happened)
+    }
+
+    fn take(&mut self, most: Option<&Timespec>, happened: &mut Vec<Event>) -> io::Result<()> {
+        self.events.clear();
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), most) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        happened.extend(self.events.drain(..).map(|event| {
+            let flags = event.flags;
+            Event {
+                token: event.data.u64(),
+                readable: flags.contains(epoll::EventFlags::IN),
+                hung_up: flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR),
+            }
+        }));
+        Ok(())
+    }
+}
+
+fn flags(read: bool, write: bool) -> epoll::EventFlags {
+    let mut flags = epoll::EventFlags::empty();
+    flags.set(epoll::EventFlags::IN, read);
+    flags.set(epoll::EventFlags::OUT, write);
+    flags
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: duration.subsec_nanos().into(),
+    }
+}

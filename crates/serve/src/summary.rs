@@ -1,0 +1,111 @@
+//! What has been served so far.
+
+use std::time::Duration;
+
+use straddle_bench::Latency;
+use straddle_drive::{Counters, Operation};
+
+/// Requests that were answered, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Totals {
+    /// Reads.
+    pub reads: u64,
+    /// Bytes of them.
+    pub read_bytes: u64,
+    /// Writes, those of zeroes among them.
+    pub writes: u64,
+    /// Bytes of them.
+    pub write_bytes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Discards.
+    pub discards: u64,
+    /// Requests that failed.
+    pub failed: u64,
+    /// Clients that broke the protocol and were cut off.
+    pub broken: u64,
+}
+
+impl Totals {
+    pub(crate) const fn add(&mut self, operation: Operation, bytes: u64) {
+        match operation {
+            Operation::Read => {
+                self.reads += 1;
+                self.read_bytes += bytes;
+            }
+            Operation::Write | Operation::WriteFua => {
+                self.writes += 1;
+                self.write_bytes += bytes;
+            }
+            Operation::Flush => self.flushes += 1,
+            Operation::Discard => self.discards += 1,
+        }
+    }
+
+    /// All that were answered without an error.
+    pub const fn requests(&self) -> u64 {
+        self.reads + self.writes + self.flushes + self.discards
+    }
+}
+
+/// Why it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// SIGINT or SIGTERM.
+    Signal,
+    /// The control command.
+    Quit,
+    /// The power was cut.
+    PowerCut,
+}
+
+/// The state of things at a moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot<'a> {
+    /// Since the beginning, in the wall's time.
+    pub elapsed: Duration,
+    /// Clients.
+    pub clients: usize,
+    /// Requests that were taken and not answered.
+    pub outstanding: usize,
+    /// Requests that were answered.
+    pub totals: Totals,
+    /// How much later than the model said, in the wall's time.
+    pub lateness: &'a Latency,
+    /// What has happened inside the drive.
+    pub counters: &'a Counters,
+    /// Whether the power is off.
+    pub is_cut: bool,
+}
+
+/// What the control socket answers to `stats`.
+#[derive(serde::Serialize)]
+pub(crate) struct Stats<'a> {
+    elapsed_ns: u64,
+    clients: usize,
+    outstanding: usize,
+    power: bool,
+    #[serde(flatten)]
+    totals: Totals,
+    lateness_p50_ns: u64,
+    lateness_p99_ns: u64,
+    lateness_max_ns: u64,
+    counters: &'a Counters,
+}
+
+impl Snapshot<'_> {
+    pub(crate) fn stats(&self) -> Stats<'_> {
+        Stats {
+            elapsed_ns: u64::try_from(self.elapsed.as_nanos()).unwrap_or(u64::MAX),
+            clients: self.clients,
+            outstanding: self.outstanding,
+            power: !self.is_cut,
+            totals: self.totals,
+            lateness_p50_ns: self.lateness.quantile(0.5).get(),
+            lateness_p99_ns: self.lateness.quantile(0.99).get(),
+            lateness_max_ns: self.lateness.max().get(),
+            counters: self.counters,
+        }
+    }
+}

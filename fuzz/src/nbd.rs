@@ -1,0 +1,50 @@
+//! An NBD client that sends anything at all.
+
+use straddle_serve::nbd::{Export, LARGEST_REQUEST, Session};
+
+/// Feeds the bytes to a session in pieces, whose size the first byte gives, and answers what comes out at once or never, as its
+/// top bit says. Whatever is handed out must be something that the drive takes; memory must stay bounded.
+pub fn nbd(data: &[u8]) {
+    let Some((&how, data)) = data.split_first() else { return };
+    let export = Export {
+        name: "disk".to_owned(),
+        description: "a disk".to_owned(),
+        size: 1 << 30,
+        minimum_block: 512,
+        preferred_block: 4096,
+        rotational: how & 64 != 0,
+        trim: how & 32 != 0,
+    };
+    let (answers, piece) = (how & 128 != 0, usize::from(how & 31) + 1);
+    let mut session = Session::new();
+    let mut taken = 0;
+    for piece in data.chunks(piece) {
+        if !session.is_ready() {
+            return;
+        }
+        session.input()[..piece.len()].copy_from_slice(piece);
+        session.received(piece.len());
+        loop {
+            let (cookie, length) = match session.next(&export) {
+                Err(_) => return,
+                Ok(None) => break,
+                Ok(Some(wanted)) => {
+                    let end = wanted.offset.checked_add(wanted.length.into());
+                    assert!(end.is_some_and(|end| end <= export.size));
+                    assert!((wanted.offset | u64::from(wanted.length)).is_multiple_of(512));
+                    assert!(wanted.data.is_empty() || wanted.data.len() == wanted.length as usize);
+                    assert!(wanted.data.len() <= LARGEST_REQUEST as usize);
+                    let read = wanted.kind == straddle_serve::nbd::Kind::Read;
+                    (wanted.cookie, if read { wanted.length } else { 0 })
+                }
+            };
+            taken += 1;
+            if answers {
+                session.complete(cookie, 0, length, |_| Ok(()));
+                session.sent(usize::MAX);
+            } else {
+                assert!(taken <= 1024, "more in flight than there may be");
+            }
+        }
+    }
+}

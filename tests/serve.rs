@@ -1,0 +1,509 @@
+//! `straddle serve` end to end, with clients that others have written: nbdinfo, nbdcopy, qemu-img, qemu-io, fio.
+//!
+//! The contents are held against what the client was given to write; the numbers of requests against what it says it sent.
+//! Nothing here is timed: how long a reply takes is the model's, and held against it in the crate.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod tools;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use serde_json::Value;
+use tools::{Dir, STRADDLE, output, present, run, shell, told};
+
+/// A small solid-state drive, and a disk: nothing here needs a large one.
+const DISK: &str = "\
+name = \"small\"\ntitle = \"a small disk\"\nbase = \"wd10ears\"\n";
+
+/// A server, and what it said when it was ready.
+struct Server {
+    child: Child,
+    said: String,
+}
+
+/// What a server left when it ended.
+struct Ended {
+    status: ExitStatus,
+    out: String,
+    err: String,
+}
+
+impl Server {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = Command::new(STRADDLE)
+            .arg("serve")
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        let err = child.stderr.as_mut().unwrap();
+        // A byte at a time, so that nothing of what it says later is lost in a buffer.
+        let mut byte = [0];
+        while !said.ends_with('\n') && err.read(&mut byte).unwrap() == 1 {
+            said.push(char::from(byte[0]));
+        }
+        Self { child, said }
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        run(Command::new("kill").args([name, &pid]), "");
+    }
+
+    fn wait(mut self) -> Ended {
+        let (mut out, mut err) = (String::new(), String::new());
+        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        self.child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        Ended { status: self.child.wait().unwrap(), out, err }
+    }
+
+    /// Ends it as a user does; the summary.
+    fn stop(self) -> Ended {
+        self.signal("-TERM");
+        self.wait()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Only where a test has failed it still runs.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A server for a test: without delay, in a folder of its own.
+struct Setting {
+    dir: Dir,
+    drive: String,
+}
+
+impl Setting {
+    fn new(name: &str) -> Self {
+        Self { dir: Dir::new(name), drive: "drive:ssd-sata-4k,plp=off".to_owned() }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.join(name).to_str().unwrap().to_owned()
+    }
+
+    fn uri(&self) -> String {
+        format!("nbd+unix:///?socket={}", self.path("nbd"))
+    }
+
+    fn serve(&self, more: &[&str]) -> Server {
+        let address = format!("unix:{}", self.path("nbd"));
+        let mut arguments = vec![&self.drive[..], "--nbd", &address, "--json"];
+        if !more.contains(&"--speed") {
+            arguments.push("--no-delay");
+        }
+        arguments.extend(more);
+        let server = Server::start(&arguments);
+        assert!(server.said.contains(&self.path("nbd")), "{}", server.said);
+        server
+    }
+}
+
+fn json(ended: &Ended) -> Value {
+    serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {}{}", ended.out, ended.err))
+}
+
+/// Ends well; the summary.
+fn summary(server: Server) -> Value {
+    let ended = server.stop();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.err);
+    json(&ended)
+}
+
+/// A file that looks random, and is the same in every run.
+fn noise(path: &Path, bytes: usize) {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut data = Vec::with_capacity(bytes);
+    while data.len() < bytes {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        data.extend_from_slice(&(state >> 16).to_le_bytes()[..4]);
+    }
+    fs::write(path, &data[..bytes]).unwrap();
+}
+
+#[test]
+fn nbdinfo_sees_what_the_drive_claims() {
+    if !present(&["nbdinfo"]) {
+        return;
+    }
+    let setting = Setting::new("serve-info");
+    let server = setting.serve(&[]);
+    let info: Value =
+        serde_json::from_str(&run(Command::new("nbdinfo").args(["--json", &setting.uri()]), "")).unwrap();
+    let drive = run(Command::new(STRADDLE).args(["drive", "show", "ssd-sata-4k", "--json"]), "");
+    let drive: Value = serde_json::from_str(&drive).unwrap();
+    let claims = &drive["drives"][0]["claims"];
+    let export = &info["exports"][0];
+    assert_eq!(info["protocol"], "newstyle-fixed");
+    assert_eq!(export["export-size"], claims["capacity"], "{drive}");
+    assert_eq!(export["block_size_minimum"], claims["logical_sector"], "{export}");
+    assert_eq!(export["block_size_preferred"], claims["physical_sector"]);
+    assert_eq!(export["block_size_maximum"], 32 << 20);
+    for (capability, there) in [
+        ("can_flush", true),
+        ("can_fua", true),
+        ("can_trim", true),
+        ("can_zero", true),
+        ("can_multi_conn", true),
+        ("is_rotational", false),
+        ("is_read_only", false),
+    ] {
+        assert_eq!(export[capability], there, "{capability}");
+    }
+    let list = run(Command::new("nbdinfo").args(["--list", &setting.uri()]), "");
+    assert!(list.contains("export=\"ssd-sata-4k\""), "{list}");
+    let unknown = output(Command::new("nbdinfo").arg(setting.uri().replace("///", "///other")), "");
+    assert!(!unknown.status.success());
+    summary(server);
+}
+
+#[test]
+fn nbdcopy_gets_back_what_it_wrote_over_several_connections() {
+    if !present(&["nbdcopy", "qemu-img", "cmp"]) {
+        return;
+    }
+    let setting = Setting::new("serve-copy");
+    let (source, back) = (setting.dir.join("source"), setting.path("back"));
+    noise(&source, 24 << 20);
+    let store = setting.path("store");
+    let server = setting.serve(&["--store", &store]);
+    let copy = |arguments: &[&str]| run(Command::new("nbdcopy").args(arguments), "");
+    copy(&["--connections=4", "--flush", source.to_str().unwrap(), &setting.uri()]);
+    // The drive is larger than the file, so the way back is qemu-img's, which is told how much.
+    shell(
+        &format!("qemu-img dd -f raw -O raw bs=1M count=24 if='{}' of={back}", setting.uri()),
+        setting.dir.path(),
+    );
+    shell(&format!("cmp source {back}"), setting.dir.path());
+    let report = summary(server);
+    assert!(report["write_bytes"].as_u64().unwrap() >= 24 << 20, "{report}");
+    assert_eq!((&report["failed"], &report["broken"]), (&0.into(), &0.into()));
+    // The store holds it, and another server with it.
+    shell("cmp -n 25165824 source store", setting.dir.path());
+    let server = setting.serve(&["--store", &store]);
+    let read = format!("qemu-img dd -f raw -O raw bs=1M count=24 if='{}' of={back}.2", setting.uri());
+    shell(&read, setting.dir.path());
+    shell(&format!("cmp source {back}.2"), setting.dir.path());
+    summary(server);
+}
+
+#[test]
+fn qemu_io_writes_zeroes_and_discards() {
+    if !present(&["qemu-io"]) {
+        return;
+    }
+    let setting = Setting::new("serve-qemu");
+    let server = setting.serve(&[]);
+    let script = "\
+        write -P 0x5a 0 1M\nwrite -f -P 0x33 512 512\nread -P 0x33 512 512\nread -P 0x5a 1024 4k\n\
+        write -z 8k 8k\nread -P 0 8k 8k\nwrite -z -u 64k 64k\nread -P 0 64k 64k\nread -P 0x5a 128k 4k\n\
+        discard 256k 128k\nread -P 0 256k 128k\nread -P 0x5a 384k 4k\nflush\n\
+        write -z 1G 1G\nread -P 0 1500M 64k\n";
+    let mut client = Command::new("qemu-io");
+    let out = output(client.args(["-f", "raw", &setting.uri()]), script);
+    assert!(out.status.success() && !told(&out).contains("failed"), "{}", told(&out));
+    let report = summary(server);
+    assert!(report["discards"].as_u64() > Some(0) && report["flushes"].as_u64() > Some(0), "{report}");
+    assert_eq!(report["failed"], 0);
+}
+
+#[test]
+fn fio_verifies_over_unix_and_tcp() {
+    if !present(&["fio", "qemu-img"]) {
+        return;
+    }
+    if !told(&output(Command::new("fio").arg("--enghelp=nbd"), "")).contains("uri") {
+        assert!(std::env::var_os("CI").is_none(), "this fio has no NBD, and this is CI");
+        eprintln!("SKIPPED: fio was built without its NBD engine");
+        return;
+    }
+    let setting = Setting::new("serve-fio");
+    let server = setting.serve(&["--nbd", "127.0.0.1:0"]);
+    let tcp = server.said.split([' ', ',', '\n']).find(|word| word.starts_with("nbd://")).unwrap().to_owned();
+    for uri in [setting.uri(), tcp] {
+        let job = format!(
+            "[global]\nioengine=nbd\nuri={uri}\nrw=randwrite\nbsrange=512-64k\nsize=8m\niodepth=16\n\
+            randseed=7\nverify=crc32c\nverify_fatal=1\n[one]\noffset=0\n[two]\noffset=64m\n"
+        );
+        let file = setting.dir.join("job");
+        fs::write(&file, job).unwrap();
+        run(Command::new("fio").arg(&file).current_dir(setting.dir.path()), "");
+    }
+    let report = summary(server);
+    assert!(report["writes"].as_u64() > Some(100) && report["reads"].as_u64() > Some(100), "{report}");
+    assert_eq!((&report["failed"], &report["broken"]), (&0.into(), &0.into()));
+}
+
+/// The greeting, flags, and EXPORT_NAME for the default export: ready for requests.
+fn transmit(mut stream: impl Read + Write) -> impl Read + Write {
+    let mut greeting = [0; 18];
+    stream.read_exact(&mut greeting).unwrap();
+    stream.write_all(&3_u32.to_be_bytes()).unwrap();
+    stream.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
+    let mut export = [0; 10];
+    stream.read_exact(&mut export).unwrap();
+    stream
+}
+
+fn request(code: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
+    let head = [0x25, 0x60, 0x95, 0x13, 0, 0];
+    let (cookie, offset) = (cookie.to_be_bytes(), offset.to_be_bytes());
+    [&head[..], &code.to_be_bytes(), &cookie, &offset, &length.to_be_bytes()].concat()
+}
+
+#[test]
+fn hostile_clients_harm_nobody_else() {
+    let setting = Setting::new("serve-hostile");
+    let server = setting.serve(&[]);
+    let connect = || UnixStream::connect(setting.path("nbd")).unwrap();
+    let mut good = transmit(connect());
+    // Who never fetches what it asked for.
+    let mut slow = transmit(connect());
+    for cookie in 0..200 {
+        slow.write_all(&request(0, cookie, 0, 1 << 20)).unwrap();
+    }
+    // Garbage at each stage, and who goes away in the middle of a write.
+    let mut closed = 0;
+    for bytes in [&[0xff_u8; 64][..], b"\0\0\0\x03GARBAGE GARBAGE GARBAGE"] {
+        let mut stream = connect();
+        let _ = stream.write_all(bytes);
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+        closed += 1;
+    }
+    let mut stream = transmit(connect());
+    stream.write_all(&[0x66; 28]).unwrap();
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+    closed += 1;
+    let mut half = transmit(connect());
+    half.write_all(&request(1, 1, 0, 1 << 20)).unwrap();
+    half.write_all(&[1; 1000]).unwrap();
+    drop(half);
+    // Past the end, too large, not whole sectors: an error, and it goes on.
+    for (code, offset, length, error) in [
+        (0, u64::MAX - 511, 512, 22),
+        (0, 0, 64 << 20, 22),
+        (0, 1, 512, 22),
+        (6, 1 << 62, 512, 28),
+        (99, 0, 512, 22),
+    ] {
+        good.write_all(&request(code, 9, offset, length)).unwrap();
+        let mut reply = [0; 16];
+        good.read_exact(&mut reply).unwrap();
+        assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, error]);
+    }
+    good.write_all(&request(0, 10, 0, 512)).unwrap();
+    let mut reply = [0; 528];
+    good.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[4..8], [0; 4]);
+    let memory = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let peak = memory.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak: u64 = peak.split_whitespace().next().unwrap().parse().unwrap();
+    assert!(peak < 512 << 10, "{peak} KiB in use");
+    drop((good, slow));
+    let report = summary(server);
+    assert_eq!(report["broken"], closed, "{report}");
+}
+
+#[test]
+fn a_signal_ends_it_and_leaves_no_socket() {
+    let setting = Setting::new("serve-signal");
+    for signal in ["-TERM", "-INT"] {
+        let server = setting.serve(&["--control", &format!("unix:{}", setting.path("control"))]);
+        let _idle = UnixStream::connect(setting.path("nbd")).unwrap();
+        server.signal(signal);
+        let ended = server.wait();
+        assert_eq!((ended.status.code(), &json(&ended)["ending"]), (Some(0), &"signal".into()));
+        assert!(!setting.dir.join("nbd").exists() && !setting.dir.join("control").exists());
+    }
+}
+
+#[test]
+fn a_stale_socket_is_replaced_and_nothing_else() {
+    let setting = Setting::new("serve-stale");
+    drop(UnixListener::bind(setting.dir.join("nbd")).unwrap());
+    assert!(setting.dir.join("nbd").exists());
+    let first = setting.serve(&[]);
+    let address = format!("unix:{}", setting.path("nbd"));
+    let refused = |arguments: &[&str]| {
+        let out = output(Command::new(STRADDLE).arg("serve").args(arguments), "");
+        (out.status.code(), told(&out))
+    };
+    let (code, text) = refused(&[&setting.drive, "--nbd", &address]);
+    assert!(code == Some(4) && text.contains("in use"), "{text}");
+    summary(first);
+    fs::write(setting.dir.join("nbd"), "mine").unwrap();
+    let (code, text) = refused(&[&setting.drive, "--nbd", &address]);
+    assert!(code == Some(4) && text.contains("not a socket"), "{text}");
+    assert_eq!(fs::read(setting.dir.join("nbd")).unwrap(), b"mine");
+    for (arguments, expected) in [
+        (vec![&setting.drive[..], "--nbd", "0.0.0.0:0"], 4),
+        (vec![&setting.drive, "--nbd", "nonsense"], 2),
+        (vec![&setting.drive], 2),
+        (vec!["disk.img", "--nbd", &address], 2),
+        (vec![&setting.drive, "--nbd", "unix:/no/such/folder/socket"], 3),
+        (vec![&setting.drive, "--nbd", "127.0.0.1:0", "--speed", "0"], 2),
+    ] {
+        let (code, text) = refused(&arguments);
+        assert_eq!(code, Some(expected), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn a_store_of_another_size_or_in_use_is_refused() {
+    let setting = Setting::new("serve-store");
+    let (store, other) = (setting.path("store"), setting.dir.image("other", 1 << 20));
+    let server = setting.serve(&["--store", &store]);
+    for (store, reason) in [(store.as_str(), "in use"), (other.to_str().unwrap(), "holds 1048576 bytes")] {
+        let mut second = Command::new(STRADDLE);
+        let out =
+            output(second.args(["serve", &setting.drive, "--nbd", "127.0.0.1:0", "--store", store]), "");
+        assert_eq!(out.status.code(), Some(4), "{}", told(&out));
+        assert!(told(&out).contains(reason), "{}", told(&out));
+    }
+    summary(server);
+}
+
+/// Sends a control command; the answer.
+fn command(setting: &Setting, line: &str) -> Value {
+    let mut stream = UnixStream::connect(setting.path("control")).unwrap();
+    writeln!(stream, "{line}").unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
+}
+
+#[test]
+fn the_control_socket_tells_cuts_and_quits() {
+    let setting = Setting::new("serve-control");
+    let store = setting.path("store");
+    let control = format!("unix:{}", setting.path("control"));
+    let options = ["--control", &control, "--store", &store];
+    let server = setting.serve(&options);
+    assert_eq!(command(&setting, "stats")["writes"], 0);
+    assert!(command(&setting, "stats and more")["error"].as_str().unwrap().contains("commands are"));
+    assert!(command(&setting, "cut x")["error"].is_string());
+    assert_eq!(command(&setting, "quit")["quit"], true);
+    let ended = server.wait();
+    assert_eq!((ended.status.code(), &json(&ended)["ending"]), (Some(0), &"quit".into()));
+
+    let server = setting.serve(&options);
+    let mut client = transmit(UnixStream::connect(setting.path("nbd")).unwrap());
+    let mut ask = |mut bytes: Vec<u8>, data: &[u8]| {
+        bytes.extend_from_slice(data);
+        client.write_all(&bytes).unwrap();
+        let mut reply = [0; 16];
+        client.read_exact(&mut reply).unwrap();
+        assert_eq!(reply[4..8], [0; 4]);
+    };
+    ask(request(1, 1, 0, 512), &[1; 512]);
+    ask(request(3, 2, 0, 0), &[]);
+    ask(request(1, 3, 0, 512), &[2; 512]);
+    ask(request(1, 4, 1 << 20, 512), &[3; 512]);
+    assert_eq!(command(&setting, "stats")["writes"], 3);
+    assert_eq!(command(&setting, "cut 5")["cut"], true);
+    let ended = server.wait();
+    assert_eq!((ended.status.code(), &json(&ended)["ending"]), (Some(3), &"power_cut".into()));
+    assert!(ended.err.contains("power was cut"), "{}", ended.err);
+    assert!(!setting.dir.join("nbd").exists());
+    // What was flushed is there; what was not is as before it.
+    let contents = fs::File::open(&store).unwrap();
+    let mut sector = [0; 512];
+    for (offset, left) in [(0, 1), (1 << 20, 0)] {
+        std::os::unix::fs::FileExt::read_exact_at(&contents, &mut sector, offset).unwrap();
+        assert_eq!(sector, [left; 512], "at {offset}");
+    }
+}
+
+#[test]
+fn a_planned_cut_drops_the_connections() {
+    let setting = Setting::new("serve-cut");
+    let server = setting.serve(&["--cut-after", "3", "--seed", "9"]);
+    let mut client = transmit(UnixStream::connect(setting.path("nbd")).unwrap());
+    let mut replies = 0;
+    for cookie in 1..=5 {
+        let mut bytes = request(1, cookie, cookie << 12, 512);
+        bytes.extend_from_slice(&[7; 512]);
+        let mut reply = [0; 16];
+        if client.write_all(&bytes).is_err() || client.read_exact(&mut reply).is_err() {
+            break;
+        }
+        replies += 1;
+    }
+    assert!((2..=3).contains(&replies), "{replies} replies before a cut after 3 requests");
+    let ended = server.wait();
+    assert_eq!(ended.status.code(), Some(3));
+    assert!(
+        ended.err.contains("after 3 requests; seed 9") && ended.err.contains("power was cut"),
+        "{}",
+        ended.err
+    );
+}
+
+#[test]
+fn in_real_time_replies_are_late_and_never_early() {
+    let mut setting = Setting::new("serve-time");
+    let profile = setting.dir.join("small.toml");
+    fs::write(&profile, DISK).unwrap();
+    setting.drive = format!("drive:{}", profile.display());
+    let server = setting.serve(&["--speed", "4"]);
+    let mut client = transmit(UnixStream::connect(setting.path("nbd")).unwrap());
+    for cookie in 0..20_u64 {
+        client.write_all(&request(0, cookie, (cookie * 7919 % 900_000) << 20, 4096)).unwrap();
+        let mut reply = vec![0; 16 + 4096];
+        client.read_exact(&mut reply).unwrap();
+    }
+    drop(client);
+    let report = summary(server);
+    assert_eq!((&report["reads"], &report["lateness"]["count"]), (&20.into(), &20.into()), "{report}");
+    // A revolution of 11.1 ms at most, a seek and more: the wall's time is the model's, four times as fast, and what it was late.
+    let rotation = report["counters"]["rotation_wait_ns"].as_u64().unwrap();
+    assert!(report["elapsed_ns"].as_u64().unwrap() > rotation / 4, "{report}");
+    let histogram = report["lateness"]["histogram"].as_array().unwrap();
+    assert_eq!(histogram.iter().map(|class| class["count"].as_u64().unwrap()).sum::<u64>(), 20);
+}
+
+#[test]
+fn the_summary_fits_its_schema_and_the_schema_is_the_one_in_docs() {
+    let setting = Setting::new("serve-schema");
+    let schema = run(Command::new(STRADDLE).args(["schema", "serve"]), "");
+    let docs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/serve.schema.json");
+    assert!(fs::read_to_string(docs).unwrap() == schema, "docs/serve.schema.json: run 'make docs'");
+    let server = setting.serve(&["--speed", "1000"]);
+    let mut client = transmit(UnixStream::connect(setting.path("nbd")).unwrap());
+    client.write_all(&request(0, 1, 0, 512)).unwrap();
+    client.read_exact(&mut [0; 528]).unwrap();
+    drop(client);
+    let report = summary(server);
+    let validator = jsonschema::validator_for(&serde_json::from_str(&schema).unwrap()).unwrap();
+    let errors: Vec<String> = validator.iter_errors(&report).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty() && report["lateness"].is_object(), "{errors:?}");
+}
+
+#[test]
+fn tcp_is_served_too() {
+    let setting = Setting::new("serve-tcp");
+    let server = setting.serve(&["--nbd", "localhost:0"]);
+    let address = server.said.split([' ', ',', '\n']).find_map(|word| word.strip_prefix("nbd://")).unwrap();
+    let mut client = transmit(TcpStream::connect(address).unwrap());
+    client.write_all(&[request(0, 1, 0, 512), request(2, 2, 0, 0)].concat()).unwrap();
+    let mut rest = Vec::new();
+    client.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest.len(), 528);
+    assert_eq!(summary(server)["reads"], 1);
+}
