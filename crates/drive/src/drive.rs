@@ -112,7 +112,8 @@ impl Drive {
         }
     }
 
-    fn check(&self, at: Time, request: &Request) -> Result<(), Refusal> {
+    /// Whether [`Drive::submit`] would take the request at `at`.
+    pub fn check(&self, at: Time, request: &Request) -> Result<(), Refusal> {
         if at < self.now {
             return Err(Refusal::InThePast { at, now: self.now });
         }

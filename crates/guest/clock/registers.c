@@ -1,0 +1,58 @@
+/* Two corrections to how User-Mode Linux traces its processes.
+ *
+ * On processors with AMX the host demands the whole of the register state, 11 KB, when it is set; User-Mode Linux before 6.13 has room for
+ * 2696 bytes, is refused and dies in put_fp_registers(). So complete what it sets: the part that it does not know is AMX's, all zero, as nobody
+ * in a guest is permitted to use that.
+ *
+ * And a guest that is killed leaves no process behind: they die with their tracer.
+ */
+#define _GNU_SOURCE
+#include <stdarg.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum {
+	PEEK_FIRST = 1,
+	PEEK_LAST = 3,
+	OLD_SET_OPTIONS = 21,
+	SET_OPTIONS = 0x4200,
+	GET_REGISTER_SET = 0x4204,
+	SET_REGISTER_SET = 0x4205,
+	EXTENDED_STATE = 0x202,
+	EXIT_KILL = 1 << 20,
+};
+
+static long set_registers(long pid, struct iovec *part)
+{
+	static char whole[65536];
+	static size_t needed; /* 0 as long as the host takes what it gets */
+	if (!needed) {
+		if (syscall(SYS_ptrace, SET_REGISTER_SET, pid, EXTENDED_STATE, part) == 0)
+			return 0;
+		struct iovec present = { whole, sizeof whole };
+		if (syscall(SYS_ptrace, GET_REGISTER_SET, pid, EXTENDED_STATE, &present) < 0 || present.iov_len <= part->iov_len)
+			return -1;
+		needed = present.iov_len;
+		memset(whole, 0, sizeof whole);
+	}
+	memcpy(whole, part->iov_base, part->iov_len);
+	return syscall(SYS_ptrace, SET_REGISTER_SET, pid, EXTENDED_STATE, &(struct iovec){ whole, needed });
+}
+
+long ptrace(int request, ...)
+{
+	va_list arguments;
+	va_start(arguments, request);
+	long pid = va_arg(arguments, long), address = va_arg(arguments, long), data = va_arg(arguments, long), word;
+	va_end(arguments);
+
+	if (request >= PEEK_FIRST && request <= PEEK_LAST) /* libc's convention, not the kernel's */
+		return syscall(SYS_ptrace, request, pid, address, &word) < 0 ? -1 : word;
+	if (request == SET_OPTIONS || request == OLD_SET_OPTIONS)
+		return syscall(SYS_ptrace, SET_OPTIONS, pid, address, data | EXIT_KILL);
+	if (request == SET_REGISTER_SET && address == EXTENDED_STATE)
+		return set_registers(pid, (struct iovec *)data);
+	return syscall(SYS_ptrace, request, pid, address, data);
+}

@@ -1,0 +1,308 @@
+//! The bay: the guest's drives, each behind its own socket, and the one clock that moves them all.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixListener;
+
+use straddle_drive::{Completion, Counters, Operation, Request, RequestId, Time};
+use straddle_serve::{Payload, ServeError, Served};
+use straddle_vhost::{BlockRequest, Connection, Kind, Offer, Received, Status};
+
+use crate::job::GuestError;
+use crate::link::Answer;
+
+/// The guest's page. With segments no longer than this, the size of requests does not depend on which pages of its
+/// memory happen to be neighbours.
+const PAGE: u32 = 4096;
+
+/// All drives of a guest.
+pub(crate) struct Bay {
+    slots: Vec<Slot>,
+    trace: Option<BufWriter<File>>,
+    pub(crate) requests: u64,
+    pub(crate) fingerprint: u64,
+    /// Reused for the data of every request.
+    buffer: Vec<u8>,
+    done: Vec<Completion>,
+    taken: Vec<BlockRequest>,
+}
+
+struct Slot {
+    listener: UnixListener,
+    connection: Option<Connection>,
+    served: Served,
+    /// At the drive, by the number that it knows them by.
+    outstanding: HashMap<RequestId, BlockRequest>,
+    /// Completed by the drive at a time that the guest has not reached.
+    ready: Vec<(Time, BlockRequest, Status)>,
+    next_id: u64,
+}
+
+impl Bay {
+    pub(crate) fn new(drives: Vec<(UnixListener, Served)>, trace: Option<File>) -> std::io::Result<Self> {
+        let slot = |(listener, served)| Slot {
+            listener,
+            connection: None,
+            served,
+            outstanding: HashMap::new(),
+            ready: Vec::new(),
+            next_id: 0,
+        };
+        let mut trace = trace.map(BufWriter::new);
+        if let Some(trace) = &mut trace {
+            writeln!(trace, "time_ns,op,offset,length,drive")?;
+        }
+        Ok(Self {
+            slots: drives.into_iter().map(slot).collect(),
+            trace,
+            requests: 0,
+            fingerprint: 0xcbf2_9ce4_8422_2325,
+            buffer: Vec::new(),
+            done: Vec::new(),
+            taken: Vec::new(),
+        })
+    }
+
+    /// What to wait for, in the order of the drives; [`Bay::receive`] wants the place in this list.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        use std::os::fd::AsFd;
+        self.slots.iter().map(|slot| match &slot.connection {
+            Some(connection) => connection.socket(),
+            None => slot.listener.as_fd(),
+        })
+    }
+
+    /// Something has come from the guest's driver of this drive: a connection, or a message.
+    pub(crate) fn receive(&mut self, drive: usize) -> Result<(), GuestError> {
+        let Some(slot) = self.slots.get_mut(drive) else { return Ok(()) };
+        let failed = |source| GuestError::Drive { drive, source };
+        let Some(connection) = &mut slot.connection else {
+            let (socket, _) = slot.listener.accept().map_err(GuestError::io("waiting for the guest's driver"))?;
+            slot.connection = Some(Connection::new(socket, offer(&slot.served)).map_err(failed)?);
+            return Ok(());
+        };
+        match connection.receive().map_err(failed)? {
+            Received::Settled | Received::QueuesChanged => {}
+            // What is still out is not waited for: it completes into nothing.
+            Received::Reset => slot.forget(),
+            Received::Gone => {
+                slot.connection = None;
+                slot.forget();
+            }
+        }
+        Ok(())
+    }
+
+    /// The guest has filled a queue at `at`.
+    pub(crate) fn kick(&mut self, at: Time) -> Result<Answer, GuestError> {
+        let mut raised = false;
+        for drive in 0..self.slots.len() {
+            self.take(drive, at)?;
+            raised |= self.signal(drive)?;
+        }
+        Ok(self.answer(at, raised))
+    }
+
+    /// It is `at` now: completions that are due come out.
+    pub(crate) fn advance(&mut self, at: Time) -> Result<Answer, GuestError> {
+        let mut raised = false;
+        for drive in 0..self.slots.len() {
+            self.run(drive, at)?;
+            self.post(drive, at)?;
+            raised |= self.signal(drive)?;
+        }
+        Ok(self.answer(at, raised))
+    }
+
+    /// Time passes to the first completion that interrupts the guest, and not past `until`.
+    pub(crate) fn wait(&mut self, until: Time) -> Result<Answer, GuestError> {
+        loop {
+            let Some(next) = self.next().filter(|next| *next <= until) else {
+                let now = if until == Time::NEVER { self.now() } else { until };
+                return Ok(self.answer(now, false));
+            };
+            let answer = self.advance(next)?;
+            if answer.raised || self.is_cut() {
+                return Ok(answer);
+            }
+        }
+    }
+
+    fn now(&self) -> Time {
+        self.slots.iter().map(|slot| slot.served.now()).max().unwrap_or(Time::ZERO)
+    }
+
+    /// Whether the power has been cut.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.slots.iter().any(|slot| slot.served.is_cut())
+    }
+
+    pub(crate) fn counters(&self) -> Vec<Counters> {
+        self.slots.iter().map(|slot| slot.served.counters().clone()).collect()
+    }
+
+    /// Ends the trace and hands contents to their files.
+    pub(crate) fn finish(mut self) -> Result<(), GuestError> {
+        if let Some(trace) = &mut self.trace {
+            trace.flush().map_err(GuestError::io("writing the trace"))?;
+        }
+        self.slots.iter().try_for_each(|slot| slot.served.sync()).map_err(GuestError::io("writing the contents"))
+    }
+
+    fn take(&mut self, drive: usize, at: Time) -> Result<(), GuestError> {
+        let Self { slots, trace, requests, fingerprint, buffer, done, taken } = self;
+        let slot = &mut slots[drive];
+        let Some(connection) = &mut slot.connection else { return Ok(()) };
+        connection.take(taken).map_err(|source| GuestError::Drive { drive, source })?;
+        for request in taken.drain(..) {
+            *requests += 1;
+            let name = name(request.kind);
+            for number in [at.get(), name.len() as u64, request.offset, request.length] {
+                *fingerprint = (*fingerprint ^ number).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(17);
+            }
+            if let Some(trace) = trace {
+                let (at, offset, length) = (at.get(), request.offset, request.length);
+                writeln!(trace, "{at},{name},{offset},{length},{drive}")
+                    .map_err(GuestError::io("writing the trace"))?;
+            }
+            let status = slot.submit(at, &request, buffer, done);
+            let id = RequestId(slot.next_id);
+            slot.next_id += 1;
+            match status {
+                Ok(()) => {
+                    slot.outstanding.insert(id, request);
+                }
+                Err(ServeError::Store(source)) => {
+                    return Err(GuestError::Contents { drive, reason: source.to_string() });
+                }
+                Err(_) => slot.ready.push((at, request, Status::Error)),
+            }
+            slot.collect(done);
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, drive: usize, at: Time) -> Result<(), GuestError> {
+        let slot = &mut self.slots[drive];
+        let failed = |source: std::io::Error| GuestError::Contents { drive, reason: source.to_string() };
+        slot.served.advance(at.max(slot.served.now()), &mut self.done).map_err(failed)?;
+        slot.collect(&mut self.done);
+        Ok(())
+    }
+
+    /// Gives the guest what is ready by `at`.
+    fn post(&mut self, drive: usize, at: Time) -> Result<(), GuestError> {
+        let slot = &mut self.slots[drive];
+        let due = slot.ready.iter().take_while(|(time, ..)| *time <= at).count();
+        for (_, request, status) in slot.ready.drain(..due) {
+            let Some(connection) = &mut slot.connection else { continue };
+            self.buffer.clear();
+            if request.kind == Kind::Read && status == Status::Ok {
+                self.buffer.resize(usize::try_from(request.length).unwrap_or_default(), 0);
+                let failed = |source: std::io::Error| GuestError::Contents { drive, reason: source.to_string() };
+                slot.served.read(request.offset, &mut self.buffer).map_err(failed)?;
+            }
+            connection
+                .complete(&request, status, &self.buffer)
+                .map_err(|source| GuestError::Drive { drive, source })?;
+        }
+        Ok(())
+    }
+
+    fn signal(&mut self, drive: usize) -> Result<bool, GuestError> {
+        match &mut self.slots[drive].connection {
+            Some(connection) => connection.signal().map_err(|source| GuestError::Drive { drive, source }),
+            None => Ok(false),
+        }
+    }
+
+    /// Nothing comes out of any drive before this; `None` while nothing is outstanding.
+    fn next(&self) -> Option<Time> {
+        self.slots.iter().filter_map(Slot::next).min()
+    }
+
+    fn answer(&self, now: Time, raised: bool) -> Answer {
+        Answer { now, next: self.next(), raised }
+    }
+}
+
+impl Slot {
+    fn submit(
+        &mut self,
+        at: Time,
+        request: &BlockRequest,
+        buffer: &mut Vec<u8>,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), ServeError> {
+        let Some(connection) = &self.connection else { return Err(ServeError::Off) };
+        let (operation, payload) = match request.kind {
+            Kind::Read => (Operation::Read, Payload::None),
+            Kind::Write => {
+                if !connection.fetch(request, buffer) {
+                    return Err(ServeError::Payload { brought: 0, wanted: request.length });
+                }
+                (Operation::Write, Payload::Bytes(buffer))
+            }
+            Kind::WriteZeroes => (Operation::Write, Payload::Zeroes),
+            Kind::Flush => (Operation::Flush, Payload::None),
+            Kind::Discard => (Operation::Discard, Payload::None),
+        };
+        let request = Request::new(self.next_id, operation, request.offset, request.length);
+        self.served.submit(at.max(self.served.now()), request, payload, done)
+    }
+
+    /// Moves what the drive has completed to what the guest will be given.
+    fn collect(&mut self, done: &mut Vec<Completion>) {
+        for completion in done.drain(..) {
+            if let Some(request) = self.outstanding.remove(&completion.id) {
+                self.ready.push((completion.at, request, Status::Ok));
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        self.outstanding.clear();
+        self.ready.clear();
+    }
+
+    fn next(&self) -> Option<Time> {
+        let ready = self.ready.first().map(|(time, ..)| *time);
+        let coming = (!self.outstanding.is_empty()).then(|| self.served.next_event()).flatten();
+        match (ready, coming) {
+            (Some(ready), Some(coming)) => Some(ready.min(coming)),
+            (ready, coming) => ready.or(coming),
+        }
+    }
+}
+
+/// What the drive claims, for the guest's driver.
+fn offer(served: &Served) -> Offer {
+    let claims = served.claims();
+    let small = |bytes: u64| u32::try_from(bytes).unwrap_or(0);
+    Offer {
+        capacity: claims.capacity,
+        logical_sector: small(claims.logical_sector),
+        physical_sector: small(claims.physical_sector),
+        alignment_offset: small(claims.alignment_offset),
+        minimum_io: claims.minimum_io.map_or(0, small),
+        optimal_io: claims.optimal_io.map_or(0, small),
+        discard_granularity: claims.discard_granularity.map(small),
+        volatile_cache: true,
+        queues: 1,
+        longest_segment: Some(PAGE),
+        event_index: false,
+        serial: claims.model.chars().filter(char::is_ascii).take(20).collect(),
+    }
+}
+
+const fn name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Read => "read",
+        Kind::Write => "write",
+        Kind::Flush => "flush",
+        Kind::Discard => "discard",
+        Kind::WriteZeroes => "write",
+    }
+}

@@ -1,0 +1,105 @@
+//! The link between the guest's clock and its drives: what `clock/clock.c` writes and reads, little-endian 64-bit numbers.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use straddle_drive::Time;
+
+use crate::job::Spent;
+
+const NEVER: u64 = u64::MAX;
+const REPORT_NUMBERS: usize = 10;
+
+/// What the clock says; it waits for the answer to all but the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// A queue has been filled.
+    Kick(Time),
+    /// It is now this late; what has become due must come out.
+    Advance(Time),
+    /// The guest is idle until then: let time pass to the first completion, and no further than this.
+    Wait(Time),
+    /// The guest has ended at this time.
+    Report(Time, Spent),
+}
+
+/// What the drives answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// How late it is now.
+    pub(crate) now: Time,
+    /// No completion comes before this; `None` while nothing is outstanding.
+    pub(crate) next: Option<Time>,
+    /// The guest was interrupted.
+    pub(crate) raised: bool,
+}
+
+/// Reads one message; `None` where the guest is gone.
+pub(crate) fn receive(stream: &mut UnixStream) -> io::Result<Option<Message>> {
+    let mut numbers = [0; 2];
+    if !read_numbers(stream, &mut numbers)? {
+        return Ok(None);
+    }
+    let [kind, at] = numbers;
+    let at = Time::from_nanos(at);
+    Ok(Some(match kind {
+        1 => Message::Kick(at),
+        2 => Message::Advance(at),
+        3 => Message::Wait(at),
+        4 => {
+            let mut report = [0; REPORT_NUMBERS];
+            if !read_numbers(stream, &mut report)? {
+                return Ok(None);
+            }
+            Message::Report(at, spent(report))
+        }
+        other => return Err(io::Error::other(format!("the clock sent a message of kind {other}"))),
+    }))
+}
+
+/// Answers.
+pub(crate) fn answer(stream: &mut UnixStream, answer: Answer) -> io::Result<()> {
+    let next = answer.next.map_or(NEVER, Time::get);
+    let mut bytes = [0; 24];
+    for (number, into) in [answer.now.get(), next, u64::from(answer.raised)].into_iter().zip(bytes.chunks_mut(8))
+    {
+        into.copy_from_slice(&number.to_le_bytes());
+    }
+    stream.write_all(&bytes)
+}
+
+fn spent(report: [u64; REPORT_NUMBERS]) -> Spent {
+    let [_, clock_reads, stops, kicks, exchanges, sleeps, slept, ticks, late_ticks, computed] = report;
+    Spent {
+        stops,
+        clock_reads,
+        kicks,
+        exchanges,
+        sleeps,
+        slept: Duration::from_nanos(slept),
+        ticks,
+        late_ticks,
+        computed: Duration::from_nanos(computed),
+    }
+}
+
+/// Reads as many numbers as there is room for; false where the stream ended before the first.
+fn read_numbers<const N: usize>(stream: &mut UnixStream, numbers: &mut [u64; N]) -> io::Result<bool> {
+    let mut bytes = [0; 8 * REPORT_NUMBERS];
+    let bytes = &mut bytes[..8 * N];
+    match stream.read_exact(bytes) {
+        Ok(()) => (),
+        // A guest that was killed may leave with an answer unread.
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) =>
+        {
+            return Ok(false);
+        }
+        Err(error) => return Err(error),
+    }
+    for (number, bytes) in numbers.iter_mut().zip(bytes.chunks(8)) {
+        *number = bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+    }
+    Ok(true)
+}

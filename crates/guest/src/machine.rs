@@ -1,0 +1,324 @@
+//! The machine: starts the guest, answers its clock, and clears up.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::io::PipeReader;
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::thread::CpuSet;
+use straddle_drive::Time;
+use straddle_serve::{Served, Store};
+
+use crate::bay::Bay;
+use crate::folder::{CLOCK, Folder};
+use crate::host::{self, Kernel};
+use crate::job::{Ended, GuestError, Job, Spent, Stream};
+use crate::link::{self, Message};
+use crate::output;
+
+/// How often the host's clock and the wish to stop are looked at while the guest is silent.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// The last moment of power-on that the seed may choose: a few revolutions of any disk.
+const LATEST_PHASE: u64 = 50_000_000;
+
+/// Runs the job in a guest of its own. Output is passed on as it comes; `stop` may be set at any time, from anywhere.
+pub fn run(
+    kernel: &Kernel,
+    job: &Job,
+    pass: &(dyn Fn(Stream, &[u8]) + Sync),
+    stop: &AtomicBool,
+) -> Result<Ended, GuestError> {
+    // A thread of its own, because it is tied to a processor, and the guest to the life of this thread.
+    std::thread::scope(|scope| {
+        let guest = scope.spawn(|| {
+            if let Some(processor) = job.processor {
+                let mut set = CpuSet::new();
+                set.set(processor);
+                // Where that is not allowed the guest runs wherever the host likes.
+                let _ = rustix::thread::sched_setaffinity(None, &set);
+            }
+            Machine::start(kernel, job)?.run(pass, stop)
+        });
+        guest.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+struct Machine<'a> {
+    job: &'a Job,
+    folder: Folder,
+    bay: Bay,
+    clock: UnixListener,
+    guest: Guest,
+    started: Instant,
+}
+
+/// The guest's process with all that it has started. Dropping it ends them.
+struct Guest {
+    child: Child,
+    /// What the script writes to standard error.
+    errors: Option<PipeReader>,
+    ended: Option<ExitStatus>,
+}
+
+/// How the guest's time ended.
+struct Course {
+    at: Time,
+    spent: Spent,
+    cut: bool,
+}
+
+impl<'a> Machine<'a> {
+    fn start(kernel: &Kernel, job: &'a Job) -> Result<Self, GuestError> {
+        let folder = Folder::new(job)?;
+        let mut drives = Vec::new();
+        for (number, drive) in job.drives.iter().enumerate() {
+            let capacity = drive.profile.claims.capacity;
+            let contents = |reason: String| GuestError::Contents { drive: number, reason };
+            let store = match &drive.store {
+                Some(path) => Store::file(path, capacity).map_err(|error| contents(error.to_string()))?,
+                None => Store::memory(capacity).map_err(|error| contents(error.to_string()))?,
+            };
+            let cut = job.cut.map(|cut| straddle_serve::Cut { seed: cut.seed.wrapping_add(number as u64), ..cut });
+            drives.push((folder.listen(&socket(number))?, Served::new(&drive.profile, store, cut)));
+        }
+        let trace = job.trace.as_ref().map(|path| {
+            File::create(path).map_err(GuestError::io(format!("writing the trace {}", path.display())))
+        });
+        let bay = Bay::new(drives, trace.transpose()?).map_err(GuestError::io("writing the trace"))?;
+        let clock = folder.listen(CLOCK)?;
+        let started = Instant::now();
+        let guest = Guest::boot(kernel, job, &folder)?;
+        Ok(Self { job, folder, bay, clock, guest, started })
+    }
+
+    fn run(mut self, pass: &(dyn Fn(Stream, &[u8]) + Sync), stop: &AtomicBool) -> Result<Ended, GuestError> {
+        let (output, errors, console) = self.guest.streams()?;
+        let (kept, console_kept) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+        let course = std::thread::scope(|scope| {
+            scope.spawn(|| output::drain(output, &kept, false, |piece| pass(Stream::Output, piece)));
+            scope.spawn(|| output::drain(errors, &kept, false, |piece| pass(Stream::Error, piece)));
+            scope.spawn(|| output::drain(console, &console_kept, true, |_| ()));
+            let course = self.answer_until_end(stop);
+            // The streams end when the last process is gone.
+            self.guest.end();
+            course
+        })?;
+        let text = |bytes: Mutex<Vec<u8>>| {
+            String::from_utf8_lossy(&bytes.into_inner().unwrap_or_default()).into_owned()
+        };
+        let status = match self.folder.status() {
+            Some(status) => status,
+            None if course.cut => 0,
+            None => return Err(host::diagnose(self.guest.how(), &text(console_kept))),
+        };
+        let ended = Ended {
+            status,
+            cut: course.cut,
+            measures: self.folder.measures(),
+            output: text(kept),
+            guest: Duration::from_nanos(course.at.get()),
+            host: self.started.elapsed(),
+            requests: self.bay.requests,
+            fingerprint: self.bay.fingerprint,
+            counters: self.bay.counters(),
+            spent: course.spent,
+        };
+        self.bay.finish()?;
+        Ok(ended)
+    }
+
+    /// Answers the clock and the guest's drivers until the guest has ended.
+    fn answer_until_end(&mut self, stop: &AtomicBool) -> Result<Course, GuestError> {
+        let failed = || GuestError::io("talking with the guest's clock");
+        let exit = self.guest.exit_descriptor()?;
+        let mut clock: Option<UnixStream> = None;
+        let mut course = Course { at: Time::ZERO, spent: Spent::default(), cut: false };
+        loop {
+            let ready = self.wait(clock.as_ref(), &exit)?;
+            if stop.load(Ordering::Relaxed) {
+                return Err(GuestError::Interrupted);
+            }
+            self.check_limits(course.at)?;
+            // The clock comes first: it is where all but the start happens.
+            if ready.clock {
+                match &mut clock {
+                    None => clock = Some(self.clock.accept().map_err(failed())?.0),
+                    Some(stream) => match link::receive(stream).map_err(failed())? {
+                        Some(message) => {
+                            if !self.answer(stream, message, &mut course)? {
+                                return Ok(course);
+                            }
+                        }
+                        None => return Ok(course),
+                    },
+                }
+            }
+            for drive in ready.drives {
+                self.bay.receive(drive)?;
+            }
+            if ready.exit && !ready.clock {
+                return Ok(course);
+            }
+        }
+    }
+
+    /// Does what the clock asks for; false where the power was cut, which is the end of the guest.
+    fn answer(&mut self, stream: &mut UnixStream, message: Message, course: &mut Course) -> Result<bool, GuestError> {
+        let answer = match message {
+            Message::Kick(at) => self.bay.kick(at)?,
+            Message::Advance(at) => self.bay.advance(at)?,
+            Message::Wait(until) => self.bay.wait(until)?,
+            Message::Report(at, spent) => {
+                course.at = at;
+                course.spent = spent;
+                return Ok(true);
+            }
+        };
+        course.at = answer.now;
+        if self.bay.is_cut() {
+            course.cut = true;
+            return Ok(false);
+        }
+        match link::answer(stream, answer) {
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+            result => result.map(|()| true).map_err(GuestError::io("answering the guest's clock")),
+        }
+    }
+
+    fn wait(&self, clock: Option<&UnixStream>, exit: &OwnedFd) -> Result<Ready, GuestError> {
+        let first = clock.map_or_else(|| self.clock.as_fd(), AsFd::as_fd);
+        let mut fds: Vec<PollFd<'_>> = [first, exit.as_fd()]
+            .into_iter()
+            .chain(self.bay.descriptors())
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        match poll(&mut fds, Some(&LOOK_EVERY)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => (),
+            Err(error) => return Err(GuestError::io("waiting for the guest")(error.into())),
+        }
+        let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+        let drives = fds[2..].iter().enumerate().filter(|(_, fd)| is_ready(fd)).map(|(drive, _)| drive);
+        Ok(Ready { clock: is_ready(&fds[0]), exit: is_ready(&fds[1]), drives: drives.collect() })
+    }
+
+    fn check_limits(&self, now: Time) -> Result<(), GuestError> {
+        let limits = self.job.limits;
+        if Duration::from_nanos(now.get()) > limits.guest {
+            return Err(GuestError::Hung { limit: limits.guest, whose: "its own" });
+        }
+        if self.started.elapsed() > limits.host {
+            return Err(GuestError::Hung { limit: limits.host, whose: "the host's" });
+        }
+        Ok(())
+    }
+}
+
+struct Ready {
+    clock: bool,
+    exit: bool,
+    drives: Vec<usize>,
+}
+
+impl Guest {
+    fn boot(kernel: &Kernel, job: &Job, folder: &Folder) -> Result<Self, GuestError> {
+        let charges = job.charges;
+        let phase = job.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) % LATEST_PHASE;
+        let limit = u64::try_from(job.limits.guest.as_nanos()).unwrap_or(u64::MAX);
+        let mut command = Command::new(kernel.path());
+        // Word for word the same in every run: the kernel stirs it into its random numbers.
+        command
+            .arg(format!("mem={}K", job.memory >> 10))
+            .args(["rootfstype=hostfs", "rootflags=/", "ro", "init=/proc/self/cwd/init"])
+            .args((0..job.drives.len()).map(|drive| format!("virtio_uml.device={}:2", socket(drive))))
+            .args(["uml_dir=uml", "umid=guest", "lpj=50000000", "norandmaps", "quiet"])
+            .args(["con=null", "con0=null,fd:2", "con1=null,fd:1", "con2=null,fd:0"]);
+        command
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("HOME", folder.path())
+            .env("TMPDIR", folder.path())
+            .env("LD_PRELOAD", host::clock_library()?)
+            .env("STRADDLE_CLOCK", CLOCK)
+            .env("STRADDLE_SEED", job.seed.to_string())
+            .env("STRADDLE_PHASE", phase.to_string())
+            .env("STRADDLE_LIMIT", limit.to_string())
+            .env("STRADDLE_CHARGE_STOP", charges.stop.to_string())
+            .env("STRADDLE_CHARGE_CLOCK", charges.clock.to_string())
+            .env("STRADDLE_CHARGE_KICK", charges.kick.to_string())
+            .env("STRADDLE_CHARGE_COMPUTE", charges.compute_percent.to_string());
+        // A group of its own: what the terminal sends goes to us, and all of it can be ended at once. The guest writes to what
+        // would be its input, so that the script's two outputs stay apart from each other and from the console.
+        let (errors, input) = std::io::pipe().map_err(GuestError::io("making a pipe"))?;
+        let child = command
+            .current_dir(folder.path())
+            .process_group(0)
+            .stdin(input)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(GuestError::io(format!("starting {}", kernel.path().display())))?;
+        Ok(Self { child, errors: Some(errors), ended: None })
+    }
+
+    /// The script's output and errors, and the console.
+    fn streams(&mut self) -> Result<(ChildStdout, PipeReader, ChildStderr), GuestError> {
+        let streams = (self.child.stdout.take(), self.errors.take(), self.child.stderr.take());
+        let (Some(output), Some(errors), Some(console)) = streams else {
+            return Err(GuestError::io("reading the guest's output")(std::io::ErrorKind::BrokenPipe.into()));
+        };
+        Ok((output, errors, console))
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
+    }
+
+    /// Readable when the guest's kernel has ended.
+    fn exit_descriptor(&self) -> Result<OwnedFd, GuestError> {
+        let pid = self.pid().ok_or(rustix::io::Errno::SRCH);
+        let descriptor = pid.and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()));
+        descriptor.map_err(|error| GuestError::io("watching the guest")(error.into()))
+    }
+
+    /// Ends all its processes, and waits for its kernel to be gone.
+    fn end(&mut self) {
+        if self.ended.is_some() {
+            return;
+        }
+        // A guest that is about to end by itself is left to do so.
+        if self.child.try_wait().ok().flatten().is_none()
+            && let Some(pid) = self.pid()
+        {
+            let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+        }
+        self.ended = self.child.wait().ok();
+    }
+
+    fn how(&self) -> String {
+        match self.ended {
+            Some(status) => match (status.code(), status.signal()) {
+                (Some(code), _) => format!("its kernel exited with {code}"),
+                (None, Some(signal)) => format!("its kernel was killed by signal {signal}"),
+                (None, None) => "its kernel stopped".into(),
+            },
+            None => "its kernel is gone".into(),
+        }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn socket(drive: usize) -> String {
+    format!("drive{drive}")
+}

@@ -1,0 +1,161 @@
+//! The contents of a drive: a sparse file, or memory.
+//!
+//! Memory is a file too, one without a name, so that both are read, written and made sparse by the same calls. What was never
+//! written reads as zeroes. A file is locked while it is open: two drives with the same contents would each undo the other's.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags, OFlags};
+use rustix::io::Errno;
+
+/// Zeroes are written in pieces of this size where holes cannot be made.
+const PIECE: usize = 64 << 10;
+
+/// Why there are no contents.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Opening, making or measuring it failed.
+    #[error("{}: cannot be used as a store", path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A directory, device, pipe or socket.
+    #[error("{}: not a regular file", path.display())]
+    NotAFile {
+        /// What is no file.
+        path: PathBuf,
+    },
+    /// Made for a drive of another size.
+    #[error("{}: holds {found} bytes, but the drive has {wanted}; name another file, or remove this one", path.display())]
+    OtherSize {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        found: u64,
+        /// The drive's size.
+        wanted: u64,
+    },
+    /// Somebody else has it open as a store.
+    #[error("{}: in use by another process", path.display())]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// Contents.
+#[derive(Debug)]
+pub struct Store {
+    file: File,
+    size: u64,
+    named: bool,
+}
+
+impl Store {
+    /// Contents in memory: as much as has been written, at most `size` bytes.
+    pub fn memory(size: u64) -> io::Result<Self> {
+        let file = File::from(rustix::fs::memfd_create("straddle-store", MemfdFlags::CLOEXEC)?);
+        file.set_len(size)?;
+        Ok(Self { file, size, named: false })
+    }
+
+    /// Contents in a file: made sparse if there is none, used as it is if it has this size. An empty file counts as none.
+    pub fn file(path: &Path, size: u64) -> Result<Self, StoreError> {
+        let unusable = |source| StoreError::Unusable { path: path.to_owned(), source };
+        // Without this flag, opening a FIFO would wait for somebody at the other end.
+        let nonblock = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .custom_flags(nonblock)
+            .open(path)
+            .map_err(unusable)?;
+        let metadata = file.metadata().map_err(unusable)?;
+        if !metadata.is_file() {
+            return Err(StoreError::NotAFile { path: path.to_owned() });
+        }
+        match rustix::fs::flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(StoreError::InUse { path: path.to_owned() }),
+            Err(errno) => return Err(unusable(errno.into())),
+        }
+        // Only who holds the lock knows the size.
+        match file.metadata().map_err(unusable)?.len() {
+            found if found == size => {}
+            0 => file.set_len(size).map_err(unusable)?,
+            found => return Err(StoreError::OtherSize { path: path.to_owned(), found, wanted: size }),
+        }
+        Ok(Self { file, size, named: true })
+    }
+
+    /// Number of bytes.
+    pub const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Fills `buffer` with what is at `offset`.
+    pub fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    /// Writes `data` at `offset`.
+    pub fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        if !self.holds(offset, data.len() as u64) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.file.write_all_at(data, offset)
+    }
+
+    /// Makes the span read as zeroes, and gives its room back where that is possible.
+    pub fn zero(&self, offset: u64, length: u64) -> io::Result<()> {
+        if !self.holds(offset, length) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        if length == 0 {
+            return Ok(());
+        }
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(self.file.as_fd(), hole, offset, length) {
+            Ok(()) => Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.write_zeroes(offset, length),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// The contents of the span are no longer needed; they read as zeroes.
+    pub fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.zero(offset, length)
+    }
+
+    /// Hands what was written to the file system's own medium; nothing to do for memory.
+    pub fn sync(&self) -> io::Result<()> {
+        if self.named { self.file.sync_data() } else { Ok(()) }
+    }
+
+    const fn holds(&self, offset: u64, length: u64) -> bool {
+        match offset.checked_add(length) {
+            Some(end) => end <= self.size,
+            None => false,
+        }
+    }
+
+    fn write_zeroes(&self, offset: u64, length: u64) -> io::Result<()> {
+        let zeroes = [0; PIECE];
+        let (mut at, end) = (offset, offset + length);
+        while at < end {
+            let piece = usize::try_from(end - at).unwrap_or(PIECE).min(PIECE);
+            self.file.write_all_at(&zeroes[..piece], at)?;
+            at += piece as u64;
+        }
+        Ok(())
+    }
+}
