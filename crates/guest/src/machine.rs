@@ -50,6 +50,12 @@ pub fn run(
     })
 }
 
+/// The processors that this process may use.
+pub fn processors() -> Vec<usize> {
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+    (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor)).collect()
+}
+
 struct Machine<'a> {
     job: &'a Job,
     folder: Folder,

@@ -4,6 +4,7 @@
 //! machine.
 
 mod compare;
+mod guests;
 pub mod input;
 pub mod job;
 mod reproduce;
@@ -11,5 +12,6 @@ mod reproduce;
 mod tests;
 
 pub use compare::{Comparison, Figure};
+pub use guests::{Guests, LIBRARY};
 pub use job::{Ended, Job, JobDrive, LabError, Machine, Measured};
 pub use reproduce::{Cell, Planned, ReproduceError, Settings, StepOutcome, reproduce};
