@@ -14,4 +14,6 @@ mod tests;
 pub use compare::{Comparison, Figure};
 pub use guests::{Guests, LIBRARY};
 pub use job::{Ended, Job, JobDrive, LabError, Machine, Measured};
+pub use straddle_guest::Charges;
+
 pub use reproduce::{Cell, Planned, ReproduceError, Settings, StepOutcome, reproduce};

@@ -117,4 +117,3 @@ fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
         }
     }
 }
-
