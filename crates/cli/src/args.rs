@@ -2,6 +2,7 @@
 
 mod bench;
 mod drive;
+mod lab;
 mod reproduce;
 mod sim;
 
@@ -15,6 +16,7 @@ use straddle_units::{BlockSize, ByteCount, parse_size};
 
 pub(crate) use self::bench::{BenchArguments, Kind};
 pub(crate) use self::drive::{Action, DriveArguments, FitArguments, ShowArguments};
+pub(crate) use self::lab::{LabArguments, Start};
 pub(crate) use self::reproduce::ReproduceArguments;
 pub(crate) use self::sim::SimArguments;
 use crate::exit;
@@ -61,6 +63,8 @@ pub(crate) enum Command {
     Drive(DriveArguments),
     /// Replay a block trace on a modelled drive, and tell what a shift of every offset costs.
     Sim(SimArguments),
+    /// Run a command in a Linux guest, in virtual time, on modelled drives.
+    Lab(Box<LabArguments>),
     /// Run published experiments again on modelled drives, beside the published figures.
     Reproduce(ReproduceArguments),
     /// Print a completion script for a shell.
@@ -97,6 +101,8 @@ pub(crate) enum SchemaOf {
     DriveFit,
     /// `sim --json`.
     Sim,
+    /// `lab --json`.
+    Lab,
     /// `reproduce --json`.
     Reproduce,
 }

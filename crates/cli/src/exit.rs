@@ -15,6 +15,8 @@ pub(crate) enum Exit {
     Usage,
     /// A target could not be opened or read.
     Failed,
+    /// A command in the lab's guest ended with this status.
+    Command(u8),
 }
 
 /// The codes as `--help` and the man page tell them.
@@ -35,6 +37,7 @@ impl Exit {
             Self::Findings => 1,
             Self::Usage => 2,
             Self::Failed => 3,
+            Self::Command(status) => status,
         }
     }
 }

@@ -6,6 +6,7 @@
 pub(crate) mod bench;
 pub(crate) mod drive;
 pub(crate) mod fit;
+pub(crate) mod lab;
 mod layers;
 pub(crate) mod reproduce;
 pub(crate) mod sim;

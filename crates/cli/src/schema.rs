@@ -8,6 +8,7 @@ use crate::args::SchemaOf;
 use crate::report::bench::BenchReport;
 use crate::report::drive::DrivesReport;
 use crate::report::fit::FitReport;
+use crate::report::lab::LabReport;
 use crate::report::reproduce::ReproduceReport;
 use crate::report::sim::SimReport;
 use crate::report::{SCHEMA, Status, TargetReport};
@@ -74,6 +75,7 @@ pub(crate) fn json_schema(command: SchemaOf) -> schemars::Schema {
         SchemaOf::Drive => generator.into_root_schema_for::<DrivesReport>(),
         SchemaOf::DriveFit => generator.into_root_schema_for::<FitReport>(),
         SchemaOf::Sim => generator.into_root_schema_for::<SimReport>(),
+        SchemaOf::Lab => generator.into_root_schema_for::<LabReport>(),
         SchemaOf::Reproduce => generator.into_root_schema_for::<ReproduceReport>(),
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod drive;
 pub(crate) mod fit;
+pub(crate) mod lab;
 pub(crate) mod reproduce;
 pub(crate) mod sim;
 

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixListener;
 
 use straddle_drive::{Completion, Counters, Operation, Request, RequestId, Time};
-use straddle_serve::{Payload, ServeError, Served};
+use straddle_serve::{Cut, Payload, ServeError, Served};
 use straddle_vhost::{BlockRequest, Connection, Kind, Offer, Received, Status};
 
 use crate::job::GuestError;
@@ -17,10 +17,19 @@ use crate::link::Answer;
 /// memory happen to be neighbours.
 const PAGE: u32 = 4096;
 
+/// The power goes so long after the request that brings it about, at most: a seek and some revolutions, so that the request
+/// may be in any stage of its way. Which moment it is, the seed says.
+const LONGEST_DELAY: u64 = 40_000_000;
+const MIXER: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// All drives of a guest.
 pub(crate) struct Bay {
     slots: Vec<Slot>,
     trace: Option<BufWriter<File>>,
+    cut: Option<Cut>,
+    /// When the power goes, once that is known.
+    cut_at: Option<Time>,
+    is_cut: bool,
     pub(crate) requests: u64,
     pub(crate) fingerprint: u64,
     /// Reused for the data of every request.
@@ -41,14 +50,16 @@ struct Slot {
 }
 
 impl Bay {
-    pub(crate) fn new(drives: Vec<(UnixListener, Served)>, trace: Option<File>) -> std::io::Result<Self> {
-        let slot = |(listener, served)| Slot {
-            listener,
-            connection: None,
-            served,
-            outstanding: HashMap::new(),
-            ready: Vec::new(),
-            next_id: 0,
+    pub(crate) fn new(
+        drives: Vec<(UnixListener, Served)>,
+        cut: Option<Cut>,
+        trace: Option<File>,
+    ) -> std::io::Result<Self> {
+        let slot = |(listener, mut served): (UnixListener, Served)| {
+            if cut.is_some() {
+                served.keep_for_cut();
+            }
+            Slot { listener, connection: None, served, outstanding: HashMap::new(), ready: Vec::new(), next_id: 0 }
         };
         let mut trace = trace.map(BufWriter::new);
         if let Some(trace) = &mut trace {
@@ -57,6 +68,9 @@ impl Bay {
         Ok(Self {
             slots: drives.into_iter().map(slot).collect(),
             trace,
+            cut,
+            cut_at: None,
+            is_cut: false,
             requests: 0,
             fingerprint: 0xcbf2_9ce4_8422_2325,
             buffer: Vec::new(),
@@ -79,8 +93,7 @@ impl Bay {
         let Some(slot) = self.slots.get_mut(drive) else { return Ok(()) };
         let failed = |source| GuestError::Drive { drive, source };
         let Some(connection) = &mut slot.connection else {
-            let (socket, _) =
-                slot.listener.accept().map_err(GuestError::io("waiting for the guest's driver"))?;
+            let (socket, _) = slot.listener.accept().map_err(GuestError::io("waiting for the guest's driver"))?;
             slot.connection = Some(Connection::new(socket, offer(&slot.served)).map_err(failed)?);
             return Ok(());
         };
@@ -108,13 +121,28 @@ impl Bay {
 
     /// It is `at` now: completions that are due come out.
     pub(crate) fn advance(&mut self, at: Time) -> Result<Answer, GuestError> {
+        let at = self.cut_at.map_or(at, |cut| cut.min(at));
         let mut raised = false;
         for drive in 0..self.slots.len() {
             self.run(drive, at)?;
             self.post(drive, at)?;
             raised |= self.signal(drive)?;
         }
+        if self.cut_at == Some(at) {
+            self.lose_power()?;
+        }
         Ok(self.answer(at, raised))
+    }
+
+    /// The power of all drives goes, at the same moment.
+    fn lose_power(&mut self) -> Result<(), GuestError> {
+        self.is_cut = true;
+        let Some(Cut { seed, tear, .. }) = self.cut else { return Ok(()) };
+        for (drive, slot) in self.slots.iter_mut().enumerate() {
+            let lost = slot.served.cut(seed.wrapping_add(drive as u64), tear);
+            lost.map_err(|error| GuestError::Contents { drive, reason: error.to_string() })?;
+        }
+        Ok(())
     }
 
     /// Time passes to the first completion that interrupts the guest, and not past `until`.
@@ -136,8 +164,8 @@ impl Bay {
     }
 
     /// Whether the power has been cut.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.slots.iter().any(|slot| slot.served.is_cut())
+    pub(crate) const fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     pub(crate) fn counters(&self) -> Vec<Counters> {
@@ -149,19 +177,19 @@ impl Bay {
         if let Some(trace) = &mut self.trace {
             trace.flush().map_err(GuestError::io("writing the trace"))?;
         }
-        self.slots
-            .iter()
-            .try_for_each(|slot| slot.served.sync())
-            .map_err(GuestError::io("writing the contents"))
+        self.slots.iter().try_for_each(|slot| slot.served.sync()).map_err(GuestError::io("writing the contents"))
     }
 
     fn take(&mut self, drive: usize, at: Time) -> Result<(), GuestError> {
-        let Self { slots, trace, requests, fingerprint, buffer, done, taken } = self;
+        let Self { slots, trace, cut, cut_at, requests, fingerprint, buffer, done, taken, .. } = self;
         let slot = &mut slots[drive];
         let Some(connection) = &mut slot.connection else { return Ok(()) };
         connection.take(taken).map_err(|source| GuestError::Drive { drive, source })?;
         for request in taken.drain(..) {
             *requests += 1;
+            if let Some(cut) = cut.filter(|cut| cut.after == *requests) {
+                *cut_at = Some(Time::from_nanos(at.get() + cut.seed.wrapping_mul(MIXER) % LONGEST_DELAY));
+            }
             let name = name(request.kind);
             for number in [at.get(), name.len() as u64, request.offset, request.length] {
                 *fingerprint = (*fingerprint ^ number).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(17);
@@ -205,8 +233,7 @@ impl Bay {
             self.buffer.clear();
             if request.kind == Kind::Read && status == Status::Ok {
                 self.buffer.resize(usize::try_from(request.length).unwrap_or_default(), 0);
-                let failed =
-                    |source: std::io::Error| GuestError::Contents { drive, reason: source.to_string() };
+                let failed = |source: std::io::Error| GuestError::Contents { drive, reason: source.to_string() };
                 slot.served.read(request.offset, &mut self.buffer).map_err(failed)?;
             }
             connection
@@ -225,7 +252,7 @@ impl Bay {
 
     /// Nothing comes out of any drive before this; `None` while nothing is outstanding.
     fn next(&self) -> Option<Time> {
-        self.slots.iter().filter_map(Slot::next).min()
+        self.slots.iter().filter_map(Slot::next).chain(self.cut_at).min()
     }
 
     fn answer(&self, now: Time, raised: bool) -> Answer {

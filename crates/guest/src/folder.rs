@@ -89,10 +89,11 @@ fn description(job: &Job, current: &Path) -> String {
     let _ = writeln!(text, "export INPUT={} OUTPUT={}", path(&job.input), path(&job.output));
     let _ = writeln!(text, "ARGUMENTS=({})", arguments.join(" "));
     let _ = writeln!(text, "LETTERS=({})", letters.join(" "));
-    let _ = writeln!(text, "declare -A STARTS");
+    let _ = writeln!(text, "declare -A STARTS SIZES");
     for (index, drive) in job.drives.iter().enumerate() {
         let start = drive.start.map_or("none".to_owned(), |start| start.to_string());
-        let _ = writeln!(text, "STARTS[{}]={start}", letter(index));
+        let size = drive.size.map_or(String::new(), |size| size.to_string());
+        let _ = writeln!(text, "STARTS[{0}]={start} SIZES[{0}]={size}", letter(index));
     }
     for (name, value) in &job.environment {
         let _ = writeln!(text, "export {name}={}", quoted(Path::new(value)));

@@ -46,6 +46,8 @@ pub struct GuestDrive {
     pub profile: Profile,
     /// The byte at which its only partition starts, `/dev/vda1`; `None` leaves it without a partition table.
     pub start: Option<u64>,
+    /// Bytes of that partition; `None` for all that there is.
+    pub size: Option<u64>,
     /// Its contents; `None` for memory that is gone afterwards.
     pub store: Option<PathBuf>,
 }

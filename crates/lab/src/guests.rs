@@ -47,7 +47,7 @@ impl Machine for Guests<'_> {
         let failed = |error: &dyn std::fmt::Display| LabError::Failed(error.to_string());
         let drive = |drive: &crate::job::JobDrive| {
             let profile = Profile::open(&drive.spec).map_err(|error| failed(&error))?;
-            Ok(GuestDrive { profile, start: drive.start, store: None })
+            Ok(GuestDrive { profile, start: drive.start, size: None, store: None })
         };
         let processor = self.claim();
         let guest_job = straddle_guest::Job {

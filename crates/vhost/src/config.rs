@@ -139,8 +139,7 @@ mod tests {
 
     #[test]
     fn what_the_drive_has_not_is_not_offered() {
-        let plain =
-            Offer { discard_granularity: None, volatile_cache: false, longest_segment: None, ..offer() };
+        let plain = Offer { discard_granularity: None, volatile_cache: false, longest_segment: None, ..offer() };
         assert_eq!(plain.features() & (feature::DISCARD | feature::FLUSH | feature::SIZE_MAX), 0);
         assert_eq!(offer().features() & feature::RING_EVENT_IDX, 0);
         let space = plain.config();

@@ -246,8 +246,7 @@ impl Connection {
             }
             code::SET_VRING_ADDR => {
                 need(message, "SET_VRING_ADDR", 40)?;
-                let [descriptors, used, available] =
-                    [8, 16, 24].map(|at| self.guest_address(message.u64(at)));
+                let [descriptors, used, available] = [8, 16, 24].map(|at| self.guest_address(message.u64(at)));
                 let (Some(descriptors), Some(used), Some(available)) = (descriptors, used, available) else {
                     return Err(refused("SET_VRING_ADDR", "the ring lies outside the guest's memory"));
                 };
@@ -328,10 +327,9 @@ impl Connection {
     }
 
     fn guest_address(&self, user: u64) -> Option<u64> {
-        let region = self
-            .regions
-            .iter()
-            .find(|region| user.checked_sub(region.user).is_some_and(|distance| distance < region.length))?;
+        let region = self.regions.iter().find(|region| {
+            user.checked_sub(region.user).is_some_and(|distance| distance < region.length)
+        })?;
         region.guest.checked_add(user - region.user)
     }
 

@@ -117,3 +117,4 @@ fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
         }
     }
 }
+

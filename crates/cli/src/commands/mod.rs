@@ -6,6 +6,7 @@ mod drive;
 mod efficiency;
 mod explain;
 mod generate;
+mod lab;
 mod reproduce;
 mod sim;
 
@@ -25,6 +26,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Command::Bench(bench) => bench::run(bench, styles),
         Command::Drive(drive) => drive::run(drive, styles),
         Command::Sim(sim) => sim::run(sim, styles),
+        Command::Lab(lab) => lab::run(lab),
         Command::Reproduce(reproduce) => reproduce::run(reproduce, styles),
         Command::Completions { shell } => generate::completions(*shell),
         Command::Man { command, dir } => generate::man(command.as_deref(), dir.as_deref()),

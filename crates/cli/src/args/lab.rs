@@ -1,0 +1,162 @@
+//! The command line of `lab`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use straddle_serve::Tear;
+use straddle_units::{ByteCount, parse_size};
+
+use crate::modelled::Names;
+
+/// Examples for `lab --help`.
+const EXAMPLES: &str = "\
+Examples:
+  straddle lab --drive wd10ears -- lsblk -t                   a shell command in a Linux that has this drive
+  straddle lab --drive wd10ears --start 34s -- \\
+      'make_file_system ext4; mount_it ext4; cp -r /usr/include $MNT; measure umount unmount; cat $RESULTS'
+  straddle lab --drive wd10ears --start 40s -- ./mine.sh ext4 a script with its arguments
+  straddle lab --drive wd10ears --drive ssd-sata-4k --start 40s --trace out.csv -- ./two-drives.sh
+  straddle lab --drive qlc-16k --store disk.img --cut-after 500 --seed 7 -- ./writes.sh
+
+In the guest, scripts find:
+  $DISK $PART    the drive and its partition (with --start); of further drives $DISK2 $PART2 ...
+  $MNT           an empty folder to mount at
+  $INPUT $OUTPUT the folders named with --input and --output
+  measure NAME COMMAND..., make_file_system NAME, mount_it NAME, unmount, drop_caches (bash scripts)
+The root is this machine's own tree; what is written to it stays in the guest's memory. docs/lab.md tells more.
+
+Exit status: the command's; 2 and 3 as everywhere if the guest could not do it.";
+
+/// Arguments of `lab`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct LabArguments {
+    /// A modelled drive of the guest, with options behind commas, or the path of a profile ('straddle drive list' names
+    /// them). Repeat it for more drives.
+    #[arg(long, value_name = "NAME", required = true, value_parser = Names { prefix: "" }, hide_possible_values = true)]
+    pub(crate) drive: Vec<String>,
+
+    /// Where the drive's one partition starts: bytes (20KiB), or logical sectors with an s (40s). Without it there is no
+    /// partition table. Once for all drives, or once for each.
+    #[arg(long, value_name = "START", value_parser = start)]
+    pub(crate) start: Vec<Start>,
+
+    /// How large the partitions are; as large as the drives allow otherwise.
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, requires = "start")]
+    pub(crate) size: Option<ByteCount>,
+
+    /// Keep the drive's contents in this file, which may be from an earlier run. Once for each drive.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) store: Vec<PathBuf>,
+
+    /// The guest's memory.
+    #[arg(long, value_name = "BYTES", value_parser = memory, default_value = "1GiB")]
+    pub(crate) mem: ByteCount,
+
+    /// A folder that the guest can read, $INPUT.
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) input: Option<PathBuf>,
+
+    /// A folder that the guest can write, $OUTPUT; nothing else on this machine can be.
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Write every request to this file, as `straddle sim` reads it.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) trace: Option<PathBuf>,
+
+    /// Seeds the guest's random numbers, and where the platters stand when it starts.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Charge so many times as much for the guest's processor time (see docs/lab.md).
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
+    pub(crate) cpu: f64,
+
+    /// Cut the power of all drives a little after so many requests; --store then holds what was on the medium.
+    #[arg(long, value_name = "REQUESTS")]
+    pub(crate) cut_after: Option<u64>,
+
+    /// What a power cut does to the physical sector that a disk is writing, and so to the logical sectors beside those that
+    /// are being written.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = TearName::Garbage, requires = "cut_after")]
+    pub(crate) tear: TearName,
+
+    /// Stop a guest that takes longer than this of your time (10m, 2h).
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1h")]
+    pub(crate) timeout: Duration,
+
+    /// Stop a guest that takes longer than this of its own time.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30d")]
+    pub(crate) guest_timeout: Duration,
+
+    /// Print JSON (see `straddle schema lab`), with what the command has printed in it.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// A script with its arguments, a command, or a line of bash.
+    #[arg(value_name = "COMMAND", required = true, last = true, value_hint = clap::ValueHint::CommandWithArguments)]
+    pub(crate) command: Vec<String>,
+}
+
+/// What becomes of a sector that was being written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TearName {
+    /// It may read as noise afterwards, all of it.
+    Garbage,
+    /// It is as before or as after.
+    Nothing,
+}
+
+impl From<TearName> for Tear {
+    fn from(name: TearName) -> Self {
+        match name {
+            TearName::Garbage => Self::Garbage,
+            TearName::Nothing => Self::Nothing,
+        }
+    }
+}
+
+/// Where a partition starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// In bytes.
+    Bytes(u64),
+    /// In logical sectors of its drive.
+    Sectors(u64),
+}
+
+fn start(text: &str) -> Result<Start, String> {
+    let start = match text.strip_suffix('s') {
+        Some(sectors) => Start::Sectors(sectors.parse().map_err(|_| "no number of sectors".to_owned())?),
+        None => Start::Bytes(parse_size(text).map_err(|error| error.to_string())?.get()),
+    };
+    match start {
+        Start::Bytes(0) | Start::Sectors(0) => Err("the partition table is there".into()),
+        start => Ok(start),
+    }
+}
+
+fn memory(text: &str) -> Result<ByteCount, String> {
+    const LEAST: u64 = 64 << 20;
+    let size = parse_size(text).map_err(|error| error.to_string())?;
+    if size.get() < LEAST { Err("Linux needs 64 MiB at least".into()) } else { Ok(size) }
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let factor: f64 = text.parse().map_err(|_| "no number".to_owned())?;
+    if (0.0..=1000.0).contains(&factor) { Ok(factor) } else { Err("it must be from 0 to 1000".into()) }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)];
+    let parsed = UNITS.iter().find_map(|(unit, seconds)| {
+        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        number.checked_mul(*seconds)
+    });
+    match parsed {
+        Some(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
+        _ => Err("a whole number with s, m, h or d".into()),
+    }
+}

@@ -1,0 +1,151 @@
+//! `straddle lab`: a command in a Linux guest, in virtual time, on modelled drives.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result};
+use straddle_drive::Profile;
+use straddle_guest::{Charges, GuestDrive, GuestError, Job, Kernel, Limits, Stream};
+use straddle_serve::Cut;
+use straddle_units::ByteCount;
+
+use crate::args::{LabArguments, Start};
+use crate::exit::{Exit, UsageError};
+use crate::modelled;
+use crate::output;
+use crate::report::lab::LabReport;
+use crate::text;
+
+/// A line of bash, or words of a command that may be one of the library's functions.
+const LINE: &str = "#!/bin/bash\n";
+const WORDS: &str = "#!/bin/bash\nif declare -F \"$1\" >/dev/null; then \"$@\"; else exec \"$@\"; fi\n";
+
+pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
+    let job = job(arguments)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
+    // With --json what the command prints is in the document.
+    let pass = |stream: Stream, piece: &[u8]| {
+        // Whoever does not want to read on is left alone; the experiment goes on.
+        let _ = match stream {
+            _ if arguments.json => Ok(()),
+            Stream::Output => write_through(std::io::stdout(), piece),
+            Stream::Error => write_through(std::io::stderr(), piece),
+        };
+    };
+    let ended = match straddle_guest::run(&Kernel::find()?, &job, &pass, &stop) {
+        // As a shell tells it.
+        Err(GuestError::Interrupted) => return Ok(Exit::Command(128 + 2)),
+        ended => ended?,
+    };
+    if arguments.json {
+        output::print_json(&LabReport::of(&job, &ended))?;
+    } else {
+        let width = output::width();
+        write_through(std::io::stderr(), text::lab::ended(&job, &ended, width).as_bytes())?;
+    }
+    Ok(Exit::Command(u8::try_from(ended.status).unwrap_or(u8::MAX)))
+}
+
+fn write_through(mut stream: impl Write, piece: &[u8]) -> std::io::Result<()> {
+    stream.write_all(piece)?;
+    stream.flush()
+}
+
+/// Sets `stop` on the first Ctrl-C or SIGTERM; a second one ends this process at once.
+pub(crate) fn on_interrupt(stop: &Arc<AtomicBool>) -> std::io::Result<()> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(stop))?;
+        signal_hook::flag::register(signal, Arc::clone(stop))?;
+    }
+    Ok(())
+}
+
+fn job(arguments: &LabArguments) -> Result<Job> {
+    let (script, words) = script(&arguments.command)?;
+    Ok(Job {
+        drives: drives(arguments)?,
+        script,
+        arguments: words,
+        library: straddle_lab::LIBRARY.to_owned(),
+        environment: Vec::new(),
+        input: arguments.input.as_deref().map(folder).transpose()?,
+        output: arguments.output.as_deref().map(folder).transpose()?,
+        memory: arguments.mem.get(),
+        seed: arguments.seed,
+        charges: Charges::default().scaled(arguments.cpu),
+        limits: Limits { guest: arguments.guest_timeout, host: arguments.timeout },
+        cut: arguments.cut_after.map(|after| Cut { after, seed: arguments.seed, tear: arguments.tear.into() }),
+        trace: arguments.trace.clone(),
+        processor: straddle_guest::processors().first().copied(),
+    })
+}
+
+fn drives(arguments: &LabArguments) -> Result<Vec<GuestDrive>> {
+    const MOST: usize = 24;
+    let count = arguments.drive.len();
+    let usage = |message: String| Err(UsageError(message).into());
+    if count > MOST {
+        return usage(format!("--drive: {count} drives, and a guest has room for {MOST}"));
+    }
+    let starts = arguments.start.len();
+    if starts > 1 && starts != count {
+        return usage(format!("--start: {starts} of them for {count} drives: give one, or one for each"));
+    }
+    let stores = arguments.store.len();
+    if stores > 0 && stores != count {
+        return usage(format!("--store: {stores} files for {count} drives: give one for each"));
+    }
+    let drive = |(index, name): (usize, &String)| {
+        let profile = modelled::profile(name.strip_prefix(modelled::PREFIX).unwrap_or(name))?;
+        let given = arguments.start.get(if starts == 1 { 0 } else { index });
+        let start = given.map(|start| start_byte(*start, &profile)).transpose()?;
+        let size = arguments.size.filter(|_| start.is_some()).map(ByteCount::get);
+        Ok(GuestDrive { profile, start, size, store: arguments.store.get(index).cloned() })
+    };
+    arguments.drive.iter().enumerate().map(drive).collect()
+}
+
+fn start_byte(start: Start, profile: &Profile) -> Result<u64> {
+    let claims = &profile.claims;
+    let byte = match start {
+        Start::Bytes(bytes) => Some(bytes),
+        Start::Sectors(sectors) => sectors.checked_mul(claims.logical_sector),
+    };
+    match byte {
+        Some(byte) if byte % claims.logical_sector != 0 => {
+            let (name, sector) = (&profile.name, claims.logical_sector);
+            Err(UsageError(format!("--start: byte {byte} is inside a logical sector of {name} ({sector} bytes)")).into())
+        }
+        Some(byte) if byte < claims.capacity => Ok(byte),
+        _ => Err(UsageError(format!("--start: {} ends before that", profile.name)).into()),
+    }
+}
+
+fn folder(path: &Path) -> Result<PathBuf> {
+    let told = || format!("{}: no folder to share with the guest", path.display());
+    let path = path.canonicalize().with_context(told)?;
+    if path.is_dir() { Ok(path) } else { Err(anyhow::anyhow!(told())) }
+}
+
+/// The script to run, and its arguments.
+fn script(command: &[String]) -> Result<(String, Vec<String>)> {
+    let Some((first, rest)) = command.split_first() else {
+        return Err(UsageError("there is no command".into()).into());
+    };
+    let path = Path::new(first);
+    if path.is_file() {
+        let bytes = std::fs::read(path).with_context(|| format!("{first}: cannot be read"))?;
+        if bytes.starts_with(b"#!") {
+            let text = String::from_utf8(bytes).with_context(|| format!("{first}: a script must be UTF-8"))?;
+            return Ok((text, rest.to_vec()));
+        }
+    }
+    match rest {
+        [] => Ok((format!("{LINE}{first}\n"), Vec::new())),
+        _ => Ok((WORDS.to_owned(), command.to_vec())),
+    }
+}
