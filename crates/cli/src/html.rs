@@ -60,7 +60,9 @@ fn summary(reproduced: &Reproduced) -> String {
     let tally = reproduced.tally();
     let verdict = match judged {
         0 => "There are no published figures to compare with.".to_owned(),
-        _ => format!("{within} of {judged} published figures and ratios are within the limits of their experiments."),
+        _ => format!(
+            "{within} of {judged} published figures and ratios are within the limits of their experiments."
+        ),
     };
     let text = format!(
         "{verdict} {} requests, {} of virtual time on modelled drives, took {} here.",
@@ -82,7 +84,10 @@ fn section(reproduced: &ReproducedExperiment) -> String {
         text += &paragraph(notes, "");
     }
     if !reproduced.judged {
-        text += &paragraph("Run on another drive than those that were published of, so nothing is judged.", "soft");
+        text += &paragraph(
+            "Run on another drive than those that were published of, so nothing is judged.",
+            "soft",
+        );
     }
     if let Some(outcome) = reproduced.outcome.as_ref().filter(|outcome| !outcome.steps.is_empty()) {
         text += "<h3>On the modelled drive alone</h3>\n";
@@ -150,9 +155,12 @@ fn model_table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>) -
                     vec![
                         Cell::plain(measure(figure.measure).to_owned()),
                         Cell::plain(format!("{} {unit}", number(figure.modelled))),
-                        Cell::plain(figure.published.as_ref().map_or_else(dash, |published| {
-                            format!("{} {unit}", number(published.value))
-                        })),
+                        Cell::plain(
+                            figure
+                                .published
+                                .as_ref()
+                                .map_or_else(dash, |published| format!("{} {unit}", number(published.value))),
+                        ),
                         error(figure.error()),
                         cell(figure.ratio.map(|(ours, _)| ours)),
                         cell(figure.ratio.and_then(|(_, published)| published)),

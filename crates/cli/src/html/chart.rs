@@ -83,7 +83,9 @@ pub(super) fn svg(chart: &Chart<'_>) -> String {
 /// Every value that has to be in the picture.
 fn values<'a>(chart: &'a Chart<'_>) -> impl Iterator<Item = f64> + 'a {
     let bars = chart.groups.iter().flat_map(|group| &group.bars);
-    bars.flat_map(|bar| [bar.value, bar.published]).flatten().filter(|value| value.is_finite() && *value > 0.0)
+    bars.flat_map(|bar| [bar.value, bar.published])
+        .flatten()
+        .filter(|value| value.is_finite() && *value > 0.0)
 }
 
 fn draw<'a>(chart: &Chart<'_>, area: &Area<'a>) -> Result<(), Failure<'a>> {
@@ -164,11 +166,14 @@ where
             let left = left + f64::from(place) * width;
             let (from, to) = (left + width * 0.06, left + width * 0.94);
             if let Some(value) = bar.value.filter(|value| value.is_finite() && *value > 0.0) {
-                context.draw_series([Rectangle::new([(from, floor), (to, value)], series(index).filled())])?;
+                context
+                    .draw_series([Rectangle::new([(from, floor), (to, value)], series(index).filled())])?;
                 let (down, offset) = if value < floor { (VPos::Top, 3) } else { (VPos::Bottom, -3) };
                 let style = text_style(11.0, INK, HPos::Center, down);
                 let at = (f64::midpoint(from, to), value);
-                context.draw_series([EmptyElement::at(at) + Text::new(number_short(value), (0, offset), style)])?;
+                context.draw_series([
+                    EmptyElement::at(at) + Text::new(number_short(value), (0, offset), style)
+                ])?;
             }
             if let Some(value) = bar.published {
                 context.draw_series([PathElement::new([(from, value), (to, value)], INK.stroke_width(3))])?;

@@ -41,7 +41,9 @@ fn published_ratio(outcome: &StepOutcome, measure: usize, variant: usize) -> Opt
 
 /// A bar a variant, grouped by what was measured: the figures of the article.
 fn variants_chart(step: &LabStep, outcome: &StepOutcome, direction: Direction, what: &str) -> String {
-    let Some(arm) = (0..step.arms.len()).find(|arm| step.aligned() != Some(*arm)) else { return String::new() };
+    let Some(arm) = (0..step.arms.len()).find(|arm| step.aligned() != Some(*arm)) else {
+        return String::new();
+    };
     let measures = step.measures.iter().enumerate().filter(|(_, measure)| measure.direction == direction);
     let group = |(index, measure): (usize, &'_ LabMeasure)| {
         let bar = |variant| Bar {
@@ -61,7 +63,9 @@ fn variants_chart(step: &LabStep, outcome: &StepOutcome, direction: Direction, w
 
 /// Our ratio beside the published one, of each measure.
 fn compared_chart(step: &LabStep, outcome: &StepOutcome) -> String {
-    let Some(arm) = (0..step.arms.len()).find(|arm| step.aligned() != Some(*arm)) else { return String::new() };
+    let Some(arm) = (0..step.arms.len()).find(|arm| step.aligned() != Some(*arm)) else {
+        return String::new();
+    };
     let group = |(index, measure): (usize, &'_ LabMeasure)| {
         let ours = outcome.figure(index, 0, arm).and_then(|figure| figure.ratio);
         let of = |compared: &&Comparison| compared.unit.is_none() && compared.measure == index;
@@ -84,7 +88,8 @@ fn figures(step: &LabStep, outcome: &StepOutcome) -> String {
     let mut table = Table::new("Modelled", &headings);
     for (index, measure) in step.measures.iter().enumerate() {
         let figures = || (0..step.arms.len()).map(|arm| outcome.figure(index, 0, arm));
-        let told = |seconds: f64| format!("{} {}", number(measure.unit.of_seconds(seconds)), measure.unit.unit());
+        let told =
+            |seconds: f64| format!("{} {}", number(measure.unit.of_seconds(seconds)), measure.unit.unit());
         let mut cells: Vec<String> =
             figures().map(|figure| figure.map_or_else(dash, |figure| told(figure.seconds))).collect();
         cells.push(figures().flatten().find_map(|figure| figure.ratio).map_or_else(dash, number));
@@ -118,7 +123,11 @@ fn ratios(step: &LabStep, outcome: &StepOutcome) -> String {
         }
         if !aligned {
             let mean = |measure| mean(step, outcome, measure, arm).map_or_else(dash, number);
-            table.row_of_class("total", "mean", (0..step.measures.len()).map(mean).map(Cell::plain).collect());
+            table.row_of_class(
+                "total",
+                "mean",
+                (0..step.measures.len()).map(mean).map(Cell::plain).collect(),
+            );
         }
         text += &table.html();
     }
