@@ -67,7 +67,6 @@ pub(super) fn svg(chart: &Chart<'_>) -> String {
             return String::new();
         }
     }
-    let mut text = text;
     for (colour, variable) in [(INK, "ink".to_owned()), (SOFT, "soft".to_owned()), (LINE, "line".to_owned())]
         .into_iter()
         .chain((0..COLOURS).map(|index| (series(index), format!("s{index}"))))
@@ -157,8 +156,10 @@ where
         .draw()?;
     context.draw_series([PathElement::new([(0.0, 1.0), (groups, 1.0)], SOFT.stroke_width(1))])?;
     for (group, position) in chart.groups.iter().zip(0_u32..) {
-        let left = f64::from(position) + 0.1;
-        let width = 0.8 / number_of(group.bars.len().max(1));
+        let count = number_of(group.bars.len().max(1));
+        // One or two bars do not fill the picture.
+        let width = (0.8 / count).min(0.1 * groups);
+        let left = f64::from(position) + 0.5 - width * count / 2.0;
         let label = text_style(13.0, INK, HPos::Center, VPos::Top);
         let at = (f64::from(position) + 0.5, lowest);
         context.draw_series([EmptyElement::at(at) + Text::new(group.label.to_owned(), (0, 9), label)])?;
