@@ -22,7 +22,8 @@ test: setup
 lint: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	shellcheck scripts/* tests/guest/run tests/guest/init tests/guest/*.sh tests/sysroots/capture \
+	shellcheck scripts/* tests/guest/run tests/guest/init tests/guest/*.sh experiments/scripts/*.sh \
+	    crates/lab/guest/lib.sh tests/sysroots/capture \
 	    tests/sysroots/capture-in-guest.sh tests/sysroots/construct fuzz/run .ci/run
 
 # Straddle beside its peers, in one run.

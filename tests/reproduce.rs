@@ -41,7 +41,7 @@ fn json(schema: &str, run: &Run) -> Value {
 
 #[test]
 fn every_published_figure_is_reproduced_within_its_limit() {
-    let run = straddle(&["reproduce", "--json"]);
+    let run = straddle(&["reproduce", "--model-only", "--json"]);
     assert_eq!((run.code, run.err.as_str()), (0, ""), "outside its limit");
     let report = json("reproduce", &run);
     let summary = &report["summary"];
@@ -59,7 +59,7 @@ fn modelled(report: &Value, step: usize, arm: usize) -> f64 {
 
 #[test]
 fn every_misaligned_offset_costs_the_same_and_512n_has_none() {
-    let report = json("reproduce", &straddle(&["reproduce", "spectre256-2012", "--json"]));
+    let report = json("reproduce", &straddle(&["reproduce", "spectre256-2012", "--model-only", "--json"]));
     assert!(modelled(&report, 0, 1) > 2.0 * modelled(&report, 0, 0));
     let control = modelled(&report, 1, 1) / modelled(&report, 1, 0);
     assert!((control - 1.0).abs() < 0.02, "the control has nothing to straddle: {control}");
@@ -71,13 +71,13 @@ fn every_misaligned_offset_costs_the_same_and_512n_has_none() {
 
 #[test]
 fn the_text_has_ours_the_published_figure_and_what_was_not_run() {
-    let run = straddle(&["reproduce", "miller-2010", "afd-2019"]);
+    let run = straddle(&["reproduce", "miller-2010", "afd-2019", "--model-only"]);
     assert_eq!((run.code, run.err.as_str()), (0, ""));
     let has = |text: &str| assert!(run.out.contains(text), "{text}: {}", run.out);
     has("https://www.osnews.com/story/22872/");
     has("23 s (22 to 24)");
     has("118 IOPS");
-    has("needs the lab, not run yet: mke2fs");
+    has("needs the lab, not run: mke2fs");
     has("fitted to miller-2010");
     has("3 of 3 published figures and ratios are within 20 %");
     has("2 experiments: 9 of 9 published figures and ratios within their limits");
@@ -89,9 +89,11 @@ fn a_figure_that_is_missed_is_named_and_fails() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("strict.toml");
     let text = fs::read_to_string(root().join("experiments/afd-2019.toml")).unwrap();
-    fs::write(&path, text.replace("value = 118 }", "value = 90 }")).unwrap();
+    let text = text.replace("value = 118 }", "value = 90 }").replace("\"afd\"", "\"afd.sh\"");
+    fs::write(&path, text).unwrap();
+    fs::copy(root().join("experiments/scripts/afd.sh"), dir.path().join("afd.sh")).unwrap();
     let path = path.to_str().unwrap();
-    let run = straddle(&["reproduce", path]);
+    let run = straddle(&["reproduce", path, "--model-only"]);
     assert_eq!(run.code, 3, "{}", run.out);
     assert!(run.out.contains("OUTSIDE 20 %"), "{}", run.out);
     let missed: Vec<&str> = run.err.lines().collect();
@@ -102,28 +104,43 @@ fn a_figure_that_is_missed_is_named_and_fails() {
         "{missed:?}"
     );
     assert!(missed[0].ends_with("the limit is 20 %"), "{missed:?}");
-    let report = json("reproduce", &straddle(&["reproduce", path, "--json"]));
+    let report = json("reproduce", &straddle(&["reproduce", path, "--model-only", "--json"]));
     assert_eq!(report["experiments"][0]["steps"][0]["arms"][0]["figures"][0]["within"], false);
 }
 
 #[test]
+fn a_drive_that_was_published_of_chooses_its_part() {
+    let report = json(
+        "reproduce",
+        &straddle(&["reproduce", "--model-only", "--drive", "640gb-512n", "--json", "spectre256-2012"]),
+    );
+    let steps = report["experiments"][0]["steps"].as_array().unwrap();
+    assert_eq!((steps.len(), &steps[0]["name"]), (1, &"random-writes-512n".into()));
+}
+
+#[test]
 fn on_another_drive_nothing_is_judged() {
-    let run = straddle(&["reproduce", "afd-2019", "--drive", "drive:640gb-512n"]);
+    let run = straddle(&["reproduce", "afd-2019", "--model-only", "--drive", "drive:640gb-512n"]);
     assert_eq!((run.code, run.err.as_str()), (0, ""));
     assert!(run.out.contains("drive:640gb-512n") && run.out.contains("Not judged"), "{}", run.out);
-    let report = json("reproduce", &straddle(&["reproduce", "afd-2019", "--drive", "640gb-512n", "--json"]));
+    let report = json(
+        "reproduce",
+        &straddle(&["reproduce", "afd-2019", "--model-only", "--drive", "640gb-512n", "--json"]),
+    );
     assert_eq!(report["summary"]["judged"], 0);
 }
 
 #[test]
 fn the_list_names_all_and_runs_none() {
     let run = straddle(&["reproduce", "--list"]);
-    for name in ["afd-2019", "desno-2010", "lulf-2010", "miller-2010", "spectre256-2012"] {
+    for name in
+        ["afd-2019", "desno-2010", "lulf-2010", "miller-2010", "pronk-2010", "smith-2010", "spectre256-2012"]
+    {
         assert!(run.out.contains(&format!("{name}: ")), "{}", run.out);
     }
     let report = json("reproduce", &straddle(&["reproduce", "--list", "--json"]));
     assert!(report.get("summary").is_none());
-    assert_eq!(report["experiments"].as_array().unwrap().len(), 5);
+    assert_eq!(report["experiments"].as_array().unwrap().len(), 7);
 }
 
 #[test]
@@ -133,6 +150,9 @@ fn what_is_no_experiment_and_no_drive_is_a_usage_error() {
         &["reproduce", "./nothing.toml"],
         &["reproduce", "afd-2019", "--drive", "nothing"],
         &["reproduce", "--list", "--drive", "wd10ears"],
+        &["reproduce", "--model-only", "--lab-only"],
+        &["reproduce", "--runs", "0"],
+        &["reproduce", "--guests", "0"],
         &["drive", "fit", "nothing"],
         &["drive", "fit", "3tb-512e-2012"],
     ] {

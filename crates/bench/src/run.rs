@@ -20,6 +20,9 @@ pub struct Host {
 pub trait Progress {
     /// `share` of the run is done, 0 to 1. Called after every request.
     fn advance(&mut self, share: f64);
+
+    /// What is going on, in a few words.
+    fn tell(&mut self, _what: &str) {}
 }
 
 /// Nobody.

@@ -8,6 +8,7 @@ mod chart;
 mod commands;
 mod drive_target;
 mod exit;
+mod html;
 mod modelled;
 mod output;
 mod progress;

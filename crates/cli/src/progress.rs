@@ -19,12 +19,14 @@ pub(crate) struct Bar {
     bar: Option<ProgressBar>,
     /// How far the bar shown is; none is shown yet.
     at: Option<u64>,
+    /// What is going on, if that was told.
+    what: String,
 }
 
 impl Bar {
     pub(crate) fn new() -> Self {
         let bar = io::stderr().is_terminal().then(ProgressBar::hidden);
-        Self { begun: Instant::now(), bar, at: None }
+        Self { begun: Instant::now(), bar, at: None, what: String::new() }
     }
 }
 
@@ -40,15 +42,25 @@ impl Progress for Bar {
             if elapsed < PATIENCE {
                 return;
             }
-            let style = ProgressStyle::with_template("{bar:40} {percent} %, {msg} left");
+            let style = ProgressStyle::with_template("{bar:40} {percent} %, {msg}");
             *bar = ProgressBar::with_draw_target(Some(whole(STEPS)), ProgressDrawTarget::stderr())
                 .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         }
         self.at = Some(at);
         // The work goes at the same pace all along; share > 0, as some of it is done.
         let left = elapsed.as_secs_f64() * (1.0 - share) / share.max(1.0 / STEPS);
-        bar.set_message(format!("{left:.0} s"));
+        let what = if self.what.is_empty() { String::new() } else { format!(", {}", self.what) };
+        let left = if at == 0 { String::new() } else { format!("{left:.0} s left") };
+        bar.set_message(format!("{left}{what}").trim_start_matches(", ").to_owned());
         bar.set_position(at);
+    }
+
+    fn tell(&mut self, what: &str) {
+        if self.what != what {
+            what.clone_into(&mut self.what);
+            // Shown with the next advance, even if that is to where the bar already is.
+            self.at = self.at.map(|_| u64::MAX);
+        }
     }
 }
 

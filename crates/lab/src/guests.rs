@@ -69,10 +69,8 @@ impl Machine for Guests<'_> {
         let ended = straddle_guest::run(&self.kernel, &guest_job, &|_, _| (), self.stop);
         self.release(processor);
         let ended = ended.map_err(|error| failed(&error))?;
-        let measured = |measured: straddle_guest::Measured| Measured {
-            name: measured.name,
-            seconds: measured.value,
-        };
+        let measured =
+            |measured: straddle_guest::Measured| Measured { name: measured.name, seconds: measured.value };
         Ok(Ended {
             status: ended.status,
             measures: ended.measures.into_iter().map(measured).collect(),

@@ -3,9 +3,17 @@
 //! The law of this crate: whatever is measured is measured on the guest's clock; the same job gives the same figures on every
 //! machine.
 
+mod compare;
 mod guests;
 pub mod input;
 pub mod job;
+mod reproduce;
+#[cfg(test)]
+mod tests;
 
+pub use compare::{Comparison, Figure};
 pub use guests::{Guests, LIBRARY};
 pub use job::{Ended, Job, JobDrive, LabError, Machine, Measured};
+pub use straddle_guest::Charges;
+
+pub use reproduce::{Cell, Planned, ReproduceError, Settings, StepOutcome, reproduce};

@@ -78,7 +78,11 @@ fn job(arguments: &LabArguments) -> Result<Job> {
         seed: arguments.seed,
         charges: Charges::default().scaled(arguments.cpu),
         limits: Limits { guest: arguments.guest_timeout, host: arguments.timeout },
-        cut: arguments.cut_after.map(|after| Cut { after, seed: arguments.seed, tear: arguments.tear.into() }),
+        cut: arguments.cut_after.map(|after| Cut {
+            after,
+            seed: arguments.seed,
+            tear: arguments.tear.into(),
+        }),
         trace: arguments.trace.clone(),
         processor: processor(),
     })
@@ -118,7 +122,10 @@ fn start_byte(start: Start, profile: &Profile) -> Result<u64> {
     match byte {
         Some(byte) if byte % claims.logical_sector != 0 => {
             let (name, sector) = (&profile.name, claims.logical_sector);
-            Err(UsageError(format!("--start: byte {byte} is inside a logical sector of {name} ({sector} bytes)")).into())
+            Err(UsageError(format!(
+                "--start: byte {byte} is inside a logical sector of {name} ({sector} bytes)"
+            ))
+            .into())
         }
         Some(byte) if byte < claims.capacity => Ok(byte),
         _ => Err(UsageError(format!("--start: {} ends before that", profile.name)).into()),
@@ -147,7 +154,8 @@ fn script(command: &[String]) -> Result<(String, Vec<String>)> {
     if path.is_file() {
         let bytes = std::fs::read(path).with_context(|| format!("{first}: cannot be read"))?;
         if bytes.starts_with(b"#!") {
-            let text = String::from_utf8(bytes).with_context(|| format!("{first}: a script must be UTF-8"))?;
+            let text =
+                String::from_utf8(bytes).with_context(|| format!("{first}: a script must be UTF-8"))?;
             return Ok((text, rest.to_vec()));
         }
     }

@@ -1,38 +1,63 @@
 //! `straddle reproduce`: published experiments, run again.
 
+use std::fs;
 use std::io::Write;
-use std::time::Instant;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use straddle_bench::experiment::{Experiment, ExperimentError};
 use straddle_drive::Profile;
+use straddle_lab::input::{InputError, Inputs};
+use straddle_lab::{Guests, Planned, ReproduceError, Settings, StepOutcome};
 
 use crate::args::ReproduceArguments;
 use crate::exit::{Exit, UsageError};
+use crate::html;
 use crate::modelled::PREFIX;
 use crate::output::{self, Styles};
-use crate::report::reproduce::{ReproduceReport, Reproduced};
+use crate::progress::Bar;
+use crate::report::reproduce::{ReproduceReport, Reproduced, ReproducedExperiment, Way};
 use crate::text;
+
+/// Where what is random in the made-up inputs begins: always the same, so that they are made once.
+const INPUT_SEED: u64 = 1;
+/// A guest that takes longer here is taken for hung.
+const HOST_LIMIT: Duration = Duration::from_secs(4 * 3600);
 
 pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit> {
     let names: Vec<&str> = match &arguments.experiments[..] {
         [] => Experiment::names().collect(),
         named => named.iter().map(String::as_str).collect(),
     };
-    let experiments = names.into_iter().map(Experiment::open).collect::<Result<Vec<_>, _>>().map_err(told)?;
+    let experiments =
+        names.iter().map(|name| Experiment::open(name)).collect::<Result<Vec<_>, _>>().map_err(told)?;
     if arguments.list {
         return list(&experiments, arguments.json, styles);
     }
     let begun = Instant::now();
     // As a target it has the prefix; who copies it from there means the same drive.
     let drive = arguments.drive.as_deref().map(|name| name.strip_prefix(PREFIX).unwrap_or(name));
-    let reproduce = |experiment: &Experiment| experiment.reproduce(drive, &Profile::open);
-    let outcomes = experiments.iter().map(reproduce).collect::<Result<Vec<_>, _>>().map_err(told)?;
-    let reproduced = Reproduced {
-        experiments: experiments.iter().zip(&outcomes).collect(),
-        other_drive: drive.is_some(),
-        wall: begun.elapsed(),
-    };
+    let mut experiments: Vec<ReproducedExperiment> =
+        experiments.into_iter().map(|experiment| chosen(experiment, drive)).collect();
+    if !arguments.lab_only {
+        for reproduced in &mut experiments {
+            let other = drive.filter(|_| !reproduced.judged);
+            reproduced.outcome = Some(reproduced.experiment.reproduce(other, &Profile::open).map_err(told)?);
+        }
+    }
+    let settings = settings(arguments);
+    if !arguments.model_only {
+        run_lab(arguments, drive, settings, &mut experiments)?;
+    }
+    let way = Way { settings, command: command(&names, arguments) };
+    let reproduced = Reproduced { experiments, way, wall: begun.elapsed() };
+    if let Some(path) = &arguments.html {
+        fs::write(path, html::page(&reproduced))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
     if arguments.json {
         output::print_json(&ReproduceReport::of(&reproduced))?;
     } else {
@@ -41,6 +66,96 @@ pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit
     let misses = text::reproduce::misses(&reproduced);
     misses.iter().for_each(|miss| output::complain(miss));
     Ok(if misses.is_empty() { Exit::Aligned } else { Exit::Failed })
+}
+
+/// What was published of the drive, or all of it where nothing was.
+fn chosen(experiment: Experiment, drive: Option<&str>) -> ReproducedExperiment {
+    let published_of = drive.filter(|drive| experiment.drives().contains(drive));
+    let judged = drive.is_none() || published_of.is_some();
+    let experiment = match published_of {
+        Some(drive) => experiment.on_drive(drive),
+        None => experiment,
+    };
+    ReproducedExperiment { experiment, judged, outcome: None, lab: None }
+}
+
+fn settings(arguments: &ReproduceArguments) -> Settings {
+    let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    Settings {
+        runs: arguments.runs,
+        seed: arguments.seed,
+        full: arguments.full,
+        guests: arguments.guests.unwrap_or(processors),
+    }
+}
+
+/// Runs the lab's steps of all experiments together, so that no processor waits for the end of one.
+fn run_lab(
+    arguments: &ReproduceArguments,
+    drive: Option<&str>,
+    settings: Settings,
+    experiments: &mut [ReproducedExperiment],
+) -> Result<()> {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let mut planned = Vec::new();
+    for ReproducedExperiment { experiment, judged, .. } in &*experiments {
+        let other = drive.filter(|_| !judged);
+        planned
+            .extend(experiment.lab.iter().map(|step| Planned { step, drive: other.unwrap_or(&step.drive) }));
+    }
+    for Planned { drive, .. } in &planned {
+        Profile::open(drive).map_err(|error| UsageError(format!("{:#}", anyhow::Error::from(error))))?;
+    }
+    if planned.is_empty() {
+        return Ok(());
+    }
+    let machine = Guests::new(straddle_lab::Charges::default(), HOST_LIMIT, &STOP)
+        .context("the lab cannot run (--model-only does without)")?;
+    let inputs = Inputs {
+        cache: cache(arguments)?,
+        seed: INPUT_SEED,
+        tarball: arguments.tarball.clone(),
+        trees: arguments.tree.clone(),
+    };
+    let outcomes = straddle_lab::reproduce(&machine, &planned, &inputs, settings, &mut Bar::new());
+    let outcomes: Vec<StepOutcome> = outcomes.map_err(told_lab)?;
+    let mut outcomes = outcomes.into_iter();
+    for reproduced in experiments {
+        reproduced.lab = Some(outcomes.by_ref().take(reproduced.experiment.lab.len()).collect());
+    }
+    Ok(())
+}
+
+/// The folder that made-up inputs are kept in.
+fn cache(arguments: &ReproduceArguments) -> Result<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let usual = || set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
+    let folder =
+        arguments.cache.clone().or_else(|| usual().map(|cache| cache.join("straddle").join("inputs")));
+    folder.ok_or_else(|| UsageError("no HOME to keep inputs in: give --cache DIR".to_owned()).into())
+}
+
+/// The command that runs the same again.
+fn command(names: &[&str], arguments: &ReproduceArguments) -> String {
+    let mut words = vec!["straddle reproduce".to_owned()];
+    words.extend(names.iter().map(|name| (*name).to_owned()));
+    let path = |path: &PathBuf| path.display().to_string();
+    let valued = [
+        ("--drive", arguments.drive.clone()),
+        ("--runs", (arguments.runs != 1).then(|| arguments.runs.to_string())),
+        ("--seed", (arguments.seed != 1).then(|| arguments.seed.to_string())),
+        ("--tarball", arguments.tarball.as_ref().map(path)),
+        ("--tree", arguments.tree.as_ref().map(path)),
+        ("--html", arguments.html.as_ref().map(path)),
+    ];
+    let flags = [
+        ("--model-only", arguments.model_only),
+        ("--lab-only", arguments.lab_only),
+        ("--full", arguments.full),
+    ];
+    words.extend(flags.into_iter().filter(|(_, set)| *set).map(|(flag, _)| flag.to_owned()));
+    words.extend(valued.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", value?))));
+    words.join(" ")
 }
 
 fn list(experiments: &[Experiment], json: bool, styles: Styles) -> Result<Exit> {
@@ -64,5 +179,13 @@ fn told(error: ExperimentError) -> anyhow::Error {
     match error {
         ExperimentError::Run { .. } => error.into(),
         _ => UsageError(format!("{:#}", anyhow::Error::from(error))).into(),
+    }
+}
+
+/// So is a tarball or a tree that is none.
+fn told_lab(error: ReproduceError) -> anyhow::Error {
+    match error {
+        ReproduceError::Input(InputError::NotAnInput { .. }) => UsageError(error.to_string()).into(),
+        _ => error.into(),
     }
 }

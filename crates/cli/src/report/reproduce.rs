@@ -8,16 +8,39 @@ use straddle_bench::experiment::{
     Arm, ArmOutcome, Compared, Experiment, Measure, Outcome, Source, Step, StepOutcome, Tally,
 };
 use straddle_drive::Profile;
+use straddle_lab::Settings;
+
+mod lab;
+
+use self::lab::LabStepReport;
 
 /// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
-pub(crate) const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 2;
 
 /// Experiments that were run.
-pub(crate) struct Reproduced<'a> {
-    pub(crate) experiments: Vec<(&'a Experiment, &'a Outcome)>,
-    /// They ran on another drive than the one that was published of: nothing can be judged.
-    pub(crate) other_drive: bool,
+pub(crate) struct Reproduced {
+    pub(crate) experiments: Vec<ReproducedExperiment>,
+    pub(crate) way: Way,
     pub(crate) wall: Duration,
+}
+
+/// An experiment that was run, or a part of it.
+pub(crate) struct ReproducedExperiment {
+    pub(crate) experiment: Experiment,
+    /// Not so on another drive than those that were published of.
+    pub(crate) judged: bool,
+    /// What needs a drive only, if that was run.
+    pub(crate) outcome: Option<Outcome>,
+    /// What needs a kernel, if that was run, in the order of the experiment.
+    pub(crate) lab: Option<Vec<straddle_lab::StepOutcome>>,
+}
+
+/// How they were run.
+pub(crate) struct Way {
+    /// In the lab.
+    pub(crate) settings: Settings,
+    /// What runs the same again.
+    pub(crate) command: String,
 }
 
 /// What `straddle reproduce --json` prints.
@@ -42,9 +65,11 @@ struct SummaryReport {
     judged: usize,
     /// Those within their experiment's limit.
     within: usize,
+    /// The command that runs the same again.
+    command: String,
     /// Requests that were run.
     requests: u64,
-    /// What they took on the modelled drives' clocks, one after the other.
+    /// What they took on the clocks of the modelled drives and the guests, one after the other.
     virtual_seconds: f64,
     /// What they took here.
     wall_seconds: f64,
@@ -61,8 +86,10 @@ struct ExperimentReport {
     sources: Vec<SourceReport>,
     /// How far a figure may be off, as a share of the published one.
     limit: f64,
-    /// What can be run.
+    /// What needs a drive only.
     steps: Vec<StepReport>,
+    /// What needs a kernel too; without cells where it was not run.
+    lab: Vec<LabStepReport>,
 }
 
 /// A publication.
@@ -166,72 +193,86 @@ struct PublishedReport {
     note: Option<String>,
 }
 
-/// A part that was not run.
-#[derive(Debug, Serialize, JsonSchema)]
-struct LaterReport {
-    title: String,
-    /// What it needs.
-    needs: String,
-    published: Vec<LaterFigureReport>,
-}
-
-/// A published figure of a part that was not run.
-#[derive(Debug, Serialize, JsonSchema)]
-struct LaterFigureReport {
-    arm: String,
-    value: f64,
-    unit: String,
-}
-
 impl ReproduceReport {
     /// Experiments that were run.
-    pub(crate) fn of(reproduced: &Reproduced<'_>) -> Self {
-        let judge = !reproduced.other_drive;
-        let report =
-            |(experiment, outcome): &(&Experiment, &Outcome)| report(experiment, Some(outcome), judge);
-        let experiments = reproduced.experiments.iter().map(report).collect();
+    pub(crate) fn of(reproduced: &Reproduced) -> Self {
+        let experiments = reproduced.experiments.iter().map(run_report).collect();
         let (judged, within) = reproduced.verdict();
         let Tally { requests, seconds } = reproduced.tally();
         let wall_seconds = reproduced.wall.as_secs_f64();
-        let summary = SummaryReport { judged, within, requests, virtual_seconds: seconds, wall_seconds };
+        let command = reproduced.way.command.clone();
+        let summary =
+            SummaryReport { judged, within, command, requests, virtual_seconds: seconds, wall_seconds };
         Self { schema: SCHEMA, straddle: env!("CARGO_PKG_VERSION"), experiments, summary: Some(summary) }
     }
 
     /// Experiments that were not.
     pub(crate) fn listed(experiments: &[Experiment]) -> Self {
-        let experiments = experiments.iter().map(|experiment| report(experiment, None, false)).collect();
+        let experiments = experiments.iter().map(|experiment| report(experiment, None, None, None)).collect();
         Self { schema: SCHEMA, straddle: env!("CARGO_PKG_VERSION"), experiments, summary: None }
     }
 }
 
-impl Reproduced<'_> {
+impl Reproduced {
     /// How many published figures were judged, and how many of them are within their limit.
     pub(crate) fn verdict(&self) -> (usize, usize) {
-        if self.other_drive {
-            return (0, 0);
-        }
-        let mut counts = (0, 0);
-        for (experiment, outcome) in &self.experiments {
-            for judged in outcome.judged() {
-                counts.0 += 1;
-                counts.1 += usize::from(judged.error().abs() <= experiment.limit);
-            }
-        }
-        counts
+        let verdicts = self.experiments.iter().map(ReproducedExperiment::verdict);
+        verdicts.fold((0, 0), |sum, verdict| (sum.0 + verdict.0, sum.1 + verdict.1))
     }
 
     /// What all of them took.
     pub(crate) fn tally(&self) -> Tally {
-        let tallies = self.experiments.iter().map(|(_, outcome)| outcome.tally());
-        tallies.fold(Tally::default(), |sum, tally| sum.add(tally.requests, tally.seconds))
+        let models = self.experiments.iter().filter_map(|experiment| experiment.outcome.as_ref());
+        let tallies = models.map(Outcome::tally);
+        let sum = tallies.fold(Tally::default(), |sum, tally| sum.add(tally.requests, tally.seconds));
+        let labs = self.experiments.iter().flat_map(ReproducedExperiment::lab_steps);
+        let guests = labs.flat_map(|(_, outcome)| &outcome.cells).map(|cell| &cell.ended);
+        guests.fold(sum, |sum, ended| sum.add(ended.requests, ended.virtual_seconds))
     }
 }
 
-fn report(experiment: &Experiment, outcome: Option<&Outcome>, judge: bool) -> ExperimentReport {
-    let limit = judge.then_some(experiment.limit);
+impl ReproducedExperiment {
+    /// How far a figure may be off; none where nothing is judged.
+    pub(crate) fn limit(&self) -> Option<f64> {
+        self.judged.then_some(self.experiment.limit)
+    }
+
+    /// Those of the lab's steps that were run.
+    pub(crate) fn lab_steps(
+        &self,
+    ) -> impl Iterator<Item = (&straddle_bench::experiment::LabStep, &straddle_lab::StepOutcome)> {
+        self.experiment.lab.iter().zip(self.lab.iter().flatten())
+    }
+
+    /// How many published figures were judged, and how many of them are within the limit.
+    pub(crate) fn verdict(&self) -> (usize, usize) {
+        let Some(limit) = self.limit() else { return (0, 0) };
+        let models =
+            self.outcome.iter().flat_map(Outcome::judged).map(|judged| judged.error().abs() <= limit);
+        let labs = self.lab_steps().flat_map(|(_, outcome)| &outcome.compared);
+        let all: Vec<bool> = models.chain(labs.map(|compared| compared.is_within(limit))).collect();
+        (all.len(), all.iter().filter(|within| **within).count())
+    }
+}
+
+fn run_report(reproduced: &ReproducedExperiment) -> ExperimentReport {
+    let ReproducedExperiment { experiment, outcome, lab, .. } = reproduced;
+    report(experiment, outcome.as_ref(), lab.as_deref(), reproduced.limit())
+}
+
+fn report(
+    experiment: &Experiment,
+    outcome: Option<&Outcome>,
+    lab: Option<&[straddle_lab::StepOutcome]>,
+    limit: Option<f64>,
+) -> ExperimentReport {
     let steps = experiment.steps.iter().enumerate().map(|(index, step)| {
         let outcome = outcome.and_then(|outcome| outcome.steps.get(index));
         step_report(step, outcome, limit)
+    });
+    let lab = experiment.lab.iter().enumerate().map(|(index, step)| {
+        let outcome = lab.and_then(|outcomes| outcomes.get(index));
+        lab::step(step, outcome, limit)
     });
     ExperimentReport {
         name: experiment.name.clone(),
@@ -240,6 +281,7 @@ fn report(experiment: &Experiment, outcome: Option<&Outcome>, judge: bool) -> Ex
         sources: experiment.sources.iter().map(source_report).collect(),
         limit: experiment.limit,
         steps: steps.collect(),
+        lab: lab.collect(),
     }
 }
 
@@ -247,7 +289,6 @@ fn source_report(source: &Source) -> SourceReport {
     let Source { author, year, title, address } = source.clone();
     SourceReport { author, year, title, address }
 }
-
 
 fn step_report(step: &Step, outcome: Option<&StepOutcome>, limit: Option<f64>) -> StepReport {
     let fitted = outcome.map(|outcome| {

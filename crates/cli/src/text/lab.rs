@@ -12,7 +12,8 @@ use crate::text::wrap;
 /// What came of the run, for a terminal of `width` characters.
 pub(crate) fn ended(job: &Job, ended: &Ended, width: usize) -> String {
     let (guest, host) = (ended.guest.as_secs_f64(), ended.host.as_secs_f64());
-    let mut text = format!("\nlab: {guest:.3} s of the guest's time in {host:.1} s ({:.1} times as fast)", guest / host);
+    let mut text =
+        format!("\nlab: {guest:.3} s of the guest's time in {host:.1} s ({:.1} times as fast)", guest / host);
     if ended.cut {
         text.push_str("; the power was cut");
     }
@@ -50,7 +51,12 @@ fn of_drive(drive: &GuestDrive, counters: &Counters) -> String {
         ByteCount::new(counters.media_write_bytes),
     );
     if counters.revolution > 0 {
-        let _ = write!(text, ", {} seeks, {:.1} revolutions waited", counters.seeks, counters.revolutions_waited());
+        let _ = write!(
+            text,
+            ", {} seeks, {:.1} revolutions waited",
+            counters.seeks,
+            counters.revolutions_waited()
+        );
     }
     text
 }

@@ -1,5 +1,7 @@
 //! Published experiments and ours beside them, as text for people.
 
+pub(crate) mod lab;
+
 use std::fmt::Write;
 
 use comfy_table::CellAlignment;
@@ -8,7 +10,7 @@ use straddle_bench::experiment::{
 };
 
 use crate::output::{Styles, paint, plural, printable};
-use crate::report::reproduce::{Reproduced, fitted};
+use crate::report::reproduce::{Reproduced, ReproducedExperiment, fitted};
 use crate::text::{plain_table, trimmed, wrap};
 
 /// The headings of the table; the first four and the rest are about the figure and about the ratio.
@@ -25,29 +27,50 @@ pub(crate) fn list(experiments: &[Experiment], width: usize, styles: Styles) -> 
             let line = format!("{}: {} ({arms}) on {}", step.name, step.title, step.drive);
             let _ = writeln!(text, "{}", wrap(&printable(&line), width, "  "));
         }
+        experiment.lab.iter().for_each(|step| text += &lab::listed(step, width));
         text.push('\n');
     }
     text + "'straddle reproduce NAME' runs one, 'straddle reproduce' all of them.\n"
 }
 
 /// Each experiment with its figures, and what all of it comes to.
-pub(crate) fn outcomes(reproduced: &Reproduced<'_>, width: usize, styles: Styles) -> String {
+pub(crate) fn outcomes(reproduced: &Reproduced, width: usize, styles: Styles) -> String {
     let mut text = String::new();
-    for (experiment, outcome) in &reproduced.experiments {
-        text += &heading(experiment, width, styles);
-        if let Some(notes) = &experiment.notes {
-            let notes = notes.split_whitespace().collect::<Vec<_>>().join(" ");
-            let _ = writeln!(text, "{}", paint(styles.faint, &wrap(&printable(&notes), width, "  ")));
-        }
+    for experiment in &reproduced.experiments {
+        text += &outcome(experiment, width, styles);
+    }
+    text + &summary(reproduced)
+}
+
+fn outcome(reproduced: &ReproducedExperiment, width: usize, styles: Styles) -> String {
+    let ReproducedExperiment { experiment, outcome, lab, .. } = reproduced;
+    let mut text = heading(experiment, width, styles);
+    if let Some(notes) = &experiment.notes {
+        text += &note(notes, width, styles);
+    }
+    let limit = reproduced.limit();
+    if let Some(outcome) = outcome.as_ref().filter(|outcome| !outcome.steps.is_empty()) {
         drives(outcome).iter().for_each(|line| {
             let _ = writeln!(text, "{}", wrap(line, width, "  "));
         });
         text.push('\n');
-        let limit = (!reproduced.other_drive).then_some(experiment.limit);
         text += &table(experiment, outcome, limit, styles);
-        let _ = write!(text, "{}\n\n", wrap(&verdict(experiment, outcome, limit), width, "  "));
     }
-    text + &summary(reproduced)
+    for (step, outcome) in reproduced.lab_steps() {
+        text.push('\n');
+        text += &lab::outcome(step, outcome, limit, width, styles);
+    }
+    if lab.is_none() {
+        experiment.lab.iter().for_each(|step| text += &lab::not_run(step, width, styles));
+    }
+    let _ = write!(text, "{}\n\n", wrap(&verdict(reproduced), width, "  "));
+    text
+}
+
+/// A paragraph of what one should know.
+fn note(notes: &str, width: usize, styles: Styles) -> String {
+    let notes = notes.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("{}\n", paint(styles.faint, &wrap(&printable(&notes), width, "  ")))
 }
 
 fn heading(experiment: &Experiment, width: usize, styles: Styles) -> String {
@@ -142,21 +165,24 @@ fn is_outside(figure: &Compared, limit: f64) -> bool {
 }
 
 /// What an experiment comes to, in a sentence.
-fn verdict(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>) -> String {
-    let judged = outcome.judged();
-    let Some(limit) = limit else {
+fn verdict(reproduced: &ReproducedExperiment) -> String {
+    let Some(limit) = reproduced.limit() else {
         return "Not judged: the published figures are of another drive.".to_owned();
     };
-    let worst = judged.iter().max_by(|one, other| one.error().abs().total_cmp(&other.error().abs()));
-    let Some(worst) = worst else { return "Not judged: no figures to compare with.".to_owned() };
-    let within = judged.iter().filter(|judged| judged.error().abs() <= limit).count();
+    let (judged, within) = reproduced.verdict();
+    let models = reproduced.outcome.iter().flat_map(|outcome| {
+        outcome.judged().into_iter().map(|judged| (judged.error(), named(&reproduced.experiment, &judged)))
+    });
+    let labs = reproduced.lab_steps().flat_map(|(step, outcome)| {
+        let told = |compared| format!("{}, {}", printable(&step.name), lab::named(step, compared));
+        outcome.compared.iter().filter_map(move |compared| Some((compared.error()?, told(compared))))
+    });
+    let worst = models.chain(labs).max_by(|one, other| one.0.abs().total_cmp(&other.0.abs()));
+    let Some((error, what)) = worst else { return "Not judged: no figures to compare with.".to_owned() };
     format!(
-        "{} of {} published figures and ratios are within {} %; the worst is off by {} ({}).",
-        within,
-        judged.len(),
+        "{within} of {judged} published figures and ratios are within {} %; the worst is off by {} ({what}).",
         number(limit * 100.0),
-        percent(worst.error()),
-        named(experiment, worst)
+        percent(error),
     )
 }
 
@@ -170,7 +196,7 @@ fn named(experiment: &Experiment, judged: &Judged) -> String {
     printable(&format!("{}, {}: {what}", step.name, step.arms[judged.arm].name))
 }
 
-const fn measure(measure: Measure) -> &'static str {
+pub(crate) const fn measure(measure: Measure) -> &'static str {
     match measure {
         Measure::Elapsed => "time",
         Measure::Iops => "requests a second",
@@ -178,48 +204,65 @@ const fn measure(measure: Measure) -> &'static str {
     }
 }
 
-/// A sentence for each figure that is outside its experiment's limit.
-pub(crate) fn misses(reproduced: &Reproduced<'_>) -> Vec<String> {
-    if reproduced.other_drive {
-        return Vec::new();
-    }
+/// A sentence for each figure that is outside its experiment's limit, and for each guest that failed.
+pub(crate) fn misses(reproduced: &Reproduced) -> Vec<String> {
     let mut misses = Vec::new();
-    for (experiment, outcome) in &reproduced.experiments {
-        for judged in outcome.judged().iter().filter(|judged| judged.error().abs() > experiment.limit) {
+    for reproduced in &reproduced.experiments {
+        let experiment = &reproduced.experiment;
+        let name = printable(&experiment.name);
+        for (step, outcome) in reproduced.lab_steps() {
+            let failures = lab::failures(step, outcome);
+            misses.extend(
+                failures.into_iter().map(|failure| format!("{name}: {}: {failure}", printable(&step.name))),
+            );
+        }
+        let Some(limit) = reproduced.limit() else { continue };
+        let told = |what: &str, ours: f64, published: f64, unit: &str, error: f64| {
+            format!(
+                "{name}: {what}: modelled {} {unit}, published {} {unit}: off by {}, the limit is {} %",
+                number(ours),
+                number(published),
+                percent(error),
+                number(limit * 100.0)
+            )
+        };
+        let models = reproduced.outcome.iter().flat_map(Outcome::judged);
+        for judged in models.filter(|judged| judged.error().abs() > limit) {
             let unit = if judged.quantity == Quantity::Figure { judged.measure.unit() } else { "times" };
-            misses.push(format!(
-                "{}: {}: modelled {} {unit}, published {} {unit}: off by {}, the limit is {} %",
-                printable(&experiment.name),
-                named(experiment, judged),
-                number(judged.modelled),
-                number(judged.published),
-                percent(judged.error()),
-                number(experiment.limit * 100.0)
-            ));
+            let what = named(experiment, &judged);
+            misses.push(told(&what, judged.modelled, judged.published, unit, judged.error()));
+        }
+        for (step, outcome) in reproduced.lab_steps() {
+            for compared in outcome.compared.iter().filter(|compared| !compared.is_within(limit)) {
+                let (Some(ours), Some(error)) = (compared.ours, compared.error()) else { continue };
+                let what = format!("{}, {}", printable(&step.name), lab::named(step, compared));
+                let unit = compared.unit.map_or("times", Measure::unit);
+                misses.push(told(&what, ours, compared.published, unit, error));
+            }
         }
     }
     misses
 }
 
-fn summary(reproduced: &Reproduced<'_>) -> String {
+fn summary(reproduced: &Reproduced) -> String {
     let experiments = plural(reproduced.experiments.len(), "experiment");
     let (judged, within) = reproduced.verdict();
-    let verdict = match (reproduced.other_drive, judged) {
-        (true, _) => "none judged, on another drive".to_owned(),
-        (false, 0) => "no figures to compare with".to_owned(),
-        (false, _) => format!("{within} of {judged} published figures and ratios within their limits"),
+    let verdict = match (reproduced.experiments.iter().any(|experiment| experiment.judged), judged) {
+        (false, _) => "none judged, on another drive".to_owned(),
+        (true, 0) => "no figures to compare with".to_owned(),
+        (true, _) => format!("{within} of {judged} published figures and ratios within their limits"),
     };
     let tally = reproduced.tally();
+    let wall = reproduced.wall.as_secs_f64();
+    let (virtual_time, wall) = (duration(tally.seconds), duration(wall));
     format!(
-        "{experiments}: {verdict}; {} requests, {} of virtual time in {:.1} s\n",
-        tally.requests,
-        duration(tally.seconds),
-        reproduced.wall.as_secs_f64()
+        "{experiments}: {verdict}; {} requests, {virtual_time} of virtual time in {wall}\n",
+        tally.requests
     )
 }
 
 /// Seconds as `1 h 14 min`, `2 min 5 s` or `7.5 s`.
-fn duration(seconds: f64) -> String {
+pub(crate) fn duration(seconds: f64) -> String {
     let parts = |unit: f64| ((seconds / unit).floor(), seconds % unit);
     match seconds {
         _ if seconds >= 3600.0 => {

@@ -140,7 +140,9 @@ mod tests {
 
     use super::{BLOCK, Plan};
 
-    fn made(plan: &Plan) -> (tempfile::TempDir, BTreeMap<PathBuf, Vec<u8>>, BTreeMap<PathBuf, Vec<u8>>) {
+    type Tree = BTreeMap<PathBuf, Vec<u8>>;
+
+    fn made(plan: &Plan) -> (tempfile::TempDir, Tree, Tree) {
         let dir = tempfile::tempdir().unwrap();
         plan.write(dir.path(), &mut |_| ()).unwrap();
         let (old, new) = (read(&dir.path().join("old")), read(&dir.path().join("new")));
@@ -148,7 +150,7 @@ mod tests {
     }
 
     /// Every file below `root`, and every folder, which is empty.
-    fn read(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    fn read(root: &Path) -> Tree {
         let mut found = BTreeMap::new();
         let mut folders = vec![root.to_owned()];
         while let Some(folder) = folders.pop() {
