@@ -7,6 +7,8 @@ for fs in "$@"; do
 	part=${parts[index]}
 	mkdir -p "/run/fs$index"
 	if grep -qx "made $index" "$INPUT/marks"; then
+		# The kernel's JFS leaves its journal to this.
+		[ "$fs" != jfs ] || fsck.jfs -a "$part" >/tmp/fsck 2>&1 || [ $? -eq 1 ] || { cat /tmp/fsck; fail "JFS cannot be recovered"; }
 		mount -t "$fs" "$part" "/run/fs$index" || fail "$fs on $part does not mount"
 	fi
 	index=$((index + 1))

@@ -11,8 +11,13 @@ unset BASH_ENV # not for the scripts that this one calls
 set -Eeuo pipefail
 export LC_ALL=C TZ=UTC
 
-# Whatever needs an identity gets this one.
-readonly LAB_UUID=5374a77a-d1e5-4c0d-8e55-000000000001
+# The identity of a file system: the same in every run, and of each kind on each device another, as their tools look for doubles.
+identity() {
+    local kind device
+    printf -v kind '%d' "'$1"
+    printf -v device '%d' "'${2: -2}"
+    printf '5374a77a-d1e5-4c0d-8e55-%06x%06x' $((kind + ${#1} * 256)) $((device * 256 + ${#2}))
+}
 
 # Ends the script: fail REASON [STATUS].
 fail() {
@@ -51,21 +56,22 @@ measure() {
 # kernel's cache (UNIX_IO_NOZEROOUT), again as then; LAZY=1 leaves the inode tables for later, the default from Linux 2.6.37 on,
 # and then they are never written, as the kernel would do that after a random delay.
 make_file_system() {
-    local name=$1 device=${2-$PART} lazy=${LAZY:-0}
+    local name=$1 device=${2-$PART} lazy=${LAZY:-0} identity
+    identity=$(identity "$name" "$device")
     shift; [[ $# -eq 0 ]] || shift
     case $name in
     ext2 | ext3 | ext4)
-        UNIX_IO_NOZEROOUT=1 "mkfs.$name" -q -F -U "$LAB_UUID" \
-            -E "nodiscard,hash_seed=$LAB_UUID,lazy_itable_init=$lazy,lazy_journal_init=0" "$@" "$device"
+        UNIX_IO_NOZEROOUT=1 "mkfs.$name" -q -F -U "$identity" \
+            -E "nodiscard,hash_seed=$identity,lazy_itable_init=$lazy,lazy_journal_init=0" "$@" "$device"
         ;;
     # Says much, and -q does not keep it from that.
-    reiserfs) mkfs.reiserfs -q -f -f -u "$LAB_UUID" "$@" "$device" >/dev/null 2>&1 ;;
+    reiserfs) mkfs.reiserfs -q -f -f -u "$identity" "$@" "$device" >/dev/null 2>&1 ;;
     # Its identity cannot be given; it goes into the superblock and changes no request.
     jfs) mkfs.jfs -q "$@" "$device" >/dev/null ;;
     # -f: it refuses a partition that it sees to be misaligned. It then uses sectors of 512 bytes, as its tool of 2010 did anyhow.
-    xfs) mkfs.xfs -q -f -K -m "uuid=$LAB_UUID" "$@" "$device" ;;
+    xfs) mkfs.xfs -q -f -K -m "uuid=$identity" "$@" "$device" ;;
     # Nodes of 4 KiB were the default until 2013; today's of 16 KiB would cross fewer physical sectors for the same data.
-    btrfs) mkfs.btrfs -q -f -K -U "$LAB_UUID" -n 4096 "$@" "$device" >/dev/null ;;
+    btrfs) mkfs.btrfs -q -f -K -U "$identity" -n 4096 "$@" "$device" >/dev/null ;;
     *) fail "no file system is called '$name': ext2, ext3, ext4, reiserfs, jfs, xfs or btrfs" ;;
     esac
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use straddle_lab::input::{InputError, Inputs};
 use straddle_lab::{Guests, Planned, ReproduceError, Settings, StepOutcome};
 
 use crate::args::ReproduceArguments;
+use crate::commands::lab::on_interrupt;
 use crate::exit::{Exit, UsageError};
 use crate::html;
 use crate::modelled::PREFIX;
@@ -96,7 +98,8 @@ fn run_lab(
     settings: Settings,
     experiments: &mut [ReproducedExperiment],
 ) -> Result<()> {
-    static STOP: AtomicBool = AtomicBool::new(false);
+    let stop = Arc::new(AtomicBool::new(false));
+    on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
     let mut planned = Vec::new();
     for ReproducedExperiment { experiment, judged, .. } in &*experiments {
         let other = drive.filter(|_| !judged);
@@ -109,7 +112,7 @@ fn run_lab(
     if planned.is_empty() {
         return Ok(());
     }
-    let machine = Guests::new(straddle_lab::Charges::default(), HOST_LIMIT, &STOP)
+    let machine = Guests::new(straddle_lab::Charges::default(), HOST_LIMIT, &stop)
         .context("the lab cannot run (--model-only does without)")?;
     let inputs = Inputs {
         cache: cache(arguments)?,
