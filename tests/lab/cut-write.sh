@@ -10,8 +10,6 @@ for fs in "$@"; do
 	mount -t "$fs" "$part" "/run/fs$index"
 	sync -f "/run/fs$index"
 	blockdev --flushbufs "$part"
-	# The kernel's JFS never flushes the drive's cache, whatever is synced: cut.pl then does.
-	[ "$fs" != jfs ] || declare -x "FLUSH_$index=$part"
 	echo "made $index"
 	index=$((index + 1))
 done
