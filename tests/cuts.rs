@@ -42,7 +42,9 @@ fn cut(seed: u64) -> (u64, u64) {
     fs::copy(scripts.join("cut.pl"), dir.join("cut.pl")).unwrap();
     let (after_text, seed_text) = (after.to_string(), seed.to_string());
     let options = ["--cut-after", &after_text, "--tear", "nothing", "--seed", &seed_text];
-    let again = format!("CUT_SEED={seed} cargo test -p straddle --test cuts; {drive} at {start}, cut after {after} requests");
+    let again = format!(
+        "CUT_SEED={seed} cargo test -p straddle --test cuts; {drive} at {start}, cut after {after} requests"
+    );
 
     let written = lab(drive, start, dir.path(), &options, "cut-write.sh");
     assert_eq!(written.status.code(), Some(0), "{again}\n{}", told(&written));

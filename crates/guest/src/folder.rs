@@ -81,7 +81,7 @@ impl Folder {
 /// What `init` has to know, as assignments of bash.
 fn description(job: &Job, current: &Path) -> String {
     let mut text = String::new();
-    let path = |path: &Option<PathBuf>| path.as_deref().map_or(String::new(), |path| quoted(path));
+    let path = |path: &Option<PathBuf>| path.as_deref().map_or(String::new(), quoted);
     let arguments: Vec<String> = job.arguments.iter().map(|argument| quoted(Path::new(argument))).collect();
     let letters: Vec<String> = (0..job.drives.len()).map(|index| letter(index).to_string()).collect();
     // Writing to a string cannot fail.
