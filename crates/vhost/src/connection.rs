@@ -314,7 +314,15 @@ impl Connection {
             let at = 8 + index * REGION_BYTES;
             let [guest, length, user, start] = [0, 8, 16, 24].map(|field| message.u64(at + field));
             let size = usize::try_from(length).map_err(|_| refused(NAME, "a region is too large"))?;
-            let file = FileOffset::new(File::from(fd), start);
+            let file = File::from(fd);
+            let has = file.metadata().map_or(0, |file| file.len());
+            // Memory past the file's end could be mapped, and would end this process when touched.
+            if length == 0 || start.checked_add(length).is_none_or(|end| end > has) {
+                let reason =
+                    format!("region {index} cannot be mapped: bytes {start} and {length} more, of {has}");
+                return Err(refused(NAME, &reason));
+            }
+            let file = FileOffset::new(file, start);
             let mapping = MmapRegion::from_file(file, size)
                 .map_err(|error| refused(NAME, &format!("region {index} cannot be mapped: {error}")))?;
             let region = GuestRegionMmap::new(mapping, GuestAddress(guest));
