@@ -23,7 +23,8 @@ fn lab(arguments: &[&str]) -> Output {
 fn json(arguments: &[&str]) -> Value {
     let arguments = [&["--json"], arguments].concat();
     let output = lab(&arguments);
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", told(&output)));
+    let report: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", told(&output)));
     let schema = Command::new(STRADDLE).args(["schema", "lab"]).output().unwrap();
     let validator = jsonschema::validator_for(&serde_json::from_slice(&schema.stdout).unwrap()).unwrap();
     let errors: Vec<String> = validator.iter_errors(&report).map(|e| e.to_string()).collect();
@@ -117,7 +118,13 @@ fn equal_runs_are_equal_to_the_nanosecond() {
         return;
     }
     let arguments = [
-        "--drive", "wd10ears", "--start", "34s", "--size", "300MiB", "--",
+        "--drive",
+        "wd10ears",
+        "--start",
+        "34s",
+        "--size",
+        "300MiB",
+        "--",
         "make_file_system ext4; mount_it ext4; cp -r /usr/share/perl5 $MNT; measure umount unmount; cat /proc/uptime",
     ];
     // Beside each other, so that each disturbs the other.
@@ -162,7 +169,8 @@ fn who_computes_is_charged_and_does_not_stop_the_rest() {
     if !present(&["linux.uml", "perl"]) {
         return;
     }
-    let script = "perl -e '1 while 1' & sleep 2; kill $!; perl -e 'for (my $i = 0; $i < 2e7; $i++) {}'; echo done";
+    let script =
+        "perl -e '1 while 1' & sleep 2; kill $!; perl -e 'for (my $i = 0; $i < 2e7; $i++) {}'; echo done";
     let report = well(&["--drive", "wd10ears", "--", script]);
     assert_eq!(output(&report), "done\n");
     // Two seconds of one loop, and some of the other; nobody knows how fast this machine is.
@@ -269,7 +277,10 @@ fn what_is_missing_is_told_with_the_cure() {
     let missing = run(&["--", "true"]);
     assert_eq!(missing.status.code(), Some(3));
     let told = text(&missing.stderr);
-    assert!(told.contains("/nowhere/linux.uml") && told.contains("apt-get install user-mode-linux"), "{told}");
+    assert!(
+        told.contains("/nowhere/linux.uml") && told.contains("apt-get install user-mode-linux"),
+        "{told}"
+    );
     assert_eq!(told.lines().count(), 1, "{told}");
 
     for (arguments, says) in [
@@ -310,8 +321,17 @@ fn a_hung_guest_is_stopped_and_nothing_is_left() {
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "a folder is left");
     }
     let mut command = Command::new(STRADDLE);
-    command.args(["lab", "--drive", "wd10ears", "--mem", "123MiB", "--", "echo up; while :; do sleep 1; done"]);
-    let mut child = command.env("TMPDIR", dir.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    command.args([
+        "lab",
+        "--drive",
+        "wd10ears",
+        "--mem",
+        "123MiB",
+        "--",
+        "echo up; while :; do sleep 1; done",
+    ]);
+    let mut child =
+        command.env("TMPDIR", dir.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut up = [0; 3];
     std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut up).unwrap();
     tools::shell(&format!("kill -INT {}", child.id()), dir.path());
@@ -327,7 +347,15 @@ fn a_guest_dies_with_its_lab() {
         return;
     }
     let mut command = Command::new(STRADDLE);
-    command.args(["lab", "--drive", "wd10ears", "--mem", "124MiB", "--", "echo up; while :; do sleep 1; done"]);
+    command.args([
+        "lab",
+        "--drive",
+        "wd10ears",
+        "--mem",
+        "124MiB",
+        "--",
+        "echo up; while :; do sleep 1; done",
+    ]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut up = [0; 3];
     std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut up).unwrap();

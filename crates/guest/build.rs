@@ -18,7 +18,9 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         Err(error) => {
-            eprintln!("compiling the clock needs a C compiler (apt-get install build-essential): {command:?}: {error}");
+            eprintln!(
+                "compiling the clock needs a C compiler (apt-get install build-essential): {command:?}: {error}"
+            );
             ExitCode::FAILURE
         }
     }

@@ -13,6 +13,7 @@ mod mechanism;
 mod operations;
 mod parameters;
 mod read_cache;
+mod rest;
 mod seek;
 mod segments;
 mod spindle;

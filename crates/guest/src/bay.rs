@@ -59,7 +59,14 @@ impl Bay {
             if cut.is_some() {
                 served.keep_for_cut();
             }
-            Slot { listener, connection: None, served, outstanding: HashMap::new(), ready: Vec::new(), next_id: 0 }
+            Slot {
+                listener,
+                connection: None,
+                served,
+                outstanding: HashMap::new(),
+                ready: Vec::new(),
+                next_id: 0,
+            }
         };
         let mut trace = trace.map(BufWriter::new);
         if let Some(trace) = &mut trace {
@@ -93,7 +100,8 @@ impl Bay {
         let Some(slot) = self.slots.get_mut(drive) else { return Ok(()) };
         let failed = |source| GuestError::Drive { drive, source };
         let Some(connection) = &mut slot.connection else {
-            let (socket, _) = slot.listener.accept().map_err(GuestError::io("waiting for the guest's driver"))?;
+            let (socket, _) =
+                slot.listener.accept().map_err(GuestError::io("waiting for the guest's driver"))?;
             slot.connection = Some(Connection::new(socket, offer(&slot.served)).map_err(failed)?);
             return Ok(());
         };
@@ -177,7 +185,10 @@ impl Bay {
         if let Some(trace) = &mut self.trace {
             trace.flush().map_err(GuestError::io("writing the trace"))?;
         }
-        self.slots.iter().try_for_each(|slot| slot.served.sync()).map_err(GuestError::io("writing the contents"))
+        self.slots
+            .iter()
+            .try_for_each(|slot| slot.served.sync())
+            .map_err(GuestError::io("writing the contents"))
     }
 
     fn take(&mut self, drive: usize, at: Time) -> Result<(), GuestError> {
@@ -233,7 +244,8 @@ impl Bay {
             self.buffer.clear();
             if request.kind == Kind::Read && status == Status::Ok {
                 self.buffer.resize(usize::try_from(request.length).unwrap_or_default(), 0);
-                let failed = |source: std::io::Error| GuestError::Contents { drive, reason: source.to_string() };
+                let failed =
+                    |source: std::io::Error| GuestError::Contents { drive, reason: source.to_string() };
                 slot.served.read(request.offset, &mut self.buffer).map_err(failed)?;
             }
             connection

@@ -78,11 +78,7 @@ pub(crate) fn diagnose(how: String, console: &str) -> GuestError {
             "the guest may not trace its processes (ptrace is forbidden here)",
             "allow it: sysctl kernel.yama.ptrace_scope=1, or in a container a seccomp profile that has ptrace",
         ),
-        (
-            "Out of memory",
-            "the guest has run out of its memory",
-            "give it more with --mem",
-        ),
+        ("Out of memory", "the guest has run out of its memory", "give it more with --mem"),
     ];
     for (sign, what, cure) in known {
         if console.contains(sign) {

@@ -62,7 +62,8 @@ pub(crate) fn receive(stream: &mut UnixStream) -> io::Result<Option<Message>> {
 pub(crate) fn answer(stream: &mut UnixStream, answer: Answer) -> io::Result<()> {
     let next = answer.next.map_or(NEVER, Time::get);
     let mut bytes = [0; 24];
-    for (number, into) in [answer.now.get(), next, u64::from(answer.raised)].into_iter().zip(bytes.chunks_mut(8))
+    for (number, into) in
+        [answer.now.get(), next, u64::from(answer.raised)].into_iter().zip(bytes.chunks_mut(8))
     {
         into.copy_from_slice(&number.to_le_bytes());
     }

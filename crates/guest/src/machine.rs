@@ -1,10 +1,10 @@
 //! The machine: starts the guest, answers its clock, and clears up.
 
 use std::fs::File;
+use std::io::PipeReader;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::io::PipeReader;
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -96,7 +96,8 @@ impl<'a> Machine<'a> {
         let trace = job.trace.as_ref().map(|path| {
             File::create(path).map_err(GuestError::io(format!("writing the trace {}", path.display())))
         });
-        let bay = Bay::new(drives, job.cut, trace.transpose()?).map_err(GuestError::io("writing the trace"))?;
+        let bay =
+            Bay::new(drives, job.cut, trace.transpose()?).map_err(GuestError::io("writing the trace"))?;
         let clock = folder.listen(CLOCK)?;
         let started = Instant::now();
         let guest = Guest::boot(kernel, job, &folder)?;
@@ -178,7 +179,12 @@ impl<'a> Machine<'a> {
     }
 
     /// Does what the clock asks for; false where the power was cut, which is the end of the guest.
-    fn answer(&mut self, stream: &mut UnixStream, message: Message, course: &mut Course) -> Result<bool, GuestError> {
+    fn answer(
+        &mut self,
+        stream: &mut UnixStream,
+        message: Message,
+        course: &mut Course,
+    ) -> Result<bool, GuestError> {
         let answer = match message {
             Message::Kick(at) => self.bay.kick(at)?,
             Message::Advance(at) => self.bay.advance(at)?,

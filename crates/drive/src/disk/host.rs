@@ -101,6 +101,9 @@ impl Disk {
         self.after_write = true;
         self.blocked.push_back(write);
         self.admit();
+        if !self.blocked.is_empty() {
+            self.buffer.announce(start, end, &self.geometry);
+        }
         self.start_next();
     }
 
@@ -112,7 +115,7 @@ impl Disk {
             }
             self.blocked.pop_front();
             self.note_written(write.start >> self.shift, (write.end + (1 << self.shift) - 1) >> self.shift);
-            if self.buffer.insert(write.start, write.end, self.now, &self.geometry) {
+            if self.buffer.insert(write.start, write.end, self.now, &self.blocked, &self.geometry) {
                 self.counters.merged_writes += 1;
             }
             if self.stream.is_some_and(|stream| stream.next < stream.limit) {
@@ -135,7 +138,8 @@ impl Disk {
             return true;
         }
         let entries = self.buffer.entries() + usize::from(self.is_write_in_flight());
-        self.buffer.bytes() + length <= self.write_cache.bytes
+        let weight = self.buffer.weight();
+        (weight == 0 || weight + length <= self.write_cache.bytes)
             && (entries < self.write_cache.extents || !self.buffer.needs_entry(write.start, write.end))
     }
 }
