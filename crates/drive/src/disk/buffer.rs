@@ -176,7 +176,7 @@ impl WriteBuffer {
     }
 
     /// Notes that a write of the span waits for room: it brings the rest of its neighbours' sectors.
-    pub(super) fn announce(&mut self, start: u64, end: u64, geometry: &Geometry) {
+    pub(super) fn note_waiting(&mut self, start: u64, end: u64, geometry: &Geometry) {
         let before = self.extents.range(..start).next_back();
         let before =
             before.filter(|(_, extent)| (start..end).contains(&extent.end)).map(|(&other, _)| (other, 1));
@@ -373,8 +373,8 @@ impl WriteBuffer {
         while let Some(from) = next {
             let Some(mut extent) = self.pull(from) else { break };
             if extent.end > limit && limit > from {
-                // What is less than a sector stays behind only because its rest is expected.
-                let streamed = extent.streamed || extent.end - limit <= self.mask();
+                // What a write brings the rest of is the end of a stream, however short that was so far.
+                let streamed = extent.streamed || (extent.coming[1] && extent.end - limit <= self.mask());
                 let coming = [false, extent.coming[1]];
                 self.put_part(limit, Extent { coming, streamed, ..extent }, geometry);
                 extent.end = limit;

@@ -102,7 +102,7 @@ impl Disk {
         self.blocked.push_back(write);
         self.admit();
         if !self.blocked.is_empty() {
-            self.buffer.announce(start, end, &self.geometry);
+            self.buffer.note_waiting(start, end, &self.geometry);
         }
         self.start_next();
     }
@@ -121,13 +121,13 @@ impl Disk {
             if self.stream.is_some_and(|stream| stream.next < stream.limit) {
                 self.read_ahead_until(self.now);
             }
+            // One that had to wait sends its data only now.
+            let waited = self.now + self.write_transfer(write.end - write.start);
+            self.arrives = if write.arrived < self.now { waited } else { write.arrived };
             if write.durable {
                 self.through.push(write);
             } else {
-                // One that had to wait sends its data only now.
-                let waited = self.now + self.write_transfer(write.end - write.start);
-                let arrived = if write.arrived < self.now { waited } else { write.arrived };
-                self.complete(write.id, arrived + write.status);
+                self.complete(write.id, self.arrives + write.status);
             }
         }
     }

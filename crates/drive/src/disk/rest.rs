@@ -69,7 +69,7 @@ impl Disk {
     /// How long the rest of a stream's last sector is likely to come: while the host is busy with the drive, and for two
     /// revolutions at least. Where the table is nearly full, no longer than those.
     pub(super) fn expected_until(&self, extent: &Extent) -> Time {
-        let least = extent.touched.max(self.link_free) + self.revolution() + self.revolution();
+        let least = extent.touched.max(self.arrives) + self.revolution() + self.revolution();
         if self.is_table_full() { least } else { least.max(self.active + self.write_cache.idle) }
     }
 
