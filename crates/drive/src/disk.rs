@@ -13,6 +13,7 @@ mod mechanism;
 mod operations;
 mod parameters;
 mod read_cache;
+mod rest;
 mod seek;
 mod segments;
 mod spindle;
@@ -63,6 +64,8 @@ pub struct Disk {
     /// When the heads may move for the last write, and be on its track.
     write_moves: Time,
     write_lands: Time,
+    /// When the data of the last write that was let in are here.
+    arrives: Time,
     /// The data of the last write as they come in, where that is known.
     supply: Option<Supply>,
     /// Commands that were not yet taken: the queue is full, or a flush is under way.
@@ -202,6 +205,7 @@ impl Disk {
             written_until: 0,
             write_moves: Time::ZERO,
             write_lands: Time::ZERO,
+            arrives: Time::ZERO,
             supply: None,
             held: VecDeque::new(),
             taken: 0,

@@ -101,6 +101,9 @@ impl Disk {
         self.after_write = true;
         self.blocked.push_back(write);
         self.admit();
+        if !self.blocked.is_empty() {
+            self.buffer.note_waiting(start, end, &self.geometry);
+        }
         self.start_next();
     }
 
@@ -112,19 +115,19 @@ impl Disk {
             }
             self.blocked.pop_front();
             self.note_written(write.start >> self.shift, (write.end + (1 << self.shift) - 1) >> self.shift);
-            if self.buffer.insert(write.start, write.end, self.now, &self.geometry) {
+            if self.buffer.insert(write.start, write.end, self.now, &self.blocked, &self.geometry) {
                 self.counters.merged_writes += 1;
             }
             if self.stream.is_some_and(|stream| stream.next < stream.limit) {
                 self.read_ahead_until(self.now);
             }
+            // One that had to wait sends its data only now.
+            let waited = self.now + self.write_transfer(write.end - write.start);
+            self.arrives = if write.arrived < self.now { waited } else { write.arrived };
             if write.durable {
                 self.through.push(write);
             } else {
-                // One that had to wait sends its data only now.
-                let waited = self.now + self.write_transfer(write.end - write.start);
-                let arrived = if write.arrived < self.now { waited } else { write.arrived };
-                self.complete(write.id, arrived + write.status);
+                self.complete(write.id, self.arrives + write.status);
             }
         }
     }
@@ -135,7 +138,8 @@ impl Disk {
             return true;
         }
         let entries = self.buffer.entries() + usize::from(self.is_write_in_flight());
-        self.buffer.bytes() + length <= self.write_cache.bytes
+        let weight = self.buffer.weight();
+        (weight == 0 || weight + length <= self.write_cache.bytes)
             && (entries < self.write_cache.extents || !self.buffer.needs_entry(write.start, write.end))
     }
 }

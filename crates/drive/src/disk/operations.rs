@@ -2,6 +2,7 @@
 
 use crate::disk::buffer::{Extent, Step};
 use crate::disk::mechanism::Pass;
+use crate::disk::rest::{Next, Patience};
 use crate::disk::segments::continues;
 use crate::disk::{Busy, Disk, Place, Protection, Read, Stream, Work};
 use crate::request::MediaEvent;
@@ -9,14 +10,13 @@ use crate::time::{Nanos, Time};
 
 /// No read or write whose host waits is passed over for longer than this.
 const LONGEST_WAIT: Nanos = Nanos::new(1_000_000_000);
-/// A stream of writes is recognised by this many whole physical sectors in a row: its last, partial sector can wait for its rest.
-const STREAM_SECTORS: u64 = 16;
 
 /// The operation to begin.
 #[derive(Clone, Copy, Debug)]
 enum Choice {
     Read(usize),
-    Extent(u64),
+    /// The extent there, and how patient its partial sectors are.
+    Extent(u64, Patience),
 }
 
 /// The best operation so far, and how long until it could begin.
@@ -26,6 +26,21 @@ struct Best {
     choice: Option<Choice>,
     /// Further away than this nothing is better.
     reach: u32,
+}
+
+/// What an extent that was passed over waits for.
+#[derive(Clone, Copy, Debug)]
+struct Again {
+    /// Then it is looked at again.
+    at: Time,
+    /// It is the rest of a sector, of an extent at least.
+    rest: bool,
+}
+
+impl Default for Again {
+    fn default() -> Self {
+        Self { at: Time::NEVER, rest: false }
+    }
 }
 
 impl Default for Best {
@@ -51,7 +66,7 @@ impl Disk {
             self.read_ahead_until(self.now);
             match choice {
                 Choice::Read(index) => self.begin_read(index),
-                Choice::Extent(start) => self.begin_extent(start),
+                Choice::Extent(start, patience) => self.begin_extent(start, patience),
             }
         }
     }
@@ -123,7 +138,7 @@ impl Disk {
         if let Some(write) = self.through.iter().find(|write| write.arrived < too_long_ago)
             && let Some(start) = self.buffer.first_within(write.start, write.end)
         {
-            return Some(Choice::Extent(start));
+            return Some(Choice::Extent(start, self.patience()));
         }
         if self.blocked.front().is_some_and(|write| write.arrived < too_long_ago) {
             return self.choose_extent(Best::default());
@@ -144,10 +159,28 @@ impl Disk {
         }
     }
 
+    /// The best of the extents, or `best`. When a host waits for the medium or for room, and all that is here waits for its
+    /// rest, that waits in vain.
+    fn choose_extent(&mut self, best: Best) -> Option<Choice> {
+        let mut patience = self.patience();
+        loop {
+            let (choice, again) = self.weigh_extents(best, patience);
+            if choice.is_some() {
+                return choice;
+            }
+            self.wake = again.at;
+            let hurry = !self.blocked.is_empty() || patience != Patience::Likely;
+            match patience.less() {
+                Some(less) if hurry && again.rest => patience = less,
+                _ => return None,
+            }
+        }
+    }
+
     /// Weighs the extents, the nearest addresses first.
-    fn choose_extent(&mut self, mut best: Best) -> Option<Choice> {
+    fn weigh_extents(&self, mut best: Best, patience: Patience) -> (Option<Choice>, Again) {
         let crowded = !self.through.is_empty() || self.flush.is_some() || self.is_table_full();
-        let mut held_until = Time::NEVER;
+        let mut again = Again::default();
         let follows = self.mechanism.follows(self.now).filter(|_| self.has_arrived());
         let from = follows.unwrap_or_else(|| self.mechanism.last_end());
         let (mut after, mut before) = self.buffer.around(from);
@@ -166,33 +199,27 @@ impl Disk {
                     continue;
                 };
                 left = left.saturating_sub(1);
-                if !crowded && let Some(until) = self.waits_for_its_rest(start, extent) {
-                    held_until = held_until.min(until);
+                if !crowded && let Some(until) = self.waits_for_more(start, extent) {
+                    again.at = again.at.min(until);
                     continue;
                 }
-                let chained =
-                    follows == Some(start >> self.shift) && self.buffer.step(start, extent) == Step::Write;
+                let Some(next) = self.next_of(start, extent, patience) else {
+                    again.rest = true;
+                    again.at = again.at.min(self.expected_until(extent));
+                    continue;
+                };
+                let chained = follows == Some(next.from >> self.shift)
+                    && self.buffer.step(next.from, next.end, extent) == Step::Write;
                 let setup = if chained { Nanos::ZERO } else { self.write_cache.setup };
-                self.weigh(&mut best, Choice::Extent(start), &extent.place, setup, Pass::Write);
+                self.weigh(&mut best, Choice::Extent(start, patience), &next.place, setup, Pass::Write);
             }
         }
-        if best.choice.is_none() {
-            self.wake = held_until;
-        }
-        best.choice
+        (best.choice, again)
     }
 
     /// Whether an extent or one beyond it may be within `reach`: tracks are in the order of addresses but within a serpentine.
     fn may_be_near(&self, extent: &Extent, reach: u32) -> bool {
         self.mechanism.is_near(&extent.place, reach.saturating_add(self.geometry.width()))
-    }
-
-    /// The end of a stream whose last sector is not whole yet is left alone for two revolutions, unless it is long.
-    fn waits_for_its_rest(&self, start: u64, extent: &Extent) -> Option<Time> {
-        let mask = (1_u64 << self.shift) - 1;
-        let until = extent.touched + self.revolution() + self.revolution();
-        let whole = (extent.end - start) >> self.shift;
-        (extent.end & mask != 0 && self.now < until && whole < STREAM_SECTORS).then_some(until)
     }
 
     fn begin_read(&mut self, index: usize) {
@@ -215,20 +242,21 @@ impl Disk {
         self.busy = Some(Busy { end, work: Work::Read { read, cached: first - read.first, passed } });
     }
 
-    fn begin_extent(&mut self, start: u64) {
+    fn begin_extent(&mut self, start: u64, patience: Patience) {
         self.stream = None;
         let follows = self.mechanism.follows(self.now);
         let Some(extent) = self.buffer.get(start) else { return };
-        if let Step::ReadEdge(sector) = self.buffer.step(start, &extent) {
+        let next = self.next_of(start, &extent, patience);
+        let Some(next) = next.or_else(|| self.next_of(start, &extent, Patience::None)) else { return };
+        if let Step::ReadEdge(sector) = self.buffer.step(next.from, next.end, &extent) {
             let begin = self.now + self.write_cache.setup;
-            let end =
-                self.mechanism.pass_from(extent.place, begin, sector, 1, Pass::Read, &mut self.counters);
+            let end = self.mechanism.pass_from(next.place, begin, sector, 1, Pass::Read, &mut self.counters);
             self.count_rmw(1);
             self.busy = Some(Busy { end, work: Work::Edge { sector } });
             return;
         }
-        let limit = self.cut(start, &extent);
-        self.buffer.take(start, limit, &mut self.in_flight, &self.geometry);
+        let limit = self.limit(&extent, &next);
+        self.buffer.take(start, next.from, limit, &mut self.in_flight, &self.geometry);
         let (Some(&(first, _)), Some(&(_, end))) =
             (self.in_flight.spans.first(), self.in_flight.spans.last())
         else {
@@ -258,17 +286,10 @@ impl Disk {
         self.supply.is_some() || self.through.iter().all(|write| write.arrived <= self.now)
     }
 
-    /// How far a write from `start` goes in one operation: the end of the track, less a partial sector that may still
-    /// be completed.
-    fn cut(&self, start: u64, extent: &Extent) -> u64 {
-        let place = &extent.place;
-        let track_end = (start >> self.shift) + u64::from(place.left);
-        let limit = track_end << self.shift;
-        let end = extent.end;
-        let whole = (end >> self.shift) << self.shift;
-        let streaming =
-            (end - start) >> self.shift >= STREAM_SECTORS && self.through.is_empty() && self.flush.is_none();
-        if streaming && whole < end && whole < limit { whole } else { limit }
+    /// How far a write goes in one operation: to the end of the track, less a partial sector that stays behind.
+    fn limit(&self, extent: &Extent, next: &Next) -> u64 {
+        let track_end = ((next.from >> self.shift) + u64::from(next.place.left)) << self.shift;
+        if next.end < extent.end { track_end.min(next.end) } else { track_end }
     }
 
     /// Writes the sectors from `first` to `end`, reading first those of which only a part is in flight.

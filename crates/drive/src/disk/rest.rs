@@ -1,0 +1,83 @@
+//! What a partly written physical sector waits for: its rest, where that is on its way.
+//!
+//! The law of this module: in a stream of writes that straddle, the end of one and the start of the next make a whole
+//! sector, and nothing has to be read for it. So a partial sector stays in the buffer while its rest is known to come
+//! (a write that waits for room brings it) or likely to (it ends a stream). It waits no longer than anything waits for
+//! it: a flush or a host that waits for the medium ends the likelihood, and where nothing else can be done, all waiting ends.
+
+use crate::disk::Disk;
+use crate::disk::buffer::Extent;
+use crate::disk::geometry::Place;
+use crate::time::Time;
+
+/// For what partial sectors wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// For what may come.
+    Likely,
+    /// For what is known to come.
+    Known,
+    /// For nothing.
+    None,
+}
+
+impl Patience {
+    /// The next lesser one.
+    pub(super) const fn less(self) -> Option<Self> {
+        match self {
+            Self::Likely => Some(Self::Known),
+            Self::Known => Some(Self::None),
+            Self::None => None,
+        }
+    }
+}
+
+/// The part of an extent that goes next, and where its operation begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Next {
+    pub(super) from: u64,
+    pub(super) end: u64,
+    pub(super) place: Place,
+}
+
+impl Disk {
+    /// How patient partial sectors are now.
+    pub(super) fn patience(&self) -> Patience {
+        if self.through.is_empty() && self.flush.is_none() { Patience::Likely } else { Patience::Known }
+    }
+
+    /// What of an extent goes next; nothing while all of it waits.
+    #[inline]
+    pub(super) fn next_of(&self, start: u64, extent: &Extent, patience: Patience) -> Option<Next> {
+        if !extent.streamed && extent.coming == [false; 2] {
+            return Some(Next { from: start, end: extent.end, place: extent.place });
+        }
+        let left = self.left_behind(start, extent, patience);
+        let (from, end) = self.buffer.body(start, extent, left)?;
+        Some(Next { from, end, place: self.buffer.place(start, extent, left, &self.geometry) })
+    }
+
+    /// Which of the two partial sectors of an extent wait for their rest.
+    fn left_behind(&self, start: u64, extent: &Extent, patience: Patience) -> [bool; 2] {
+        let partial = self.buffer.partial(start, extent);
+        let known = patience != Patience::None && !self.blocked.is_empty();
+        let likely =
+            patience == Patience::Likely && extent.streamed && self.now < self.expected_until(extent);
+        [partial[0] && known && extent.coming[0], partial[1] && (likely || (known && extent.coming[1]))]
+    }
+
+    /// How long the rest of a stream's last sector is likely to come: while the host is busy with the drive, and for two
+    /// revolutions at least. Where the table is nearly full, no longer than those.
+    pub(super) fn expected_until(&self, extent: &Extent) -> Time {
+        let least = extent.touched.max(self.arrives) + self.revolution() + self.revolution();
+        if self.is_table_full() { least } else { least.max(self.active + self.write_cache.idle) }
+    }
+
+    /// A short extent that ends inside a sector is left alone for two revolutions, for more to come. Of a stream, only that
+    /// sector is.
+    pub(super) fn waits_for_more(&self, start: u64, extent: &Extent) -> Option<Time> {
+        let ends_inside = !extent.streamed && self.buffer.partial(start, extent)[1];
+        let until = extent.touched + self.revolution() + self.revolution();
+        (ends_inside && self.now < until).then_some(until)
+    }
+}
