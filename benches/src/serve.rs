@@ -88,22 +88,24 @@ fn start(command: &mut Command) -> Result<Server> {
     Ok(Server(quiet.spawn().context("cannot start a server")?))
 }
 
-/// Runs every load against all servers in turn, and prints what each reaches and the ratios.
-pub(crate) fn run(straddle: &Path) -> Result<Vec<Samples>> {
+/// The folder of the servers' sockets, and the drive that takes no time.
+fn drive() -> Result<(Dir, String)> {
     let dir = Dir::new()?;
     let profile = dir.path().join("instant.toml");
     std::fs::write(&profile, PROFILE)?;
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    println!("load of the machine before: {}", load.split(' ').next().unwrap_or("not known"));
     let target = format!("drive:{}", profile.display());
-    println!("load of the machine: {}", std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim());
-    let mut all = over_nbd(straddle, &target, dir.path())?;
-    all.extend(over_vhost(straddle, &target, dir.path())?);
-    Ok(all)
+    Ok((dir, target))
 }
 
-fn over_nbd(straddle: &Path, target: &str, dir: &Path) -> Result<Vec<Samples>> {
+/// Over NBD, beside nbdkit's memory plugin: every load against both in turn.
+pub(crate) fn over_nbd(straddle: &Path) -> Result<Vec<Samples>> {
+    let (dir, target) = drive()?;
+    let dir = dir.path();
     let (ours, theirs) = (dir.join("straddle"), dir.join("nbdkit"));
     let address = format!("unix:{}", ours.display());
-    let _ours = start(Command::new(straddle).args(["serve", target, "--no-delay", "--nbd", &address]))?;
+    let _ours = start(Command::new(straddle).args(["serve", &target, "--no-delay", "--nbd", &address]))?;
     let nbdkit = start(Command::new("nbdkit").arg("-fU").arg(&theirs).args(["memory", "1G"]));
     let Ok(_theirs) = nbdkit else {
         eprintln!("SKIPPED: nbdkit is not installed");
@@ -117,10 +119,13 @@ fn over_nbd(straddle: &Path, target: &str, dir: &Path) -> Result<Vec<Samples>> {
     in_turn(&mut clients, &["straddle serve", "nbdkit memory"], Client::run)
 }
 
-fn over_vhost(straddle: &Path, target: &str, dir: &Path) -> Result<Vec<Samples>> {
+/// Over vhost-user, beside qemu-storage-daemon's nothing and its file in memory.
+pub(crate) fn over_vhost(straddle: &Path) -> Result<Vec<Samples>> {
+    let (dir, target) = drive()?;
+    let dir = dir.path();
     let sockets = ["straddle-vhost", "null-vhost", "file-vhost"].map(|name| dir.join(name));
     let [ours, null, file] = sockets.each_ref().map(|path| path.display().to_string());
-    let _ours = start(Command::new(straddle).args(["serve", target, "--no-delay", "--vhost-user", &ours]))?;
+    let _ours = start(Command::new(straddle).args(["serve", &target, "--no-delay", "--vhost-user", &ours]))?;
     // In memory, whatever the folder for temporary files is in.
     let image = Path::new("/dev/shm").join(format!("straddle-bench-{}", std::process::id()));
     let qemu = |blockdev: &str, socket: &str| {
@@ -131,11 +136,11 @@ fn over_vhost(straddle: &Path, target: &str, dir: &Path) -> Result<Vec<Samples>>
             &format!("{blockdev},node-name=drive"),
             "--export",
             &format!(
-                "vhost-user-blk,id=export,node-name=drive,addr.type=unix,addr.path={socket},writable=on,iothread=thread"
+                "type=vhost-user-blk,id=export,node-name=drive,addr.type=unix,addr.path={socket},writable=on,iothread=thread"
             ),
         ]))
     };
-    let Ok(_null) = qemu("driver=null-co,size=1G,read-zeroes=off", &null) else {
+    let Ok(_null) = qemu("driver=null-co,size=1073741824,read-zeroes=off", &null) else {
         eprintln!("SKIPPED: qemu-storage-daemon is not installed (qemu-system-common)");
         return Ok(Vec::new());
     };
@@ -148,7 +153,7 @@ fn over_vhost(straddle: &Path, target: &str, dir: &Path) -> Result<Vec<Samples>>
     for client in &mut clients {
         client.fill(SIZE)?;
     }
-    println!("the same over vhost-user, one ring of 128:");
+    println!("a drive that takes no time over vhost-user, {ROUNDS} rounds of {SECONDS} s, one ring of 128:");
     in_turn(&mut clients, &["straddle serve", "qemu null-co", "qemu tmpfs file"], FrontEnd::run)
 }
 
