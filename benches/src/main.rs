@@ -35,7 +35,8 @@ const MANY_QCOW2: usize = 2000;
 /// So many of them have a table of their own; the others are copies.
 const DISTINCT: usize = 250;
 
-const USAGE: &str = "usage: straddle-benches check|drives|serve [--raw FILE]   (--raw keeps every sample)
+const USAGE: &str =
+    "usage: straddle-benches check|drives|serve|vhost [--raw FILE]   (--raw keeps every sample)
        straddle-benches validate --disksim DIR [--steps]";
 
 fn main() -> ExitCode {
@@ -47,8 +48,8 @@ fn main() -> ExitCode {
         return done(validate::run(Path::new(dir), !steps.is_empty()));
     }
     let (what, raw) = match words[..] {
-        [what @ ("check" | "drives" | "serve")] => (what, None),
-        [what @ ("check" | "drives" | "serve"), "--raw", file] => (what, Some(PathBuf::from(file))),
+        [what @ ("check" | "drives" | "serve" | "vhost")] => (what, None),
+        [what @ ("check" | "drives" | "serve" | "vhost"), "--raw", file] => (what, Some(PathBuf::from(file))),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -56,7 +57,8 @@ fn main() -> ExitCode {
     };
     let measured = match what {
         "drives" => drives::run(),
-        "serve" => build().and_then(|straddle| serve::run(&straddle)),
+        "serve" => build().and_then(|straddle| serve::over_nbd(&straddle)),
+        "vhost" => build().and_then(|straddle| serve::over_vhost(&straddle)),
         _ => check(),
     };
     done(measured.and_then(|all| keep(&all, raw.as_deref())).map(|()| true))

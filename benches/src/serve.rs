@@ -1,7 +1,10 @@
-//! How many requests a second a served drive answers, beside nbdkit's memory plugin: the same client, in the same run, in turn.
+//! How many requests a second a served drive answers, beside nbdkit's memory plugin over NBD, and beside qemu-storage-daemon over
+//! vhost-user: the same client, in the same run, in turn.
 //!
 //! The drive takes no time (its profile says so, and nobody waits for it), so that what is measured is the way in and out.
-//! nbdkit answers from its memory; straddle models a drive as well.
+//! nbdkit answers from its memory; QEMU from nothing at all (null-co), or from a file in memory; straddle models a drive as well.
+
+mod vhost;
 
 use std::io::{BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -13,6 +16,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::images::Dir;
 use crate::samples::Samples;
+use vhost::FrontEnd;
 
 /// A round of one arm.
 const SECONDS: f64 = 1.0;
@@ -84,13 +88,22 @@ fn start(command: &mut Command) -> Result<Server> {
     Ok(Server(quiet.spawn().context("cannot start a server")?))
 }
 
-/// Runs every load against both servers in turn, and prints what each reaches and the ratio.
-pub(crate) fn run(straddle: &Path) -> Result<Vec<Samples>> {
+/// The folder of the servers' sockets, and the drive that takes no time.
+fn drive() -> Result<(Dir, String)> {
     let dir = Dir::new()?;
     let profile = dir.path().join("instant.toml");
     std::fs::write(&profile, PROFILE)?;
-    let (ours, theirs) = (dir.path().join("straddle"), dir.path().join("nbdkit"));
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    println!("load of the machine before: {}", load.split(' ').next().unwrap_or("not known"));
     let target = format!("drive:{}", profile.display());
+    Ok((dir, target))
+}
+
+/// Over NBD, beside nbdkit's memory plugin: every load against both in turn.
+pub(crate) fn over_nbd(straddle: &Path) -> Result<Vec<Samples>> {
+    let (dir, target) = drive()?;
+    let dir = dir.path();
+    let (ours, theirs) = (dir.join("straddle"), dir.join("nbdkit"));
     let address = format!("unix:{}", ours.display());
     let _ours = start(Command::new(straddle).args(["serve", &target, "--no-delay", "--nbd", &address]))?;
     let nbdkit = start(Command::new("nbdkit").arg("-fU").arg(&theirs).args(["memory", "1G"]));
@@ -103,13 +116,60 @@ pub(crate) fn run(straddle: &Path) -> Result<Vec<Samples>> {
         client.fill()?;
     }
     println!("a drive that takes no time over NBD, {ROUNDS} rounds of {SECONDS} s, one connection:");
+    in_turn(&mut clients, &["straddle serve", "nbdkit memory"], Client::run)
+}
+
+/// Over vhost-user, beside qemu-storage-daemon's nothing and its file in memory.
+pub(crate) fn over_vhost(straddle: &Path) -> Result<Vec<Samples>> {
+    let (dir, target) = drive()?;
+    let dir = dir.path();
+    let sockets = ["straddle-vhost", "null-vhost", "file-vhost"].map(|name| dir.join(name));
+    let [ours, null, file] = sockets.each_ref().map(|path| path.display().to_string());
+    let _ours = start(Command::new(straddle).args(["serve", &target, "--no-delay", "--vhost-user", &ours]))?;
+    // In memory, whatever the folder for temporary files is in.
+    let image = Path::new("/dev/shm").join(format!("straddle-bench-{}", std::process::id()));
+    let qemu = |blockdev: &str, socket: &str| {
+        start(Command::new("qemu-storage-daemon").args([
+            "--object",
+            "iothread,id=thread",
+            "--blockdev",
+            &format!("{blockdev},node-name=drive"),
+            "--export",
+            &format!(
+                "type=vhost-user-blk,id=export,node-name=drive,addr.type=unix,addr.path={socket},writable=on,iothread=thread"
+            ),
+        ]))
+    };
+    let Ok(_null) = qemu("driver=null-co,size=1073741824,read-zeroes=off", &null) else {
+        eprintln!("SKIPPED: qemu-storage-daemon is not installed (qemu-system-common)");
+        return Ok(Vec::new());
+    };
+    std::fs::File::create(&image)?.set_len(1 << 30)?;
+    let _file = qemu(&format!("driver=file,filename={}", image.display()), &file)?;
+    let clients: Result<Vec<FrontEnd>> = sockets.iter().map(|path| FrontEnd::connect(path)).collect();
+    // Who has opened it keeps it.
+    std::fs::remove_file(&image)?;
+    let mut clients = clients?;
+    for client in &mut clients {
+        client.fill(SIZE)?;
+    }
+    println!("a drive that takes no time over vhost-user, {ROUNDS} rounds of {SECONDS} s, one ring of 128:");
+    in_turn(&mut clients, &["straddle serve", "qemu null-co", "qemu tmpfs file"], FrontEnd::run)
+}
+
+/// Runs every load with each client in turn; the first is ours.
+fn in_turn<C>(
+    clients: &mut [C],
+    names: &[&'static str],
+    run: impl Fn(&mut C, &Load) -> Result<Duration>,
+) -> Result<Vec<Samples>> {
     let mut all = Vec::new();
     for load in &LOADS {
-        let mut samples = [Samples::new("straddle serve"), Samples::new("nbdkit memory")];
+        let mut samples: Vec<Samples> = names.iter().map(|name| Samples::new(name)).collect();
         for round in 0..=ROUNDS {
-            for turn in 0..2 {
-                let arm = (round + turn) % 2;
-                let each = clients[arm].run(load)?;
+            for turn in 0..clients.len() {
+                let arm = (round + turn) % clients.len();
+                let each = run(&mut clients[arm], load)?;
                 // The first round warms up.
                 if round > 0 {
                     samples[arm].add(each, 0);
@@ -120,36 +180,57 @@ pub(crate) fn run(straddle: &Path) -> Result<Vec<Samples>> {
         for of_arm in &samples {
             println!("    {:16} {} IOPS", of_arm.name, (1.0 / of_arm.median()).round());
         }
-        let ratio = samples[1].median() / samples[0].median();
-        println!("    straddle answers {ratio:.2} times as many requests as nbdkit");
+        for peer in &samples[1..] {
+            let ratio = peer.median() / samples[0].median();
+            println!("    straddle answers {ratio:.2} times as many requests as {}", peer.name);
+        }
         all.extend(samples);
     }
     Ok(all)
+}
+
+/// Connects as soon as somebody listens.
+fn connect(path: &Path) -> Result<UnixStream> {
+    let begun = Instant::now();
+    loop {
+        match UnixStream::connect(path) {
+            Ok(stream) => return Ok(stream),
+            Err(_) if begun.elapsed() < Duration::from_secs(10) => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(error) => return Err(error).context("a server does not listen"),
+        }
+    }
+}
+
+/// Where the next request goes.
+struct Random(u64);
+
+impl Random {
+    fn new() -> Self {
+        Self(1)
+    }
+
+    fn offset(&mut self) -> u64 {
+        // Knuth's MMIX generator, as for the drives.
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 32) % (SIZE / 4096) * 4096
+    }
 }
 
 /// A client with as many requests in flight as it is told.
 struct Client {
     stream: UnixStream,
     replies: BufReader<UnixStream>,
-    random: u64,
+    random: Random,
     data: Vec<u8>,
 }
 
 impl Client {
-    /// Connects as soon as somebody listens.
     fn connect(path: &Path) -> Result<Self> {
-        let begun = Instant::now();
-        let stream = loop {
-            match UnixStream::connect(path) {
-                Ok(stream) => break stream,
-                Err(_) if begun.elapsed() < Duration::from_secs(10) => {
-                    std::thread::sleep(Duration::from_millis(10));
-                }
-                Err(error) => return Err(error).context("a server does not listen"),
-            }
-        };
+        let stream = connect(path)?;
         let replies = BufReader::with_capacity(1 << 20, stream.try_clone()?);
-        let mut client = Self { stream, replies, random: 1, data: vec![0x5a; BLOCK] };
+        let mut client = Self { stream, replies, random: Random::new(), data: vec![0x5a; BLOCK] };
         client.replies.read_exact(&mut [0; 18])?;
         // Both flags; EXPORT_NAME of the default export.
         client.stream.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0")?;
@@ -189,19 +270,12 @@ impl Client {
         Ok(())
     }
 
-    fn next_offset(&mut self) -> u64 {
-        // Knuth's MMIX generator, as for the drives.
-        self.random =
-            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.random >> 32) % (SIZE / 4096) * 4096
-    }
-
     /// The time of a request.
     fn run(&mut self, load: &Load) -> Result<Duration> {
         let mut sent = 0_u32;
         let begun = Instant::now();
         for _ in 0..load.depth {
-            let offset = self.next_offset();
+            let offset = self.random.offset();
             let request = self.request(load.write, offset);
             self.stream.write_all(&request)?;
             sent += 1;
@@ -211,7 +285,7 @@ impl Client {
             self.reply(load.write)?;
             answered += 1;
             if begun.elapsed().as_secs_f64() < SECONDS {
-                let offset = self.next_offset();
+                let offset = self.random.offset();
                 let request = self.request(load.write, offset);
                 self.stream.write_all(&request)?;
                 sent += 1;

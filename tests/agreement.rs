@@ -1,0 +1,294 @@
+//! The drive served to a virtual machine in real time, beside the lab's, which is in virtual time: the same guest, the same scripts.
+//!
+//! The machine is User-Mode Linux as it comes, started by this test; the lab's own clock is not in it. What is measured is measured
+//! within the guest. The model's times are what both have in common, so they have to agree; what a busy machine adds
+//! to real time is known (the server's lateness, the kernel's pressure), and a run that was disturbed is not judged, and says so. But
+//! none may ever be faster than the model.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod tools;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tools::{Dir, STRADDLE, output, present, run, text, told};
+
+const DISK: &str = include_str!("agreement/disk.sh");
+const TIMERS: &str = include_str!("agreement/timers.sh");
+const WHOLE: &str = include_str!("agreement/whole.sh");
+
+const DRIVE: &str = "wd10ears";
+/// Runs in real time; the middle one counts.
+const RUNS: usize = 3;
+/// What the two may differ by.
+const TOLERANCE: f64 = 0.05;
+/// A tick of the guest's kernel, in seconds: its timers, and the script that looks every 10 ms, are as coarse.
+const TICK: f64 = 0.01;
+/// A run is disturbed where somebody waited for a processor for more than this share of it,
+const PRESSURE: f64 = 0.15;
+/// or a reply in ten went out later than this, in nanoseconds: a few per cent of a revolution.
+const LATENESS: u64 = 500_000;
+
+/// By name, in seconds.
+type Measures = BTreeMap<String, f64>;
+
+/// A guest in real time, as it ended.
+struct Real {
+    measures: Measures,
+    summary: Value,
+    /// The share of the time in which somebody waited for a processor; 0 where the kernel does not say.
+    pressure: f64,
+}
+
+impl Real {
+    fn lateness(&self, which: &str) -> u64 {
+        self.summary["lateness"][which].as_u64().unwrap()
+    }
+
+    fn was_disturbed(&self) -> bool {
+        self.pressure > PRESSURE || self.lateness("p90") > LATENESS
+    }
+}
+
+/// Ends what is still running when a test fails.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Microseconds, since the machine started, in which somebody waited for a processor.
+fn pressure() -> u64 {
+    let text = fs::read_to_string("/proc/pressure/cpu").unwrap_or_default();
+    text.split_whitespace().find_map(|word| word.strip_prefix("total=")?.parse().ok()).unwrap_or(0)
+}
+
+/// The folder that a guest of the lab starts in, with everything that its first process reads.
+fn folder(script: &str, start: Option<u64>, input: &Path) -> Dir {
+    let dir = Dir::new("agreement");
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let start = start.map_or("none".to_owned(), |start| start.to_string());
+    let job = format!(
+        "CURRENT=/\nexport INPUT='{}' OUTPUT=\nARGUMENTS=()\nLETTERS=(a)\ndeclare -A STARTS=([a]={start}) SIZES=([a]=1073741824)\n",
+        input.display()
+    );
+    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
+    for (name, content) in [
+        ("init", &*read("crates/guest/init/init")),
+        ("library", &read("crates/lab/guest/lib.sh")),
+        ("script", script),
+        ("job", &job),
+        ("results", ""),
+    ] {
+        fs::write(dir.join(name), content).unwrap();
+        fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    // As tests/guest/run: this processor demands more of a tracer than User-Mode Linux knows.
+    if fs::read_to_string("/proc/cpuinfo").unwrap_or_default().contains("amx_tile") {
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O1", "-shared", "-fPIC", "-o"]).arg(dir.join("registers.so"));
+        run(compiler.arg(root.join("tests/guest/fpregs.c")), "");
+    }
+    dir
+}
+
+/// Waits, but not for ever.
+fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_there() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{what} does not come");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Serves the drive, starts a guest with it, and ends both.
+fn real(drive: &str, script: &str, start: Option<u64>, input: &Path, processor: &str) -> Real {
+    let dir = folder(script, start, input);
+    let socket = dir.join("drive");
+    let file = |name: &str| Stdio::from(fs::File::create(dir.join(name)).unwrap());
+    let server = Command::new(STRADDLE)
+        .args(["serve", &format!("drive:{drive}"), "--json", "--vhost-user"])
+        .arg(&socket)
+        .stdin(Stdio::null())
+        .stdout(file("summary"))
+        .stderr(file("server"))
+        .spawn();
+    let mut server = Process(server.unwrap());
+    wait_for("the server's socket", || socket.exists());
+    let (waited, begun) = (pressure(), Instant::now());
+    let mut guest = Command::new("timeout");
+    // Kernel and processes of the guest take turns: on one processor nobody has to be woken on another.
+    guest.args(["-k", "2", "150", "taskset", "-c", processor, "linux.uml", "mem=256M"]);
+    guest.args([
+        "rootfstype=hostfs",
+        "rootflags=/",
+        "ro",
+        "init=/proc/self/cwd/init",
+        "uml_dir=uml",
+        "umid=guest",
+    ]);
+    guest.args([
+        "virtio_uml.device=drive:2",
+        "quiet",
+        "con=null",
+        "con0=null,fd:2",
+        "con1=null,fd:1",
+        "con2=null,fd:0",
+    ]);
+    guest.current_dir(dir.path()).env("TMPDIR", dir.path()).env("HOME", dir.path());
+    if dir.join("registers.so").exists() {
+        guest.env("LD_PRELOAD", dir.join("registers.so"));
+    }
+    // It writes to what would be its input: the script's errors.
+    guest.stdin(file("errors")).stdout(file("output")).stderr(file("console"));
+    let ended = guest.status().unwrap();
+    let elapsed = begun.elapsed();
+    let pressure = Duration::from_micros(pressure() - waited).as_secs_f64() / elapsed.as_secs_f64();
+    let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap_or_default();
+    let said = ["errors", "output", "console", "server"].map(read).concat();
+    assert_eq!(read("status").trim(), "0", "{ended}: {said}");
+    run(Command::new("kill").args(["-TERM", &server.0.id().to_string()]), "");
+    let status = server.0.wait().unwrap();
+    assert_eq!(status.code(), Some(0), "{}", read("server"));
+    assert!(!socket.exists(), "a socket is left");
+    let results = read("results");
+    let measures = results.lines().map(|line| {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        (name.to_owned(), value.parse().unwrap())
+    });
+    Real { measures: measures.collect(), summary: serde_json::from_str(&read("summary")).unwrap(), pressure }
+}
+
+/// The processors that this process may use: the first and the last, which may be the same.
+fn processors() -> [String; 2] {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    let numbers: Vec<&str> = list.trim().split([',', '-']).collect();
+    [numbers[0].to_owned(), numbers[numbers.len() - 1].to_owned()]
+}
+
+/// The same script in the lab.
+fn virtually(script: &str, start: Option<&str>, input: &Path) -> Measures {
+    let dir = Dir::new("agreement-lab");
+    let file = dir.join("script");
+    fs::write(&file, script).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut lab = Command::new(STRADDLE);
+    lab.args(["lab", "--json", "--mem", "256MiB", "--drive", DRIVE, "--input"]).arg(input);
+    if let Some(start) = start {
+        lab.args(["--start", start, "--size", "1GiB"]);
+    }
+    let ended = output(lab.arg("--").arg(file), "");
+    let report: Value = serde_json::from_slice(&ended.stdout).unwrap_or_else(|_| panic!("{}", told(&ended)));
+    assert_eq!(report["status"], 0, "{}", report["output"]);
+    let measures = report["measures"].as_array().unwrap().iter();
+    measures.map(|one| (tools::word(one, "name"), one["value"].as_f64().unwrap())).collect()
+}
+
+/// A tree of files of all sizes, the same in every run.
+fn tree(dir: &Dir) -> PathBuf {
+    let root = dir.join("tree");
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    for number in 0..30 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let folder = root.join(format!("{}", number % 10));
+        fs::create_dir_all(&folder).unwrap();
+        let size = usize::try_from(state >> 33).unwrap() % (1 << (6 + number % 12));
+        let content: Vec<u8> = state.to_le_bytes().into_iter().cycle().take(size).collect();
+        fs::write(folder.join(format!("{number}")), content).unwrap();
+    }
+    root
+}
+
+/// Holds the middle of the real runs against the virtual one. Both are printed.
+fn judge(name: &str, virtual_time: f64, runs: &[Real], tolerance: f64) -> Result<(), String> {
+    let mut values: Vec<f64> = runs.iter().map(|run| run.measures[name]).collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values[values.len() / 2];
+    let disturbed = runs.iter().filter(|run| run.was_disturbed()).count();
+    let told = format!("{name}: {virtual_time:.6} s in virtual time, {values:.6?} s in real time");
+    eprintln!("{told}: {:+.1} %", (middle / virtual_time - 1.0) * 100.0);
+    if middle < virtual_time - tolerance {
+        return Err(format!("{told}: faster than the model"));
+    }
+    if middle <= virtual_time + tolerance {
+        return Ok(());
+    }
+    // The middle run is slow. Was it the machine?
+    if disturbed * 2 > runs.len() {
+        eprintln!("NOT JUDGED: {name}: {disturbed} of {} runs were disturbed", runs.len());
+        return Ok(());
+    }
+    Err(format!("{told}, and only {disturbed} runs were disturbed"))
+}
+
+fn tell(runs: &[Real]) {
+    for run in runs {
+        let [p50, p90, max] = ["p50", "p90", "max"].map(|which| run.lateness(which) / 1000);
+        eprintln!(
+            "lateness {p50} us, {p90} us, {max} us; somebody waited {:.0} % of the time",
+            run.pressure * 100.0
+        );
+    }
+}
+
+#[test]
+fn real_time_agrees_with_virtual_time() {
+    if !present(&["linux.uml", "taskset", "mkfs.ext4", "sfdisk", "fio", "jq", "perl"]) {
+        return;
+    }
+    let dir = Dir::new("agreement-input");
+    let input = tree(&dir);
+    let (disk, timers) = (virtually(DISK, None, &input), virtually(TIMERS, Some("2048s"), &input));
+    let [first, last] = processors();
+    let (disk_runs, timer_run) = std::thread::scope(|scope| {
+        // It sleeps nearly all the time.
+        let timers = scope.spawn(|| real(DRIVE, TIMERS, Some(1 << 20), &input, &first));
+        let runs: Vec<Real> = (0..RUNS).map(|_| real(DRIVE, DISK, None, &input, &last)).collect();
+        (runs, timers.join().unwrap())
+    });
+    tell(&disk_runs);
+    let mut wrong = Vec::new();
+    for (name, seconds) in &disk {
+        wrong.extend(judge(name, *seconds, &disk_runs, seconds * TOLERANCE).err());
+    }
+    let timer_runs = [timer_run];
+    tell(&timer_runs);
+    for (name, seconds) in &timers {
+        wrong.extend(judge(name, *seconds, &timer_runs, 2.0 * TICK + seconds * TOLERANCE).err());
+    }
+    assert!(disk.len() == 5 && timers.len() == 3, "{disk:?} {timers:?}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_virtual_machine_gets_back_what_it_wrote() {
+    if !present(&["linux.uml", "taskset", "mkfs.ext4", "sfdisk", "e2fsck", "blkdiscard", "fstrim"]) {
+        return;
+    }
+    let dir = Dir::new("agreement-input");
+    let run = real("ssd-sata-4k,plp=off", WHOLE, Some(1 << 20), &tree(&dir), &processors()[0]);
+    let shown = tools::run(Command::new(STRADDLE).args(["drive", "show", "ssd-sata-4k", "--json"]), "");
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let claims = &shown["drives"][0]["claims"];
+    for (measured, claimed) in [("logical", "logical_sector"), ("physical", "physical_sector")] {
+        let claimed = text(claims[claimed].to_string().as_bytes());
+        assert_eq!(format!("{}", run.measures[measured]), claimed);
+    }
+    let summary = &run.summary;
+    for kind in ["reads", "writes", "flushes", "discards"] {
+        assert!(summary[kind].as_u64() > Some(0), "no {kind}: {summary}");
+    }
+    assert_eq!((&summary["failed"], &summary["broken"]), (&0.into(), &0.into()));
+    let answered = ["reads", "writes", "flushes", "discards"].map(|kind| summary[kind].as_u64().unwrap());
+    assert_eq!(summary["lateness"]["count"], answered.iter().sum::<u64>(), "{summary}");
+}

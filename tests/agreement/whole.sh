@@ -1,0 +1,19 @@
+#!/bin/bash
+# All that a file system does to a drive, and whether the drive gives it back.
+
+make_file_system ext4 "$PART" -E discard
+mount_it ext4 "$PART" discard
+cp -r "$INPUT"/. "$MNT"
+unmount
+drop_caches
+mount_it ext4
+diff -r -x lost+found "$INPUT" "$MNT"
+rm -r "${MNT:?}"/[0-9]
+fstrim "$MNT"
+unmount
+e2fsck -fn "$PART"
+blkdiscard "$PART"
+cmp -n 1048576 "$PART" /dev/zero
+queue=/sys/block/vda/queue
+result logical "$(<$queue/logical_block_size)"
+result physical "$(<$queue/physical_block_size)"
