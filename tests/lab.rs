@@ -263,7 +263,9 @@ fn what_a_file_system_has_been_given_it_gives_back() {
     for (drive, start) in [("wd10ears", "34s"), ("qlc-16k", "40s")] {
         let report = well(&["--drive", drive, "--start", start, "--size", "400MiB", "--", &script]);
         let sound: Vec<String> = FILE_SYSTEMS.iter().map(|name| format!("sound {name}")).collect();
-        assert_eq!(output(&report).lines().collect::<Vec<_>>(), sound, "{drive}");
+        // Beside that the tools warn: sector 40 is no boundary of 16 KiB.
+        let said = output(&report).lines().filter(|line| line.starts_with("sound "));
+        assert_eq!(said.collect::<Vec<_>>(), sound, "{drive}");
     }
 }
 
