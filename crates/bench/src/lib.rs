@@ -6,8 +6,10 @@
 
 pub mod experiment;
 pub mod fit;
+mod interval;
 mod mock;
 mod random;
+mod rounds;
 mod run;
 mod samples;
 mod sweep;
@@ -16,8 +18,10 @@ mod target;
 mod tests;
 mod workload;
 
+pub use interval::{Interval, centre};
 pub use mock::Mock;
 pub use random::{GlibcRandom, RANDOM_MAX};
+pub use rounds::{Ended, FEWEST_ROUNDS, Measured, Order, Rounds, Turn, Watch, rounds};
 pub use run::{Host, Progress, RunError, Silent, run};
 pub use samples::{Latency, Samples, Stop};
 pub use sweep::{Arm, EQUAL, Ratio, Sweep, sweep};

@@ -66,8 +66,19 @@ pub fn run(
     progress: &mut dyn Progress,
 ) -> Result<Samples, RunError> {
     let program = workload.program(target.capacity(), target.logical_sector())?;
+    run_program(target, program, host, None, progress)
+}
+
+/// Runs what a workload has become for this target; each latency goes into `raw` as well, if there is one.
+pub(crate) fn run_program(
+    target: &mut dyn Target,
+    program: Program,
+    host: Host,
+    raw: Option<&mut Vec<Nanos>>,
+    progress: &mut dyn Progress,
+) -> Result<Samples, RunError> {
     let before = target.counters();
-    let mut engine = Engine::new(target, program, host);
+    let mut engine = Engine::new(target, program, host, raw);
     let ran = engine.run(progress);
     let submitted = engine.submitted;
     ran.map_err(|source| RunError::Target { index: submitted.saturating_sub(1), source })?;
@@ -104,10 +115,16 @@ struct Engine<'a> {
     latency: Latency,
     flush_latency: Latency,
     batches: Batches,
+    raw: Option<&'a mut Vec<Nanos>>,
 }
 
 impl<'a> Engine<'a> {
-    fn new(target: &'a mut dyn Target, program: Program, host: Host) -> Self {
+    fn new(
+        target: &'a mut dyn Target,
+        program: Program,
+        host: Host,
+        raw: Option<&'a mut Vec<Nanos>>,
+    ) -> Self {
         let (start, depth) = (target.now(), usize::try_from(program.depth).unwrap_or(usize::MAX));
         Self {
             target,
@@ -125,6 +142,7 @@ impl<'a> Engine<'a> {
             latency: Latency::new(),
             flush_latency: Latency::new(),
             batches: Batches::from(start),
+            raw,
             program,
         }
         .with_slots(depth)
@@ -204,7 +222,11 @@ impl<'a> Engine<'a> {
             self.target.submit(Request::flush(id(slot)))?;
             return Ok(false);
         }
-        self.latency.record(completion.at.since(state.started));
+        let latency = completion.at.since(state.started);
+        self.latency.record(latency);
+        if let Some(raw) = &mut self.raw {
+            raw.push(latency);
+        }
         self.batches.record(completion.at);
         self.done += 1;
         self.free.push(slot);

@@ -39,6 +39,15 @@ impl Latency {
         self.max = self.max.max(nanos);
     }
 
+    /// All of `other` as well.
+    pub fn join(&mut self, other: &Self) {
+        // It resizes itself, as when recording.
+        let _ = self.histogram.add(&other.histogram);
+        self.sum += other.sum;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
     /// How many.
     pub fn count(&self) -> u64 {
         self.histogram.len()
@@ -159,6 +168,35 @@ pub struct Samples {
 }
 
 impl Samples {
+    /// Nothing measured yet.
+    pub(crate) fn none() -> Self {
+        Self {
+            requests: 0,
+            bytes: 0,
+            flushes: 0,
+            elapsed: Nanos::ZERO,
+            stop: Stop::Count,
+            latency: Latency::new(),
+            flush_latency: Latency::new(),
+            relative_error: None,
+            counters: None,
+        }
+    }
+
+    /// Another run of the same arm. What its batches say of the spread is dropped: rounds say it better.
+    pub(crate) fn join(&mut self, other: &Self) {
+        self.counters = match self.counters {
+            None if self.requests == 0 => other.counters,
+            ours => ours.zip(other.counters).map(|(ours, others)| sum(ours, others)),
+        };
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.flushes += other.flushes;
+        self.elapsed = self.elapsed + other.elapsed;
+        self.latency.join(&other.latency);
+        self.flush_latency.join(&other.flush_latency);
+    }
+
     /// Requests a second.
     pub fn iops(&self) -> f64 {
         per_second(self.requests, self.elapsed)
@@ -191,26 +229,35 @@ pub(crate) fn float(number: u64) -> f64 {
 
 /// What happened from `before` to `after`. The revolution is no total and stays.
 pub(crate) fn since(after: Counters, before: Counters) -> Counters {
+    each(after, before, |after, before| after - before)
+}
+
+/// What happened in both times together.
+fn sum(one: Counters, other: Counters) -> Counters {
+    each(one, other, |one, other| one + other)
+}
+
+fn each(one: Counters, other: Counters, of: impl Fn(u64, u64) -> u64) -> Counters {
     Counters {
-        host_reads: after.host_reads - before.host_reads,
-        host_writes: after.host_writes - before.host_writes,
-        host_flushes: after.host_flushes - before.host_flushes,
-        host_discards: after.host_discards - before.host_discards,
-        host_read_bytes: after.host_read_bytes - before.host_read_bytes,
-        host_write_bytes: after.host_write_bytes - before.host_write_bytes,
-        media_read_bytes: after.media_read_bytes - before.media_read_bytes,
-        media_write_bytes: after.media_write_bytes - before.media_write_bytes,
-        rmw_reads: after.rmw_reads - before.rmw_reads,
-        rmw_read_bytes: after.rmw_read_bytes - before.rmw_read_bytes,
-        cache_hits: after.cache_hits - before.cache_hits,
-        merged_writes: after.merged_writes - before.merged_writes,
-        destages: after.destages - before.destages,
-        seeks: after.seeks - before.seeks,
-        seek_time: after.seek_time - before.seek_time,
-        rotation_wait: after.rotation_wait - before.rotation_wait,
-        revolution: after.revolution,
-        unit_write_bytes: after.unit_write_bytes - before.unit_write_bytes,
-        gc_write_bytes: after.gc_write_bytes - before.gc_write_bytes,
-        erases: after.erases - before.erases,
+        host_reads: of(one.host_reads, other.host_reads),
+        host_writes: of(one.host_writes, other.host_writes),
+        host_flushes: of(one.host_flushes, other.host_flushes),
+        host_discards: of(one.host_discards, other.host_discards),
+        host_read_bytes: of(one.host_read_bytes, other.host_read_bytes),
+        host_write_bytes: of(one.host_write_bytes, other.host_write_bytes),
+        media_read_bytes: of(one.media_read_bytes, other.media_read_bytes),
+        media_write_bytes: of(one.media_write_bytes, other.media_write_bytes),
+        rmw_reads: of(one.rmw_reads, other.rmw_reads),
+        rmw_read_bytes: of(one.rmw_read_bytes, other.rmw_read_bytes),
+        cache_hits: of(one.cache_hits, other.cache_hits),
+        merged_writes: of(one.merged_writes, other.merged_writes),
+        destages: of(one.destages, other.destages),
+        seeks: of(one.seeks, other.seeks),
+        seek_time: of(one.seek_time, other.seek_time),
+        rotation_wait: of(one.rotation_wait, other.rotation_wait),
+        revolution: one.revolution,
+        unit_write_bytes: of(one.unit_write_bytes, other.unit_write_bytes),
+        gc_write_bytes: of(one.gc_write_bytes, other.gc_write_bytes),
+        erases: of(one.erases, other.erases),
     }
 }

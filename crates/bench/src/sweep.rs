@@ -1,7 +1,8 @@
 //! The same workload at one offset after the other, and what the difference is.
 
+use crate::interval::{Interval, centre, median};
 use crate::run::{Host, Progress, RunError, run};
-use crate::samples::Samples;
+use crate::samples::{Samples, float};
 use crate::target::Target;
 use crate::workload::Workload;
 
@@ -11,15 +12,44 @@ pub const EQUAL: f64 = 0.01;
 /// So many standard errors may two arms be apart by chance, the best and the worst of many being picked.
 const STANDARD_ERRORS: f64 = 3.0;
 
+/// The doubt that an interval of 95 % is computed with. Rounds go on until the interval is narrow, which prefers those that
+/// are so by chance; what that takes away is put back here, as the tests measure on targets with a known ratio.
+const DOUBT: f64 = 0.036;
+
 /// One arm of a sweep.
 #[derive(Clone, Debug)]
 pub struct Arm {
     /// Its offset in logical sectors.
     pub offset: u64,
-    /// The workload as it was run.
+    /// The workload as it was run; of several turns, as it was asked for.
     pub workload: Workload,
-    /// What was measured.
+    /// What was measured, in all turns.
     pub samples: Samples,
+    /// The logarithm of its seconds per request in each round; empty where it was run once.
+    pub rounds: Vec<f64>,
+}
+
+impl Arm {
+    /// Seconds per request, what arms are compared by: of several rounds the median.
+    pub fn seconds_per_request(&self) -> f64 {
+        if self.rounds.is_empty() {
+            return self.samples.seconds_per_request();
+        }
+        let mut rounds = self.rounds.clone();
+        rounds.sort_unstable_by(f64::total_cmp);
+        median(&rounds).exp()
+    }
+
+    /// Requests a second.
+    pub fn iops(&self) -> f64 {
+        let seconds = self.seconds_per_request();
+        if seconds > 0.0 { 1.0 / seconds } else { 0.0 }
+    }
+
+    /// Bytes a second.
+    pub fn bytes_per_second(&self) -> f64 {
+        self.iops() * float(self.workload.size())
+    }
 }
 
 /// All arms, in the order of the offsets.
@@ -36,34 +66,60 @@ pub struct Sweep {
 pub struct Ratio {
     /// Times the other's.
     pub value: f64,
-    /// Its standard error; `None` where one of the two is not known.
-    pub error: Option<f64>,
+    /// Where it lies with 95 %; `None` where that is not known.
+    pub interval: Option<Interval>,
+    one: bool,
 }
 
 impl Ratio {
-    /// Whether it may well be 1.
-    pub fn is_one(&self) -> bool {
-        (self.value - 1.0).abs() <= EQUAL.max(STANDARD_ERRORS * self.error.unwrap_or(0.0))
+    /// Whether it may well be 1, one of all pairs of arms having been picked.
+    pub const fn is_one(&self) -> bool {
+        self.one
     }
 
-    /// Half the width of the interval in which it lies with 95 %.
+    /// The greater distance from the value to an end of its interval.
     pub fn margin(&self) -> Option<f64> {
-        self.error.map(|error| 1.96 * error)
+        self.interval.map(|interval| interval.relative_margin() * interval.value)
     }
 
-    /// Of the time per request.
-    pub fn of(samples: &Samples, to: &Samples) -> Self {
-        let base = to.seconds_per_request();
-        let value = if base > 0.0 { samples.seconds_per_request() / base } else { 1.0 };
-        let errors = samples.relative_error.zip(to.relative_error);
-        Self { value, error: errors.map(|(one, other)| value * one.hypot(other)) }
+    /// Of the time per request, of two out of `arms` arms.
+    fn of(arm: &Arm, to: &Arm, arms: usize) -> Self {
+        if arm.rounds.len().min(to.rounds.len()) > 0 {
+            return Self::of_rounds(arm, to, arms);
+        }
+        let base = to.samples.seconds_per_request();
+        let value = if base > 0.0 { arm.samples.seconds_per_request() / base } else { 1.0 };
+        let errors = arm.samples.relative_error.zip(to.samples.relative_error);
+        let error = errors.map(|(one, other)| value * one.hypot(other));
+        let interval = error.map(|error| 1.96 * error).map(|margin| Interval {
+            value,
+            low: value - margin,
+            high: value + margin,
+        });
+        let one = (value - 1.0).abs() <= EQUAL.max(STANDARD_ERRORS * error.unwrap_or(0.0));
+        Self { value, interval, one }
+    }
+
+    /// Rounds are paired: what changes from round to round changes both arms.
+    fn of_rounds(arm: &Arm, to: &Arm, arms: usize) -> Self {
+        let differences: Vec<f64> =
+            arm.rounds.iter().zip(&to.rounds).map(|(one, other)| one - other).collect();
+        let interval = centre(&differences, DOUBT).map(Interval::exponentials);
+        let mut sorted = differences.clone();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let value = interval.map_or_else(|| median(&sorted).exp(), |interval| interval.value);
+        // Of many arms the best and the worst are picked: C. Bonferroni's correction for so many pairs.
+        let pairs = float((arms * (arms.saturating_sub(1)) / 2).max(1) as u64);
+        let sure = centre(&differences, DOUBT / pairs).map(Interval::exponentials);
+        let one = (value - 1.0).abs() <= EQUAL || sure.is_none_or(|sure| sure.holds(1.0));
+        Self { value, interval, one }
     }
 }
 
 impl Sweep {
     /// These arms; `None` of none.
     pub fn new(arms: Vec<Arm>) -> Option<Self> {
-        let time = |index: &usize| arms[*index].samples.seconds_per_request();
+        let time = |index: &usize| arms[*index].seconds_per_request();
         let order = |one: &usize, other: &usize| time(one).total_cmp(&time(other));
         let best = (0..arms.len()).min_by(order)?;
         // The first of equals, as with the best.
@@ -74,6 +130,11 @@ impl Sweep {
     /// All arms, in the order of the offsets given.
     pub fn arms(&self) -> &[Arm] {
         &self.arms
+    }
+
+    /// The arms back again.
+    pub(crate) fn into_arms(self) -> Vec<Arm> {
+        self.arms
     }
 
     /// The cheapest.
@@ -88,7 +149,7 @@ impl Sweep {
 
     /// An arm's time over the cheapest one's.
     pub fn ratio(&self, arm: &Arm) -> Ratio {
-        Ratio::of(&arm.samples, &self.best().samples)
+        Ratio::of(arm, self.best(), self.arms.len())
     }
 
     /// The worst one's.
@@ -98,9 +159,8 @@ impl Sweep {
 
     /// Whether all arms but the cheapest are as expensive as the worst, as far as can be told.
     pub fn others_alike(&self) -> bool {
-        let alike =
-            |arm: &Arm| self.ratio(arm).is_one() || Ratio::of(&arm.samples, &self.worst().samples).is_one();
-        self.arms.iter().all(alike)
+        let worst = |arm: &Arm| Ratio::of(arm, self.worst(), self.arms.len());
+        self.arms.iter().all(|arm| self.ratio(arm).is_one() || worst(arm).is_one())
     }
 
     /// Whether the offset matters at all.
@@ -111,6 +171,13 @@ impl Sweep {
     /// The offsets that are as cheap as the cheapest, as far as can be told.
     pub fn cheapest(&self) -> Vec<u64> {
         self.arms.iter().filter(|arm| self.ratio(arm).is_one()).map(|arm| arm.offset).collect()
+    }
+
+    /// Whether every ratio is known to `precision`, as a share of it.
+    pub fn is_known_to(&self, precision: f64) -> bool {
+        let margin =
+            |arm: &Arm| self.ratio(arm).interval.map_or(f64::INFINITY, |interval| interval.relative_margin());
+        self.arms.iter().enumerate().all(|(index, arm)| index == self.best || margin(arm) <= precision)
     }
 }
 
@@ -129,7 +196,7 @@ pub fn sweep<T: Target>(
         let workload = workload.at(bytes);
         let mut part = Part { whole: progress, index, of: offsets.len() };
         let samples = run(&mut target, &workload, host, &mut part)?;
-        arms.push(Arm { offset, workload, samples });
+        arms.push(Arm { offset, workload, samples, rounds: Vec::new() });
     }
     Sweep::new(arms).ok_or(RunError::NoOffsets)
 }

@@ -88,6 +88,9 @@ pub enum TargetError {
     /// Nothing is outstanding.
     #[error("there is nothing to wait for")]
     Idle,
+    /// Somebody asked for an end.
+    #[error("interrupted")]
+    Interrupted,
 }
 
 const fn verb(operation: Operation) -> &'static str {

@@ -330,6 +330,47 @@ impl Workload {
         moved
     }
 
+    /// The same for one turn of many: from another `start`, `count` requests and no time limit, with this seed.
+    #[must_use]
+    pub(crate) fn turn(&self, start: u64, count: u64, seed: u32) -> Self {
+        let mut turn = self.clone();
+        macro_rules! set {
+            ($workload:expr) => {{
+                ($workload.start, $workload.count, $workload.seconds) = (start, Some(count), None);
+            }};
+        }
+        match &mut turn {
+            Self::RandomWrite(workload) => {
+                set!(workload);
+                workload.seed = Some(seed);
+            }
+            Self::RandomRead(workload) => {
+                set!(workload);
+                workload.seed = Some(seed);
+            }
+            Self::StridedWrite(workload) => set!(workload),
+            Self::SequentialWrite(workload) => set!(workload),
+            Self::Dd(workload) => set!(workload),
+            Self::SequentialRead(workload) => set!(workload),
+        }
+        turn
+    }
+
+    /// Bytes that every request is past its place.
+    pub const fn offset(&self) -> u64 {
+        self.common().offset
+    }
+
+    /// Whether it writes.
+    pub const fn writes(&self) -> bool {
+        !matches!(self, Self::RandomRead(_) | Self::SequentialRead(_))
+    }
+
+    /// Bytes from the start of a request to the start of the next, in a sequence.
+    pub const fn stride(&self) -> u64 {
+        if let Self::StridedWrite(workload) = self { workload.stride } else { self.size() }
+    }
+
     /// Bytes of each request.
     pub const fn size(&self) -> u64 {
         self.common().size
@@ -399,7 +440,7 @@ impl Workload {
     pub(crate) fn program(&self, capacity: u64, sector: u64) -> Result<Program, WorkloadError> {
         let common = self.common();
         let (count, seconds) = self.limits();
-        let stride = if let Self::StridedWrite(workload) = self { workload.stride } else { common.size };
+        let stride = self.stride();
         check(&common, stride, sector)?;
         let time = seconds.map(|seconds| {
             Nanos::from_seconds(seconds)

@@ -1,0 +1,346 @@
+//! The same workload at several offsets in turns, so that whatever changes meanwhile changes all of them.
+//!
+//! The law of this module: no arm is better placed than another. A round gives every arm two turns, first in an order
+//! that is drawn for the round, then in the reverse (A B B A), so that a steady drift cancels; all turns of a round are in
+//! the same region, each at places of its own, because what one arm has just written is in the drive's cache. The arms are
+//! compared within rounds only.
+
+use straddle_drive::{Nanos, Time};
+use straddle_units::Span;
+
+use crate::run::{Host, Progress, RunError, Silent, run_program};
+use crate::samples::{Latency, Samples, float};
+use crate::sweep::{Arm, Sweep};
+use crate::target::{Target, TargetError};
+use crate::workload::{Workload, WorkloadError};
+
+/// No ratio is called known of fewer rounds.
+pub const FEWEST_ROUNDS: usize = 10;
+
+/// More rounds than this tell nothing new.
+const MOST_ROUNDS: usize = 400;
+
+/// The first try at how many requests a turn has.
+const PILOT: u64 = 4;
+
+/// Latencies that are kept of one turn, at most.
+const KEPT: u64 = 1 << 16;
+
+/// Places in a region at which a sequence begins are so far apart: no boundary that matters is greater.
+const GRAIN: u64 = 1 << 20;
+
+/// How to measure in turns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Order {
+    /// The arms: how many logical sectors each request is past its place.
+    pub offsets: Vec<u64>,
+    /// Where on the target; nothing outside is touched.
+    pub regions: Vec<Span>,
+    /// How long a turn lasts, about.
+    pub turn: Nanos,
+    /// Requests of a turn, if that is not to be found out.
+    pub requests: Option<u64>,
+    /// No round begins later than this after the start.
+    pub limit: Nanos,
+    /// When every ratio is known so well, as a share of it, the run ends.
+    pub precision: f64,
+    /// Where the order of turns and the places come from.
+    pub seed: u64,
+}
+
+/// One arm's turn: a sample.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    /// Which round, from 0.
+    pub round: usize,
+    /// Which arm.
+    pub arm: usize,
+    /// Its offset in logical sectors.
+    pub offset: u64,
+    /// Where in the order of regions.
+    pub region: usize,
+    /// The byte from which the workload was run.
+    pub start: u64,
+    /// The seed of its places.
+    pub seed: u32,
+    /// When it began.
+    pub began: Time,
+    /// How long it took, with the flush at its end.
+    pub elapsed: Nanos,
+    /// Requests done.
+    pub requests: u64,
+    /// The first of the latencies, in the order of completion.
+    pub latencies: Vec<Nanos>,
+}
+
+/// Why no further round was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Every ratio is known as well as was asked for.
+    Precise,
+    /// The time was up, or there were very many rounds.
+    Limit,
+    /// Somebody asked for an end.
+    Interrupted,
+}
+
+/// Who watches.
+pub trait Watch: Progress {
+    /// A round is complete: its turns, and what all rounds together say so far.
+    fn round(&mut self, _turns: &[Turn], _sofar: &Sweep) {}
+}
+
+impl Watch for Silent {}
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The arms and how they compare.
+    pub sweep: Sweep,
+    /// Complete rounds.
+    pub rounds: usize,
+    /// Requests of each turn.
+    pub requests: u64,
+    /// Why it ended.
+    pub ended: Ended,
+    /// Seconds per request of the first arm's turns, in order of time: what drifted.
+    pub course: Vec<f64>,
+}
+
+/// Measures, as `order` says, on one target.
+pub struct Rounds<'a> {
+    target: &'a mut dyn Target,
+    workload: &'a Workload,
+    host: Host,
+    order: &'a Order,
+    start: Time,
+    random: Random,
+    arms: Vec<Arm>,
+    course: Vec<f64>,
+}
+
+/// Runs `workload` at every offset of `order` in turns, until the ratios are known or the time is up.
+pub fn rounds(
+    target: &mut dyn Target,
+    workload: &Workload,
+    host: Host,
+    order: &Order,
+    watch: &mut dyn Watch,
+) -> Result<Measured, RunError> {
+    Rounds::new(target, workload, host, order)?.run(watch)
+}
+
+impl<'a> Rounds<'a> {
+    fn new(
+        target: &'a mut dyn Target,
+        workload: &'a Workload,
+        host: Host,
+        order: &'a Order,
+    ) -> Result<Self, RunError> {
+        if order.regions.is_empty() {
+            let (first, needed, capacity) = (0, u128::from(workload.size()), 0);
+            return Err(WorkloadError::DoesNotFit { first, needed, capacity }.into());
+        }
+        let mut arms = Vec::with_capacity(order.offsets.len());
+        for &offset in &order.offsets {
+            let bytes = offset.checked_mul(target.logical_sector()).ok_or(RunError::Offset { offset })?;
+            let (workload, samples) = (workload.at(bytes), Samples::none());
+            arms.push(Arm { offset, workload, samples, rounds: Vec::new() });
+        }
+        if arms.is_empty() {
+            return Err(RunError::NoOffsets);
+        }
+        let (start, random) = (target.now(), Random(order.seed));
+        Ok(Self { target, workload, host, order, start, random, arms, course: Vec::new() })
+    }
+
+    fn run(mut self, watch: &mut dyn Watch) -> Result<Measured, RunError> {
+        let mut turns = Vec::new();
+        let requests = match self.order.requests {
+            Some(requests) => requests,
+            None => self.pilot()?,
+        };
+        let mut look = FEWEST_ROUNDS;
+        let mut done = 0;
+        let ended = loop {
+            match self.round(done, requests, &mut turns, watch) {
+                Ok(()) => {}
+                Err(RunError::Target { source: TargetError::Interrupted, .. }) if done > 0 => {
+                    break Ended::Interrupted;
+                }
+                Err(error) => return Err(error),
+            }
+            done += 1;
+            let sofar = Sweep::new(std::mem::take(&mut self.arms)).ok_or(RunError::NoOffsets)?;
+            watch.round(&turns, &sofar);
+            // Not after every round: whoever looks often enough sees whatever he waits for.
+            let looked = done >= look;
+            let precise = looked && sofar.is_known_to(self.order.precision);
+            self.arms = sofar.into_arms();
+            if precise {
+                break Ended::Precise;
+            }
+            look += if looked { (look / 4).max(1) } else { 0 };
+            if self.elapsed() >= self.order.limit || done >= MOST_ROUNDS {
+                break Ended::Limit;
+            }
+        };
+        let sweep = Sweep::new(self.arms).ok_or(RunError::NoOffsets)?;
+        Ok(Measured { sweep, rounds: done, requests, ended, course: self.course })
+    }
+
+    /// Finds how many requests make a turn of the wanted length, and warms the target up.
+    fn pilot(&mut self) -> Result<u64, RunError> {
+        let mut requests = PILOT;
+        loop {
+            let mut longest = Nanos::ZERO;
+            let mut all = Nanos::ZERO;
+            for arm in 0..self.arms.len() {
+                let (turn, _) = self.turn(0, arm, 0, requests)?;
+                (longest, all) = (longest.max(turn.elapsed), all + turn.elapsed);
+            }
+            let mean = all.seconds() / float(self.arms.len() as u64);
+            let wanted = self.order.turn.seconds();
+            if mean >= wanted / 2.0 || longest >= self.order.turn {
+                return Ok(scaled(requests, wanted / mean.max(1e-9)).max(1));
+            }
+            let grown = scaled(requests, (wanted / mean.max(1e-9)).clamp(2.0, 16.0));
+            let most = self.most();
+            if requests >= most || grown <= requests {
+                return Ok(most.max(1));
+            }
+            requests = grown.min(most);
+        }
+    }
+
+    /// As many requests of a sequence as the smallest region has room for, beginning in its first half.
+    fn most(&self) -> u64 {
+        let room = self.order.regions.iter().map(|region| region.len().get()).min().unwrap_or(0);
+        match self.workload {
+            Workload::RandomWrite(_) | Workload::RandomRead(_) => u64::from(u32::MAX),
+            _ => (room / 2).checked_div(self.workload.stride()).unwrap_or(0),
+        }
+    }
+
+    fn round(
+        &mut self,
+        round: usize,
+        requests: u64,
+        turns: &mut Vec<Turn>,
+        watch: &mut dyn Watch,
+    ) -> Result<(), RunError> {
+        turns.clear();
+        let mut measured = Vec::new();
+        let region = round % self.order.regions.len();
+        let mut order: Vec<usize> = (0..self.arms.len()).collect();
+        self.random.shuffle(&mut order);
+        let there_and_back: Vec<usize> = order.iter().chain(order.iter().rev()).copied().collect();
+        for arm in there_and_back {
+            let (turn, samples) = self.turn(round, arm, region, requests)?;
+            turns.push(turn);
+            measured.push(samples);
+            watch.advance(self.share());
+        }
+        // Only now: an interrupted round leaves no trace.
+        for (index, arm) in self.arms.iter_mut().enumerate() {
+            let mut sum = 0.0;
+            for (turn, samples) in turns.iter().zip(&measured).filter(|(turn, _)| turn.arm == index) {
+                let seconds = turn.elapsed.seconds() / float(turn.requests.max(1));
+                arm.samples.join(samples);
+                if index == 0 {
+                    self.course.push(seconds);
+                }
+                sum += seconds.max(1e-12).ln();
+            }
+            arm.rounds.push(sum / 2.0);
+        }
+        Ok(())
+    }
+
+    fn turn(
+        &mut self,
+        round: usize,
+        arm: usize,
+        region: usize,
+        requests: u64,
+    ) -> Result<(Turn, Samples), RunError> {
+        let span = self.order.regions[region];
+        let (from, end) = (span.start().get(), span.end().get());
+        let start = self.place(from, span.len().get(), requests);
+        let drawn = self.random.next();
+        let seed = u32::try_from(drawn >> 32).unwrap_or_default();
+        let workload = self.arms[arm].workload.turn(start, requests, seed);
+        let mut program = workload.program(end.min(self.target.capacity()), self.target.logical_sector())?;
+        // What the drive's cache holds at a turn's end would else be paid for by the next arm.
+        program.fsync_last |= workload.writes() && !program.flush_each;
+        let (began, mut latencies) = (self.target.now(), Vec::new());
+        let raw = (requests <= KEPT).then_some(&mut latencies);
+        let samples = run_program(self.target, program, self.host, raw, &mut Silent)?;
+        let (offset, elapsed, done) = (self.arms[arm].offset, samples.elapsed, samples.requests);
+        let turn =
+            Turn { round, arm, offset, region, start, seed, began, elapsed, requests: done, latencies };
+        Ok((turn, samples))
+    }
+
+    /// Where in a region a turn begins: a sequence anywhere that has room for it, random requests at its start, because
+    /// they choose their own places.
+    fn place(&mut self, from: u64, length: u64, requests: u64) -> u64 {
+        if matches!(self.workload, Workload::RandomWrite(_) | Workload::RandomRead(_)) {
+            return from;
+        }
+        let most = self.arms.iter().map(|arm| arm.workload.offset()).max().unwrap_or(0);
+        let needed = requests.saturating_mul(self.workload.stride()).saturating_add(most);
+        let places = length.saturating_sub(needed).checked_div(GRAIN).unwrap_or(0) + 1;
+        from + (self.random.next() % places) * GRAIN
+    }
+
+    fn elapsed(&self) -> Nanos {
+        self.target.now().since(self.start)
+    }
+
+    fn share(&self) -> f64 {
+        (self.elapsed().seconds() / self.order.limit.seconds().max(1e-9)).min(1.0)
+    }
+}
+
+impl Measured {
+    /// All latencies of all arms: what the target can do.
+    pub fn latency(&self) -> Latency {
+        let mut all = Latency::new();
+        self.sweep.arms().iter().for_each(|arm| all.join(&arm.samples.latency));
+        all
+    }
+}
+
+fn scaled(number: u64, factor: f64) -> u64 {
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "positive, and cut to what fits"
+    )]
+    let scaled = (float(number) * factor).clamp(0.0, 1e12) as u64;
+    scaled
+}
+
+/// SplitMix64 (G. L. Steele, D. Lea and C. H. Flood, 2014): enough for an order of turns.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn shuffle(&mut self, items: &mut [usize]) {
+        for last in (1..items.len()).rev() {
+            let other = self.next() % (last as u64 + 1);
+            items.swap(last, usize::try_from(other).unwrap_or(0));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

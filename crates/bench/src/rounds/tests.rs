@@ -1,0 +1,234 @@
+//! Whether the intervals keep what they promise, on targets of which the truth is known.
+
+use std::collections::VecDeque;
+
+use straddle_drive::{Completion, Counters, Nanos, Request, Time};
+use straddle_units::{ByteCount, ByteOffset, Span};
+
+use super::*;
+use crate::run::Silent;
+use crate::target::{Clock, Description};
+use crate::workload::{RandomWrite, SequentialRead, SequentialWrite};
+use crate::{Mock, Sync};
+
+const MILLISECOND: f64 = 1e6;
+
+/// What disturbs a measurement.
+#[derive(Clone, Copy, Debug, Default)]
+struct Noise {
+    /// Standard deviation of the logarithm of each request's time.
+    spread: f64,
+    /// Requests that take 100 ms more, as a share of all.
+    stalls: f64,
+    /// How much slower it is at the end of ten seconds.
+    drift: f64,
+}
+
+/// A target of 1 ms a request, `ratio` times that where a request does not begin at a multiple of 4096.
+struct Noisy {
+    description: Description,
+    ratio: f64,
+    noise: Noise,
+    random: Random,
+    now: Time,
+    done: VecDeque<Completion>,
+}
+
+impl Noisy {
+    fn new(ratio: f64, noise: Noise, seed: u64) -> Self {
+        let (name, title) = ("noisy".to_owned(), "Noisy".to_owned());
+        let description = Description { name, title, clock: Clock::Virtual };
+        Self { description, ratio, noise, random: Random(seed), now: Time::ZERO, done: VecDeque::new() }
+    }
+
+    fn uniform(&mut self) -> f64 {
+        (float(self.random.next() >> 11) + 0.5) / float(1 << 53)
+    }
+
+    /// G. E. P. Box and M. E. Muller.
+    fn normal(&mut self) -> f64 {
+        let (one, other) = (self.uniform(), self.uniform());
+        (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * other).cos()
+    }
+}
+
+impl Target for Noisy {
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn capacity(&self) -> u64 {
+        1 << 30
+    }
+
+    fn logical_sector(&self) -> u64 {
+        512
+    }
+
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn submit(&mut self, request: Request) -> Result<(), TargetError> {
+        let partial = !request.offset.get().is_multiple_of(4096);
+        let mut nanos = if request.length.get() == 0 { 0.0 } else { MILLISECOND };
+        nanos *= if partial { self.ratio } else { 1.0 };
+        nanos *= (self.normal() * self.noise.spread).exp();
+        nanos *= 1.0 + self.noise.drift * self.now.since(Time::ZERO).seconds() / 10.0;
+        if self.uniform() < self.noise.stalls {
+            nanos += 100.0 * MILLISECOND;
+        }
+        self.now += Nanos::from_micros(nanos / 1e3).unwrap();
+        self.done.push_back(Completion { id: request.id, at: self.now });
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<Completion, TargetError> {
+        self.done.pop_front().ok_or(TargetError::Idle)
+    }
+
+    fn pause(&mut self, length: Nanos) {
+        self.now += length;
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        None
+    }
+}
+
+fn span(start: u64, length: u64) -> Span {
+    Span::new(ByteOffset::new(start), ByteCount::new(length)).unwrap()
+}
+
+fn order(offsets: &[u64], seed: u64) -> Order {
+    Order {
+        offsets: offsets.to_vec(),
+        regions: vec![span(0, 1 << 29), span(1 << 29, 1 << 28)],
+        turn: Nanos::new(20_000_000),
+        requests: None,
+        limit: Nanos::new(5_000_000_000),
+        precision: 0.05,
+        seed,
+    }
+}
+
+fn flushed() -> Workload {
+    Workload::RandomWrite(RandomWrite { sync: Sync::Flush, ..RandomWrite::default() })
+}
+
+fn measured(target: &mut dyn Target, workload: &Workload, order: &Order) -> Measured {
+    rounds(target, workload, Host::default(), order, &mut Silent).unwrap()
+}
+
+/// Of `runs` runs: how many intervals held the truth, and how many runs found a difference.
+fn judged(runs: u64, offsets: &[u64], ratio: f64, noise: Noise) -> (u64, u64) {
+    let (mut held, mut claimed) = (0, 0);
+    for seed in 0..runs {
+        let mut target = Noisy::new(ratio, noise, seed ^ 0xABCD_EF01);
+        let measured = measured(&mut target, &flushed(), &order(offsets, seed));
+        let arms = measured.sweep.arms();
+        // Arm 0 is the aligned one, whichever the fastest seems to be.
+        let found = Sweep::new(vec![arms[0].clone(), arms[1].clone()]).unwrap();
+        let interval = found.ratio(found.worst()).interval.unwrap();
+        let truth = if found.worst().offset == 0 { 1.0 / ratio } else { ratio };
+        held += u64::from(interval.holds(truth));
+        claimed += u64::from(measured.sweep.differs());
+    }
+    (held, claimed)
+}
+
+const RUNS: u64 = 1000;
+
+const NOISES: [Noise; 4] = [
+    Noise { spread: 0.3, stalls: 0.0, drift: 0.0 },
+    Noise { spread: 0.3, stalls: 0.0, drift: 0.5 },
+    Noise { spread: 0.3, stalls: 0.002, drift: 0.0 },
+    Noise { spread: 0.5, stalls: 0.002, drift: 0.5 },
+];
+
+#[test]
+fn the_interval_holds_the_known_ratio_in_93_to_97_of_100_runs() {
+    for noise in NOISES {
+        for ratio in [1.1, 3.0] {
+            let (held, claimed) = judged(RUNS, &[0, 1], ratio, noise);
+            println!("{noise:?} ratio {ratio}: held {held}, claimed {claimed} of {RUNS}");
+            assert!((930..=970).contains(&held), "{noise:?}, ratio {ratio}: {held} of {RUNS}");
+        }
+    }
+}
+
+#[test]
+fn no_difference_is_claimed_where_there_is_none() {
+    for noise in NOISES {
+        for offsets in [&[0, 1][..], &[0, 1, 2, 3, 4, 5, 6, 7]] {
+            let (_, claimed) = judged(RUNS / 2, offsets, 1.0, noise);
+            println!("{noise:?} {} arms: claimed {claimed} of {}", offsets.len(), RUNS / 2);
+            assert!(claimed <= RUNS / 2 / 20, "{noise:?}, {} arms: {claimed} of {}", offsets.len(), RUNS / 2);
+        }
+    }
+}
+
+#[test]
+fn every_arm_has_as_many_turns_in_every_half_and_region() {
+    let mut target = Mock::new(1 << 30, Nanos::new(1_000_000));
+    let order = Order { requests: Some(5), precision: 0.0, ..order(&[0, 1, 4], 7) };
+    struct Turns(Vec<Turn>);
+    impl Progress for Turns {
+        fn advance(&mut self, _: f64) {}
+    }
+    impl Watch for Turns {
+        fn round(&mut self, turns: &[Turn], _: &Sweep) {
+            self.0.extend_from_slice(turns);
+        }
+    }
+    let mut turns = Turns(Vec::new());
+    let measured = rounds(&mut target, &flushed(), Host::default(), &order, &mut turns).unwrap();
+    assert_eq!((measured.ended, turns.0.len()), (Ended::Precise, measured.rounds * 6));
+    for round in turns.0.chunks(6) {
+        let arms: Vec<usize> = round.iter().map(|turn| turn.arm).collect();
+        let mut back = arms[3..].to_vec();
+        back.reverse();
+        assert_eq!(arms[..3], back, "there and back");
+        assert!(round.iter().all(|turn| turn.region == round[0].region && turn.requests == 5));
+        assert!(round.iter().all(|turn| turn.latencies.len() == 5));
+        let mut seeds: Vec<u32> = round.iter().map(|turn| turn.seed).collect();
+        seeds.sort_unstable();
+        seeds.dedup();
+        assert_eq!(seeds.len(), 6, "places of their own");
+    }
+    for arm in measured.sweep.arms() {
+        assert_eq!(arm.samples.requests, measured.rounds as u64 * 10);
+    }
+}
+
+#[test]
+fn nothing_is_touched_outside_the_regions() {
+    let workloads = [
+        flushed(),
+        Workload::SequentialWrite(SequentialWrite::default()),
+        Workload::SequentialRead(SequentialRead { queue_depth: 4, ..SequentialRead::default() }),
+    ];
+    let regions = vec![span(8 << 20, 4 << 20), span(64 << 20, 3 << 20)];
+    for workload in workloads {
+        let mut target = Mock::new(1 << 30, Nanos::new(50_000));
+        let order = Order { regions: regions.clone(), ..order(&[0, 7], 3) };
+        let measured = measured(&mut target, &workload, &order);
+        assert!(measured.rounds >= FEWEST_ROUNDS);
+        for (_, request) in target.log().iter().filter(|(_, request)| request.length.get() > 0) {
+            let touched = Span::new(request.offset, request.length).unwrap();
+            assert!(regions.iter().any(|region| region.contains(touched)), "{request:?}");
+        }
+    }
+}
+
+#[test]
+fn a_turn_of_writes_ends_with_a_flush_that_counts() {
+    let mut target = Mock::new(1 << 30, Nanos::new(1_000_000));
+    let workload = Workload::RandomWrite(RandomWrite::default());
+    let order = Order { requests: Some(4), ..order(&[0, 1], 1) };
+    let measured = measured(&mut target, &workload, &order);
+    let arm = &measured.sweep.arms()[0];
+    assert_eq!(arm.samples.flushes, measured.rounds as u64 * 2);
+    // Four writes and a flush of 1 ms each.
+    assert!((arm.seconds_per_request() - 1.25e-3).abs() < 1e-9, "{}", arm.seconds_per_request());
+}
