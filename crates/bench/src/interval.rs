@@ -63,7 +63,7 @@ pub(crate) fn median(sorted: &[f64]) -> f64 {
 /// The index, from 0, of the pairwise mean at which the interval begins: the greatest number c for which the sum of the
 /// positive ranks is below c with a probability of at most `alpha` / 2; less one.
 fn critical(count: usize, alpha: f64) -> Option<usize> {
-    if count == 0 || !(alpha > 0.0) {
+    if count == 0 || alpha.is_nan() || alpha <= 0.0 {
         return None;
     }
     let below = if count <= EXACT { exact(count, alpha / 2.0) } else { approximate(count, alpha / 2.0) };

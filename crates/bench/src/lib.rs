@@ -5,6 +5,7 @@
 //! target's. Memory does not grow with the number of requests, and no ratio comes without the doubt about it.
 
 pub mod experiment;
+pub mod fio;
 pub mod fit;
 mod interval;
 mod mock;

@@ -160,6 +160,7 @@ impl<'a> Rounds<'a> {
             Some(requests) => requests,
             None => self.pilot()?,
         };
+        self.start = self.target.now();
         let mut look = FEWEST_ROUNDS;
         let mut done = 0;
         let ended = loop {
@@ -189,27 +190,23 @@ impl<'a> Rounds<'a> {
         Ok(Measured { sweep, rounds: done, requests, ended, course: self.course })
     }
 
-    /// Finds how many requests make a turn of the wanted length, and warms the target up.
+    /// Finds how many requests make a turn of the wanted length, and warms the target up. The shortest turn counts: others
+    /// may have met a stall that has nothing to do with the requests.
     fn pilot(&mut self) -> Result<u64, RunError> {
-        let mut requests = PILOT;
+        let most = self.most().max(1);
+        let mut requests = PILOT.min(most);
         loop {
-            let mut longest = Nanos::ZERO;
-            let mut all = Nanos::ZERO;
+            let mut shortest = Nanos::new(u64::MAX);
             for arm in 0..self.arms.len() {
                 let (turn, _) = self.turn(0, arm, 0, requests)?;
-                (longest, all) = (longest.max(turn.elapsed), all + turn.elapsed);
+                shortest = if turn.elapsed < shortest { turn.elapsed } else { shortest };
             }
-            let mean = all.seconds() / float(self.arms.len() as u64);
-            let wanted = self.order.turn.seconds();
-            if mean >= wanted / 2.0 || longest >= self.order.turn {
-                return Ok(scaled(requests, wanted / mean.max(1e-9)).max(1));
+            let missing = self.order.turn.seconds() / shortest.seconds().max(1e-9);
+            let late = self.elapsed().seconds() > self.order.limit.seconds() / 2.0;
+            if missing < 2.0 || requests >= most || late {
+                return Ok(scaled(requests, missing.min(2.0)).clamp(1, most));
             }
-            let grown = scaled(requests, (wanted / mean.max(1e-9)).clamp(2.0, 16.0));
-            let most = self.most();
-            if requests >= most || grown <= requests {
-                return Ok(most.max(1));
-            }
-            requests = grown.min(most);
+            requests = scaled(requests, missing.min(8.0)).clamp(1, most);
         }
     }
 

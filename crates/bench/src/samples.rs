@@ -29,6 +29,16 @@ impl Latency {
         Self { histogram, sum: 0, min: u64::MAX, max: 0 }
     }
 
+    /// So many more of the same.
+    pub fn record_many(&mut self, time: Nanos, count: u64) {
+        if count > 0 {
+            let nanos = time.get();
+            let _ = self.histogram.record_n(nanos, count);
+            self.sum += u128::from(nanos) * u128::from(count);
+            (self.min, self.max) = (self.min.min(nanos), self.max.max(nanos));
+        }
+    }
+
     /// One more.
     pub fn record(&mut self, time: Nanos) {
         let nanos = time.get();
@@ -192,7 +202,7 @@ impl Samples {
         self.requests += other.requests;
         self.bytes += other.bytes;
         self.flushes += other.flushes;
-        self.elapsed = self.elapsed + other.elapsed;
+        self.elapsed += other.elapsed;
         self.latency.join(&other.latency);
         self.flush_latency.join(&other.flush_latency);
     }

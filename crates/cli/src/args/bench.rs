@@ -21,27 +21,35 @@ Examples:
   straddle bench strided-write drive:wd10ears,jumper=on       which offset is the aligned one now?
   straddle bench sequential-write drive:dell-6tb-7200-512e --start 131072KiB --offsets 0,4
   straddle bench random-read drive:./my-drive.toml --queue-depth 32 --count 100000
-  straddle bench random-write drive:wd10ears --json --svg ratio.svg";
+  straddle bench random-write drive:wd10ears --json --svg ratio.svg
+  straddle bench random-write ./scratch --area 64M --runtime 10     a new file here, removed afterwards
+  straddle bench random-write /dev/sdb --sync flush           a real disk: in its free space, contents kept
+  straddle bench random-write /dev/sdb1 --used --offsets 0,1  an unmounted partition: its contents are put back
+  straddle bench --restore                                    after a crash: puts back what a run had saved";
 
 /// Arguments of `bench`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BenchArguments {
     /// What to run.
-    #[arg(value_name = "WORKLOAD", value_enum)]
-    pub(crate) workload: Kind,
+    #[arg(value_name = "WORKLOAD", value_enum, required_unless_present_any = ["restore", "import_fio"])]
+    pub(crate) workload: Option<Kind>,
 
     /// What to run it on: a modelled drive, drive:NAME or drive:NAME,OPTION or drive:FILE.toml ('straddle drive list'
-    /// names them).
-    #[arg(value_name = "TARGET", value_parser = Names { prefix: PREFIX }, hide_possible_values = true)]
-    pub(crate) target: String,
+    /// names them); a file, which is made and removed again if there is none; or a block device.
+    #[arg(value_name = "TARGET", value_parser = Names { prefix: PREFIX }, hide_possible_values = true,
+        required_unless_present_any = ["restore", "import_fio"])]
+    pub(crate) target: Option<String>,
 
-    /// How many logical sectors (512 bytes on most drives) past --start to put every request, one run on a fresh drive
-    /// for each: 0..7 (both included), 0,1,7, or both kinds mixed.
+    #[command(flatten)]
+    pub(crate) real: RealArguments,
+
+    /// How many logical sectors (512 bytes on most drives) past --start to put every request: 0..7 (both included), 0,1,7,
+    /// or both kinds mixed. On a modelled drive each has a fresh drive; on a real one they take turns.
     #[arg(long, value_name = "LIST", default_value = "0..7")]
     pub(crate) offsets: Offsets,
 
-    /// Requests in each run [default: 1000 for random-write and random-read, 32768 for strided-write, 1024 for dd; the
+    /// Requests in each run, or in each turn on a real target [default: 1000 for random-write and random-read, 32768 for strided-write, 1024 for dd; the
     /// sequential ones run by time].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
@@ -68,6 +76,7 @@ pub(crate) struct BenchArguments {
     pub(crate) blocks: Option<u64>,
 
     /// random-write, random-read: seed of the generator, glibc's random() [default: the offset, as in the published program].
+    /// On a real target, where the order of turns and all places come from [default: 1].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u32>,
 
@@ -94,6 +103,71 @@ pub(crate) struct BenchArguments {
     /// Print JSON (see `straddle schema bench`).
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What is for real targets only.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Real disks and files")]
+pub(crate) struct RealArguments {
+    /// Longest time of the whole run, in seconds [default: 60].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) runtime: Option<f64>,
+
+    /// Stop when every ratio is known so well, with 95 % [default: 5].
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub(crate) precision: Option<f64>,
+
+    /// Bytes of the areas that are used, and of a file that is made [default: 256 MiB]. What is written is kept in memory
+    /// and in the journal meanwhile.
+    #[arg(long, value_name = "BYTES", value_parser = positive_size)]
+    pub(crate) area: Option<ByteCount>,
+
+    /// In so many regions, spread from the first byte to the last [default: 8; 1 in a file].
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub(crate) regions: Option<u32>,
+
+    /// Past the page cache, or through it [default: direct].
+    #[arg(long, value_name = "HOW", value_enum)]
+    pub(crate) io: Option<Way>,
+
+    /// Use areas that hold data: they are saved first, only ever written with what they hold, and compared at the end.
+    /// Nothing may be mounted from the device. Without this, a block device is written in its free space only.
+    #[arg(long)]
+    pub(crate) used: bool,
+
+    /// Overwrite anything on the device, which is to be named again here. Nothing is put back.
+    #[arg(long, value_name = "DEVICE", conflicts_with = "used")]
+    pub(crate) destroy_data: Option<String>,
+
+    /// Write every sample to this file, a line of JSON for each turn, after every round.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) export: Option<PathBuf>,
+
+    /// The folder of the journals, which hold what was in the areas until the run is over; not on the device that is
+    /// measured [default: ~/.local/state/straddle].
+    #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) journals: Option<PathBuf>,
+
+    /// Put back what runs that did not end had saved, and nothing else.
+    #[arg(long, conflicts_with_all = ["workload", "target"])]
+    pub(crate) restore: bool,
+
+    /// Write fio's job file for this run instead of running it. fio keeps nothing of what it overwrites.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) emit_fio: Option<PathBuf>,
+
+    /// Show what fio measured with such a job file: its output with --output-format=json or json+.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["workload", "target", "restore"])]
+    pub(crate) import_fio: Option<PathBuf>,
+}
+
+/// How bytes go to a real target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Way {
+    /// Past the page cache (O_DIRECT): the drive sees the requests as they are.
+    Direct,
+    /// Through the page cache.
+    Buffered,
 }
 
 /// The workloads.
@@ -190,6 +264,13 @@ fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.001..=1e7).contains(&seconds) => Ok(seconds),
         _ => Err("not a number of seconds from 0.001 to 10000000".to_owned()),
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if (0.1..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("not a number of percent from 0.1 to 100".to_owned()),
     }
 }
 

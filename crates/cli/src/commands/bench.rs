@@ -1,7 +1,11 @@
 //! `straddle bench`: a workload at one offset after the other.
 
+mod fio;
+mod real;
+
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use straddle_bench::{
@@ -18,34 +22,62 @@ use crate::report::bench::{Bench, BenchReport};
 use crate::text;
 
 pub(crate) fn run(arguments: &BenchArguments, styles: Styles) -> Result<Exit> {
-    let workload = workload(arguments)?;
-    let profile = modelled::profile_of_target(&arguments.target, "bench")?;
+    if arguments.real.restore {
+        return real::restore_all(arguments);
+    }
+    if let Some(path) = &arguments.real.import_fio {
+        return fio::import(arguments, path, styles);
+    }
+    // Required, unless one of the two above is given.
+    let (Some(kind), Some(target)) = (arguments.workload, arguments.target.as_deref()) else {
+        return Err(UsageError("what to run, and on what, must be given".into()).into());
+    };
+    refuse_foreign(arguments, kind, target)?;
+    let workload = workload(arguments, kind);
+    if let Some(path) = &arguments.real.emit_fio {
+        return fio::emit(arguments, target, &workload, path);
+    }
+    if target.starts_with(modelled::PREFIX) {
+        on_model(arguments, target, &workload, styles)
+    } else {
+        real::run(arguments, Path::new(target), &workload, styles)
+    }
+}
+
+fn on_model(arguments: &BenchArguments, target: &str, workload: &Workload, styles: Styles) -> Result<Exit> {
+    let profile = modelled::profile_of_target(target, "bench")?;
     let host = Host { overhead_ns: arguments.host_overhead };
-    let fresh = || Modelled::new(&arguments.target, &profile);
+    let fresh = || Modelled::new(target, &profile);
     let mut bar = Bar::new();
-    let sweep = sweep(fresh, &workload, &arguments.offsets.0, host, &mut bar).map_err(told)?;
+    let sweep = sweep(fresh, workload, &arguments.offsets.0, host, &mut bar).map_err(told)?;
     drop(bar);
     let target = fresh();
     let bench = Bench {
         target: target.description(),
         capacity: target.capacity(),
         logical_sector: target.logical_sector(),
-        workload: &workload,
+        workload,
         host,
         sweep: &sweep,
+        turns: None,
     };
+    show(&bench, arguments, styles)?;
+    Ok(Exit::Aligned)
+}
+
+/// The result as it was asked for.
+fn show(bench: &Bench<'_>, arguments: &BenchArguments, styles: Styles) -> Result<()> {
     if let Some(path) = &arguments.svg {
-        fs::write(path, text::bench::svg(&bench))
+        fs::write(path, text::bench::svg(bench))
             .with_context(|| format!("{}: cannot write", path.display()))?;
     }
     if arguments.json {
-        output::print_json(&BenchReport::of(&bench))?;
-        return Ok(Exit::Aligned);
+        return output::print_json(&BenchReport::of(bench));
     }
     let mut out = output::stdout();
-    out.write_all(text::bench::sweep(&bench, output::width(), styles).as_bytes())?;
+    out.write_all(text::bench::sweep(bench, output::width(), styles).as_bytes())?;
     out.flush()?;
-    Ok(Exit::Aligned)
+    Ok(())
 }
 
 /// A workload that does not suit the target is the command line's fault; the rest is the target's.
@@ -59,12 +91,11 @@ fn told(error: RunError) -> anyhow::Error {
 }
 
 /// The workload of the options, with its own defaults where they say nothing.
-fn workload(arguments: &BenchArguments) -> Result<Workload> {
-    refuse_foreign(arguments)?;
+fn workload(arguments: &BenchArguments, kind: Kind) -> Workload {
     let (count, seconds, queue_depth) = (arguments.count, arguments.time, arguments.queue_depth);
     let (start, sync) = (arguments.start.get(), arguments.sync.map(Into::into).unwrap_or_default());
     let size = |usual: u64| arguments.size.map_or(usual, |size| size.get());
-    Ok(match arguments.workload {
+    match kind {
         Kind::RandomWrite => {
             let usual = RandomWrite::default();
             let (size, blocks) = (size(usual.size), arguments.blocks.unwrap_or(usual.blocks));
@@ -131,27 +162,51 @@ fn workload(arguments: &BenchArguments) -> Result<Workload> {
             let size = size(SequentialRead::default().size);
             Workload::SequentialRead(SequentialRead { count, seconds, size, start, offset: 0, queue_depth })
         }
-    })
+    }
 }
 
-/// An option that the workload has no use for is a mistake, and not passed over.
-fn refuse_foreign(arguments: &BenchArguments) -> Result<()> {
+/// An option that the workload or the target has no use for is a mistake, and not passed over.
+fn refuse_foreign(arguments: &BenchArguments, kind: Kind, target: &str) -> Result<()> {
     const RANDOM: &[Kind] = &[Kind::RandomWrite, Kind::RandomRead];
     const DURABLE: &[Kind] = &[Kind::RandomWrite, Kind::StridedWrite];
+    let modelled = target.starts_with(modelled::PREFIX);
     let given = [
         ("--stride", arguments.stride.is_some(), &[Kind::StridedWrite][..]),
         ("--blocks", arguments.blocks.is_some(), RANDOM),
-        ("--seed", arguments.seed.is_some(), RANDOM),
+        // The order of turns is random as well.
+        ("--seed", arguments.seed.is_some() && modelled, RANDOM),
         ("--sync", arguments.sync.is_some(), DURABLE),
         ("--fsync-each", arguments.fsync_each.is_some(), &[Kind::SequentialWrite][..]),
     ];
     for (option, given, of) in given {
-        if given && !of.contains(&arguments.workload) {
+        if given && !of.contains(&kind) {
             let names: Vec<&str> = of.iter().map(|kind| kind.name()).collect();
-            let message =
-                format!("{option} is for {}, not for {}", names.join(" and "), arguments.workload.name());
+            let message = format!("{option} is for {}, not for {}", names.join(" and "), kind.name());
             return Err(UsageError(message).into());
         }
     }
-    Ok(())
+    let real = &arguments.real;
+    let of_real = [
+        ("--runtime", real.runtime.is_some()),
+        ("--precision", real.precision.is_some()),
+        ("--area", real.area.is_some()),
+        ("--regions", real.regions.is_some()),
+        ("--io", real.io.is_some()),
+        ("--used", real.used),
+        ("--destroy-data", real.destroy_data.is_some()),
+        ("--export", real.export.is_some()),
+        ("--journals", real.journals.is_some()),
+    ];
+    let of_model = [
+        ("--time", arguments.time.is_some()),
+        ("--start", arguments.start.get() > 0),
+        ("--blocks", arguments.blocks.is_some()),
+        ("--host-overhead", arguments.host_overhead > 0),
+    ];
+    let (foreign, what) =
+        if modelled { (&of_real[..], "real disks and files") } else { (&of_model[..], "modelled drives") };
+    match foreign.iter().find(|(_, given)| *given) {
+        Some((option, _)) => Err(UsageError(format!("{option} is for {what}, not for {target}")).into()),
+        None => Ok(()),
+    }
 }

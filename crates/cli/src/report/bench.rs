@@ -2,8 +2,11 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_bench::{Arm, Clock, Description, Host, Latency, Stop, Sweep, Sync, Workload};
+use straddle_bench::{
+    Arm, Clock, Description, Ended, Host, Latency, Measured, Order, Stop, Sweep, Sync, Workload,
+};
 use straddle_drive::Counters;
+use straddle_real::Io;
 
 /// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
 pub(crate) const SCHEMA: u32 = 1;
@@ -32,6 +35,63 @@ pub(crate) struct BenchReport {
     differs: bool,
     /// Every offset that cannot be told from the best.
     cheapest: Vec<u64>,
+    /// How the arms took turns; absent where each was run by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turns: Option<TurnsReport>,
+}
+
+/// How arms took turns.
+#[derive(Debug, Serialize, JsonSchema)]
+struct TurnsReport {
+    /// Complete rounds, each with two turns of every arm.
+    rounds: usize,
+    /// Requests of a turn.
+    requests: u64,
+    /// Why no further round was begun.
+    ended: EndedReport,
+    /// Wanted of every ratio, as a share of it.
+    precision: f64,
+    /// Where the order of turns and all places come from.
+    seed: u64,
+    /// How bytes went to the target.
+    io: IoReport,
+    /// What became of what the target held.
+    contents: String,
+    /// Where on the target, in bytes.
+    areas: Vec<AreaReport>,
+    /// What may make the figures mean something else than they seem to.
+    warnings: Vec<String>,
+}
+
+/// Why a run of rounds ended.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum EndedReport {
+    /// Every ratio was known as well as was wanted.
+    Precise,
+    /// The time was up.
+    Limit,
+    /// By Ctrl-C.
+    Interrupted,
+}
+
+/// How bytes go to a target.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum IoReport {
+    /// Past the page cache.
+    Direct,
+    /// Through it.
+    Buffered,
+}
+
+/// A part of a target.
+#[derive(Debug, Serialize, JsonSchema)]
+struct AreaReport {
+    /// Its first byte.
+    start: u64,
+    /// Its bytes.
+    length: u64,
 }
 
 /// A target.
@@ -134,8 +194,16 @@ struct ArmReport {
     /// Each flush by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     flush_latency: Option<LatencyReport>,
+    /// What arms are compared by: of several rounds the median, in nanoseconds.
+    ns_per_request: f64,
     /// The time per request over the best offset's.
     ratio: f64,
+    /// Where `ratio` lies with 95 %, from here; absent where that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_low: Option<f64>,
+    /// To here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_high: Option<f64>,
     /// Half the width of the 95 % interval of `ratio`; absent where there were too few requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio_margin: Option<f64>,
@@ -207,6 +275,18 @@ pub(crate) struct Bench<'a> {
     pub(crate) workload: &'a Workload,
     pub(crate) host: Host,
     pub(crate) sweep: &'a Sweep,
+    /// Where the arms took turns.
+    pub(crate) turns: Option<&'a InTurns<'a>>,
+}
+
+/// How the arms took turns on a real target.
+pub(crate) struct InTurns<'a> {
+    pub(crate) measured: &'a Measured,
+    pub(crate) order: &'a Order,
+    pub(crate) io: Io,
+    /// What became of what the target held.
+    pub(crate) kept: &'static str,
+    pub(crate) warnings: &'a [String],
 }
 
 impl BenchReport {
@@ -232,7 +312,34 @@ impl BenchReport {
             worst: sweep.worst().offset,
             differs: sweep.differs(),
             cheapest: sweep.cheapest(),
+            turns: bench.turns.map(turns),
         }
+    }
+}
+
+fn turns(turns: &InTurns<'_>) -> TurnsReport {
+    TurnsReport {
+        rounds: turns.measured.rounds,
+        requests: turns.measured.requests,
+        ended: match turns.measured.ended {
+            Ended::Precise => EndedReport::Precise,
+            Ended::Limit => EndedReport::Limit,
+            Ended::Interrupted => EndedReport::Interrupted,
+        },
+        precision: turns.order.precision,
+        seed: turns.order.seed,
+        io: match turns.io {
+            Io::Direct => IoReport::Direct,
+            Io::Buffered => IoReport::Buffered,
+        },
+        contents: turns.kept.to_owned(),
+        areas: turns
+            .order
+            .regions
+            .iter()
+            .map(|area| AreaReport { start: area.start().get(), length: area.len().get() })
+            .collect(),
+        warnings: turns.warnings.to_vec(),
     }
 }
 
@@ -287,11 +394,14 @@ fn arm_report(arm: &Arm, bench: &Bench<'_>) -> ArmReport {
             Stop::Time => StopReport::Time,
             Stop::End => StopReport::End,
         },
-        iops: samples.iops(),
-        bytes_per_second: samples.bytes_per_second(),
+        iops: arm.iops(),
+        bytes_per_second: arm.bytes_per_second(),
         latency: latency(&samples.latency),
         flush_latency: (samples.flushes > 0).then(|| latency(&samples.flush_latency)),
+        ns_per_request: arm.seconds_per_request() * 1e9,
         ratio: ratio.value,
+        ratio_low: ratio.interval.map(|interval| interval.low),
+        ratio_high: ratio.interval.map(|interval| interval.high),
         ratio_margin: ratio.margin(),
         counters: samples.counters.as_ref().map(counters),
     }

@@ -3,13 +3,14 @@
 use std::fmt::Write;
 
 use comfy_table::CellAlignment;
-use straddle_bench::{Arm, Clock, Ratio, Samples, Stop, Sweep, Sync, Workload};
+use straddle_bench::{Arm, Clock, Ended, FEWEST_ROUNDS, Ratio, Samples, Stop, Sweep, Sync, Workload};
+use straddle_real::Io;
 use straddle_units::ByteCount;
 
 use crate::chart::svg::{self, Panel, Shape};
 use crate::chart::terminal::bar;
 use crate::output::{Styles, paint, plural, printable};
-use crate::report::bench::Bench;
+use crate::report::bench::{Bench, InTurns};
 use crate::text::{plain_table, trimmed, wrap};
 
 /// Bars are at least so long; where there is no room for that, columns go.
@@ -24,11 +25,12 @@ struct Column {
     cell: fn(&Arm, &Sweep) -> String,
 }
 
-const COLUMNS: [Column; 14] = [
+const COLUMNS: [Column; 15] = [
     Column { heading: "OFFSET", goes: 0, cell: |arm, _| arm.offset.to_string() },
-    Column { heading: "TIME", goes: 0, cell: |arm, _| arm.samples.elapsed.to_string() },
-    Column { heading: "IOPS", goes: 0, cell: |arm, _| rounded(arm.samples.iops()) },
-    Column { heading: "MB/s", goes: 4, cell: |arm, _| rounded(arm.samples.bytes_per_second() / 1e6) },
+    Column { heading: TIME, goes: 0, cell: |arm, _| arm.samples.elapsed.to_string() },
+    Column { heading: EACH, goes: 0, cell: |arm, _| each(arm).to_string() },
+    Column { heading: "IOPS", goes: 0, cell: |arm, _| rounded(arm.iops()) },
+    Column { heading: "MB/s", goes: 4, cell: |arm, _| rounded(arm.bytes_per_second() / 1e6) },
     Column { heading: "MEAN", goes: 1, cell: |arm, _| arm.samples.latency.mean().to_string() },
     Column { heading: "P50", goes: 3, cell: |arm, _| arm.samples.latency.quantile(0.5).to_string() },
     Column { heading: "P90", goes: 6, cell: |arm, _| arm.samples.latency.quantile(0.9).to_string() },
@@ -41,6 +43,8 @@ const COLUMNS: [Column; 14] = [
     Column { heading: RATIO, goes: 0, cell: |arm, sweep| ratio(sweep.ratio(arm)) },
 ];
 
+const TIME: &str = "TIME";
+const EACH: &str = "PER REQ";
 const FLUSH: &str = "FLUSH";
 const RMW: &str = "RMW/REQ";
 const REVOLUTIONS: &str = "REV/REQ";
@@ -48,7 +52,8 @@ const AMPLIFICATION: &str = "WAF";
 const RATIO: &str = "x BEST";
 
 /// What a heading means, for those that do not say it themselves.
-const LEGEND: [(&str, &str); 5] = [
+const LEGEND: [(&str, &str); 6] = [
+    (EACH, "median over the rounds, with the flush at each turn's end"),
     (FLUSH, "mean of each flush"),
     (RMW, "physical sectors read in order to write a part of one, per request"),
     (REVOLUTIONS, "revolutions waited, per request"),
@@ -98,6 +103,8 @@ fn described(bench: &Bench<'_>) -> String {
     let (count, seconds) = workload.limits();
     let reads = matches!(workload, Workload::RandomRead(_) | Workload::SequentialRead(_));
     let amount = match (count, seconds) {
+        // How many there were in a turn is said with the rounds.
+        _ if bench.turns.is_some() => String::new(),
         (Some(count), None) => format!("{count} "),
         (Some(count), Some(seconds)) => format!("{count} (at most {seconds} s of) "),
         (None, seconds) => format!("{} s of ", seconds.unwrap_or(0.0)),
@@ -117,6 +124,9 @@ fn described(bench: &Bench<'_>) -> String {
             let _ = write!(text, ", an fsync after every {}", sequential.fsync_each);
         }
         Workload::Dd(_) => text += ", one fsync at the end",
+        Workload::RandomWrite(_) | Workload::RandomRead(_) if bench.turns.is_some() => {
+            text += " at random places"
+        }
         Workload::RandomWrite(straddle_bench::RandomWrite { seed, .. })
         | Workload::RandomRead(straddle_bench::RandomRead { seed, .. }) => {
             let seed = seed.map_or_else(|| "the offset".to_owned(), |seed| seed.to_string());
@@ -149,6 +159,7 @@ fn notes(bench: &Bench<'_>) -> Vec<String> {
         Workload::RandomRead(random) => Some(random.blocks),
         _ => None,
     };
+    let asked = asked.filter(|_| bench.turns.is_none());
     if let Some((asked, used)) =
         asked.zip(bench.workload.blocks(bench.capacity)).filter(|(asked, used)| used < asked)
     {
@@ -160,10 +171,38 @@ fn notes(bench: &Bench<'_>) -> Vec<String> {
     if bench.sweep.arms().iter().any(|arm| arm.samples.stop == Stop::End) {
         notes.push("the end of the drive was reached before the time was up".to_owned());
     }
+    if let Some(turns) = bench.turns {
+        notes.push(how(turns));
+        notes.extend(turns.warnings.iter().map(|warning| format!("beware: {}", printable(warning))));
+    }
     if bench.logical_sector != 512 {
         notes.push(format!("offsets count logical sectors of {} bytes", bench.logical_sector));
     }
     notes
+}
+
+/// How the arms took turns, and what became of the target's contents.
+fn how(turns: &InTurns<'_>) -> String {
+    let (measured, order) = (turns.measured, turns.order);
+    let ended = match measured.ended {
+        Ended::Precise => format!("until every ratio was known within {} %", order.precision * 100.0),
+        Ended::Limit => "until the time was up".to_owned(),
+        Ended::Interrupted => "until it was interrupted".to_owned(),
+    };
+    let bytes: u64 = order.regions.iter().map(|area| area.len().get()).sum();
+    let io = match turns.io {
+        Io::Direct => "direct I/O",
+        Io::Buffered => "through the page cache",
+    };
+    format!(
+        "{} with two turns of {} for each offset, {ended}; {io}; {} in {}, seed {}; {}",
+        plural(measured.rounds, "round"),
+        plural_of(measured.requests),
+        ByteCount::new(bytes),
+        plural(order.regions.len(), "area"),
+        order.seed,
+        turns.kept
+    )
 }
 
 /// The columns that say something here and find room beside the bars.
@@ -178,6 +217,8 @@ fn columns(sweep: &Sweep, width: usize) -> Vec<&'static Column> {
         REVOLUTIONS => spins,
         AMPLIFICATION => !spins && counters().any(|counters| counters.host_write_bytes > 0),
         RATIO => sweep.arms().len() > 1,
+        TIME => !in_turns(sweep),
+        EACH => in_turns(sweep),
         _ => true,
     };
     let mut columns: Vec<&Column> = COLUMNS.iter().filter(says).collect();
@@ -205,10 +246,10 @@ fn table(sweep: &Sweep, columns: &[&Column], width: usize, styles: Styles) -> St
     let mut headings: Vec<&str> = columns.iter().map(|column| column.heading).collect();
     headings.extend(with_bars.then_some(""));
     let mut table = plain_table(&headings);
-    let longest = sweep.worst().samples.seconds_per_request();
+    let longest = sweep.worst().seconds_per_request();
     for arm in sweep.arms() {
         let mut row: Vec<String> = columns.iter().map(|column| (column.cell)(arm, sweep)).collect();
-        let share = if longest > 0.0 { arm.samples.seconds_per_request() / longest } else { 0.0 };
+        let share = if longest > 0.0 { arm.seconds_per_request() / longest } else { 0.0 };
         row.extend(with_bars.then(|| bar(share, room)));
         table.add_row(row);
     }
@@ -242,13 +283,12 @@ fn coloured(table: &str, sweep: &Sweep, styles: Styles) -> String {
 fn verdict(sweep: &Sweep) -> String {
     let (best, worst) = (sweep.best(), sweep.worst());
     if let [only] = sweep.arms() {
-        let each =
-            straddle_drive::Nanos::from_seconds(only.samples.seconds_per_request()).unwrap_or_default();
-        return format!("{}: {each} each.", plural_of(only.samples.requests));
+        return format!("{}: {} each.", plural_of(only.samples.requests), each(only));
     }
     let between = format!("between {}", plural(sweep.arms().len(), "offset"));
     if !sweep.differs() {
-        return format!("No difference {between}.");
+        let found = if in_turns(sweep) { "No difference found" } else { "No difference" };
+        return format!("{found} {between}.{}", known(sweep));
     }
     let cheapest = sweep.cheapest();
     let named = match &cheapest[..] {
@@ -262,11 +302,41 @@ fn verdict(sweep: &Sweep) -> String {
     };
     format!(
         "{named} ({}). {most} {} times the time of offset {} ({}).",
-        best.samples.elapsed,
+        taken(best, sweep),
         ratio(sweep.worst_ratio()).replace('±', "± "),
         best.offset,
-        worst.samples.elapsed
+        taken(worst, sweep)
     )
+}
+
+/// Whether the arms were run in turns.
+fn in_turns(sweep: &Sweep) -> bool {
+    sweep.arms().iter().any(|arm| !arm.rounds.is_empty())
+}
+
+fn each(arm: &Arm) -> straddle_drive::Nanos {
+    straddle_drive::Nanos::from_seconds(arm.seconds_per_request()).unwrap_or_default()
+}
+
+/// The time of an arm: its whole run, or in turns that of a request.
+fn taken(arm: &Arm, sweep: &Sweep) -> String {
+    if in_turns(sweep) { format!("{} a request", each(arm)) } else { arm.samples.elapsed.to_string() }
+}
+
+/// How large a difference could have been missed.
+fn known(sweep: &Sweep) -> String {
+    let widest =
+        sweep.arms().iter().filter_map(|arm| sweep.ratio(arm).interval).map(|interval| interval.high);
+    match widest.max_by(f64::total_cmp) {
+        Some(high) if in_turns(sweep) && high > 1.0 => {
+            format!(" One of more than {:.1} % would have shown.", (high - 1.0) * 100.0)
+        }
+        None if in_turns(sweep) => format!(
+            " {} tell nothing yet: {FEWEST_ROUNDS} are needed (--runtime).",
+            plural(sweep.best().rounds.len(), "round")
+        ),
+        _ => String::new(),
+    }
 }
 
 /// `0, 8, 16`, and of many only the ends.
@@ -327,7 +397,7 @@ pub(crate) fn svg(bench: &Bench<'_>) -> String {
     let sweep = bench.sweep;
     let bars = sweep.arms().iter().map(|arm| svg::Bar {
         label: arm.offset.to_string(),
-        value: arm.samples.seconds_per_request() * 1e3,
+        value: arm.seconds_per_request() * 1e3,
         told: format!("{:.2}x", sweep.ratio(arm).value),
         best: sweep.ratio(arm).is_one(),
     });
@@ -363,6 +433,7 @@ mod tests {
             workload: &workload,
             host,
             sweep: &made,
+            turns: None,
         };
         sweep(&bench, width, Styles::default())
     }

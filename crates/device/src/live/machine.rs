@@ -119,6 +119,24 @@ impl Machine {
         (device, walk.remarks)
     }
 
+    /// Who uses the file or block device `path`, a partition of it, or something above it: a mount, swap space, a loop
+    /// device, another layer. `None` if nobody is known to.
+    pub fn used_by(&self, path: &Path) -> Option<String> {
+        let metadata = fs::metadata(path).ok()?;
+        if metadata.is_file() {
+            let file = path.canonicalize().ok()?;
+            if self.swap_files.iter().any(|(swap, _)| *swap == file) {
+                return Some("it is a swap file".to_owned());
+            }
+            let (looped, _) = self.loops.iter().find(|(looped, _)| looped.file == file)?;
+            return Some(format!("{} stands on it", looped.name));
+        }
+        let name = self.numbers.get(&number_of(&metadata))?;
+        let partitions = self.devices.iter().filter(|(_, entry)| entry.disk.as_ref() == Some(name));
+        let names = std::iter::once(name).chain(partitions.map(|(partition, _)| partition));
+        names.filter_map(|name| self.layers(name).0).find_map(|device| user(&device))
+    }
+
     /// Fills in what stands on each device: sysfs says it of the lower one (`holders`) and of the upper one (`slaves`).
     fn link_above(&mut self) {
         let mut links: Vec<(String, String)> = Vec::new();
@@ -438,6 +456,20 @@ fn number_of(metadata: &fs::Metadata) -> String {
 
 fn bytes_of_sectors(sectors: u64) -> Option<ByteCount> {
     LbaCount::new(sectors).to_bytes(KERNEL_SECTOR)
+}
+
+/// Who uses a device, or something above it.
+fn user(device: &LiveDevice) -> Option<String> {
+    let (usage, name) = (&device.used_by, &device.name);
+    if let Some(mount) = usage.mounts.first() {
+        return Some(format!("{name} is mounted at {}", mount.point.display()));
+    }
+    if usage.is_swap {
+        return Some(format!("{name} is swap space"));
+    }
+    let holder =
+        |holder: &LiveDevice| user(holder).unwrap_or_else(|| format!("{} stands on {name}", holder.name));
+    device.holders.first().map(holder)
 }
 
 /// The disks under `block`, and their partitions.

@@ -1,0 +1,359 @@
+//! The same run by fio: its job file, and what it says afterwards.
+//!
+//! The law of this module: a workload that fio cannot run as we do is refused, not approximated; what is taken from fio's
+//! answer is what fio measured, and nothing is made up where it is silent. Source: fio's own documentation (HOWTO, "job file parameters", "JSON
+//! output").
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde::Deserialize;
+use straddle_drive::Nanos;
+
+use crate::samples::{Samples, Stop, float};
+use crate::sweep::{Arm, Sweep};
+use crate::workload::{RandomRead, RandomWrite, SequentialRead, SequentialWrite, Sync, Workload};
+
+/// What a job file needs beside the workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job<'a> {
+    /// The file or device, as fio is to open it.
+    pub target: &'a str,
+    /// The arms.
+    pub offsets: &'a [u64],
+    /// What offsets count, in bytes.
+    pub sector: u64,
+    /// Past the page cache.
+    pub direct: bool,
+    /// Bytes from the start of the target that are used.
+    pub bytes: Option<u64>,
+    /// Seconds of each arm, where the workload has no number of requests.
+    pub seconds: f64,
+}
+
+/// Why there is no job, or no result.
+#[derive(Debug, thiserror::Error)]
+pub enum FioError {
+    /// fio has no such workload.
+    #[error("fio cannot run {0} as it is meant here")]
+    Workload(&'static str),
+    /// A name that a job file cannot hold.
+    #[error("{0:?}: a job file cannot hold this name")]
+    Name(String),
+    /// Not what fio prints.
+    #[error("not fio's JSON (--output-format=json or json+)")]
+    Json(#[from] serde_json::Error),
+    /// A job without requests, or of another kind.
+    #[error("job {job:?}: {what}")]
+    Job {
+        /// The job's name.
+        job: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// No jobs.
+    #[error("there is no job in it")]
+    Empty,
+}
+
+/// The job file of a run: one job for each arm, one after the other.
+pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
+    // fio splits names at colons, and reads what begins with a semicolon or a hash as a comment.
+    if job.target.is_empty() || job.target.contains(['\n', ':', ';', '#']) {
+        return Err(FioError::Name(job.target.to_owned()));
+    }
+    let (rw, sync) = match workload {
+        Workload::RandomWrite(random) => ("randwrite", random.sync),
+        Workload::StridedWrite(strided) => ("write", strided.sync),
+        Workload::SequentialWrite(_) | Workload::Dd(_) => ("write", Sync::None),
+        Workload::RandomRead(_) => ("randread", Sync::None),
+        Workload::SequentialRead(_) => ("read", Sync::None),
+    };
+    let mut text = String::from("; fio keeps nothing of what it overwrites.\n[global]\n");
+    let mut set = |name: &str, value: &dyn std::fmt::Display| {
+        let _ = writeln!(text, "{name}={value}");
+    };
+    set("filename", &job.target);
+    match workload {
+        Workload::StridedWrite(strided) => {
+            let gap = strided.stride.checked_sub(strided.size);
+            let gap = gap.ok_or(FioError::Workload("a stride below the size of a request"))?;
+            set("rw", &format_args!("{rw}:{gap}"));
+        }
+        _ => set("rw", &rw),
+    }
+    set("bs", &workload.size());
+    set("direct", &u8::from(job.direct));
+    set("ioengine", &if workload.queue_depth() > 1 { "io_uring" } else { "psync" });
+    set("iodepth", &workload.queue_depth());
+    match sync {
+        Sync::None => {}
+        Sync::Flush => set("fdatasync", &1),
+        Sync::Fua => set("sync", &"dsync"),
+    }
+    match workload {
+        Workload::SequentialWrite(sequential) if sequential.fsync_each > 0 => {
+            set("fdatasync", &sequential.fsync_each);
+        }
+        Workload::Dd(_) => set("end_fsync", &1),
+        _ => {}
+    }
+    if rw.starts_with("rand") {
+        // A block may come twice, as in our runs.
+        set("norandommap", &1);
+        set("randseed", &workload.seed(job.sector).unwrap_or(1).max(1));
+    }
+    if let Some(bytes) = job.bytes {
+        set("size", &bytes);
+    }
+    match workload.limits() {
+        (Some(count), None) => set("number_ios", &count),
+        (count, seconds) => {
+            count.iter().for_each(|count| set("number_ios", count));
+            set("runtime", &seconds.unwrap_or(job.seconds));
+            set("time_based", &1);
+        }
+    }
+    for offset in job.offsets {
+        let _ =
+            write!(text, "\n[offset-{offset}]\nstonewall\noffset={}\n", offset.saturating_mul(job.sector));
+    }
+    Ok(text)
+}
+
+/// What fio measured.
+#[derive(Clone, Debug)]
+pub struct FioRun {
+    /// fio's version.
+    pub version: String,
+    /// The file or device.
+    pub target: String,
+    /// What was run, as its options say.
+    pub workload: Workload,
+    /// An arm for each job. There is no uncertainty: fio runs one arm after the other.
+    pub sweep: Sweep,
+}
+
+#[derive(Deserialize)]
+struct Output {
+    #[serde(rename = "fio version")]
+    version: String,
+    #[serde(rename = "global options", default)]
+    global: BTreeMap<String, String>,
+    jobs: Vec<OneJob>,
+}
+
+#[derive(Deserialize)]
+struct OneJob {
+    jobname: String,
+    #[serde(default)]
+    error: i64,
+    #[serde(rename = "job options", default)]
+    options: BTreeMap<String, String>,
+    read: Direction,
+    write: Direction,
+    sync: Option<Flushes>,
+}
+
+#[derive(Deserialize)]
+struct Direction {
+    io_bytes: u64,
+    total_ios: u64,
+    /// Milliseconds.
+    runtime: u64,
+    iops: f64,
+    clat_ns: Times,
+}
+
+#[derive(Deserialize)]
+struct Flushes {
+    total_ios: u64,
+    lat_ns: Times,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Times {
+    percentile: BTreeMap<String, u64>,
+    bins: BTreeMap<String, u64>,
+}
+
+/// Reads what fio printed.
+pub fn import(text: &str) -> Result<FioRun, FioError> {
+    // fio may say something before the JSON begins.
+    let from = text.find('{').unwrap_or(0);
+    let output: Output = serde_json::from_str(&text[from..])?;
+    let mut arms = Vec::new();
+    let mut target = None;
+    for job in &output.jobs {
+        let option =
+            |name: &str| job.options.get(name).or_else(|| output.global.get(name)).map(String::as_str);
+        target = target.or_else(|| option("filename").map(str::to_owned));
+        arms.push(arm(job, &option)?);
+    }
+    let workload = arms.first().ok_or(FioError::Empty)?.workload.at(0);
+    let sweep = Sweep::new(arms).ok_or(FioError::Empty)?;
+    Ok(FioRun { version: output.version, target: target.unwrap_or_default(), workload, sweep })
+}
+
+fn arm<'a>(job: &OneJob, option: &dyn Fn(&str) -> Option<&'a str>) -> Result<Arm, FioError> {
+    let wrong = |what: String| FioError::Job { job: job.jobname.clone(), what };
+    if job.error != 0 {
+        return Err(wrong(format!("fio ended it with error {}", job.error)));
+    }
+    let done = match (job.read.total_ios, job.write.total_ios) {
+        (0, 0) => return Err(wrong("it did no requests".to_owned())),
+        (_, 0) => &job.read,
+        (0, _) => &job.write,
+        _ => return Err(wrong("it both reads and writes".to_owned())),
+    };
+    let offset = option("offset").map_or(Some(0), bytes).ok_or_else(|| wrong("its offset".to_owned()))?;
+    let size = done.io_bytes / done.total_ios;
+    let workload = workload(size, option).ok_or_else(|| wrong("its kind of requests (rw)".to_owned()))?;
+    let mut samples = Samples::none();
+    (samples.requests, samples.bytes, samples.stop) = (done.total_ios, done.io_bytes, Stop::Count);
+    // The runtime is whole milliseconds; the rate is not rounded, but nought where it ended at once.
+    let seconds = if done.iops > 0.0 { float(done.total_ios) / done.iops } else { float(done.runtime) / 1e3 };
+    samples.elapsed = Nanos::from_seconds(seconds).unwrap_or_default();
+    done.clat_ns.fill(done.total_ios, &mut samples.latency);
+    if let Some(sync) = job.sync.as_ref().filter(|sync| sync.total_ios > 0) {
+        samples.flushes = sync.total_ios;
+        sync.lat_ns.fill(sync.total_ios, &mut samples.flush_latency);
+    }
+    // The arm's name for its offset counts 512-byte sectors, as the job file that we write does.
+    Ok(Arm { offset: offset / 512, workload: workload.at(offset), samples, rounds: Vec::new() })
+}
+
+impl Times {
+    /// The bins, if fio was asked for them (json+); else so many of each percentile that they are as frequent.
+    fn fill(&self, count: u64, latency: &mut crate::samples::Latency) {
+        let number = |text: &String| text.parse::<u64>().ok();
+        for (nanos, times) in &self.bins {
+            number(nanos).into_iter().for_each(|nanos| latency.record_many(Nanos::new(nanos), *times));
+        }
+        if !self.bins.is_empty() {
+            return;
+        }
+        let mut shares: Vec<(f64, u64)> =
+            self.percentile.iter().filter_map(|(share, nanos)| Some((share.parse().ok()?, *nanos))).collect();
+        shares.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let mut told = 0;
+        for (share, nanos) in shares {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of the count")]
+            let upto = (float(count) * share.clamp(0.0, 100.0) / 100.0) as u64;
+            latency.record_many(Nanos::new(nanos), upto.saturating_sub(told));
+            told = told.max(upto);
+        }
+    }
+}
+
+fn workload<'a>(size: u64, option: &dyn Fn(&str) -> Option<&'a str>) -> Option<Workload> {
+    let queue_depth = option("iodepth").map_or(Some(1), |depth| depth.parse().ok())?;
+    let each = |name: &str| option(name).and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
+    let fsync_each = each("fsync").max(each("fdatasync"));
+    let sync = match (fsync_each, option("sync")) {
+        (1, _) => Sync::Flush,
+        (_, Some("1" | "sync" | "dsync")) => Sync::Fua,
+        _ => Sync::None,
+    };
+    let count = option("number_ios").and_then(|count| count.parse().ok());
+    let seconds = option("runtime").and_then(|seconds| seconds.trim_end_matches('s').parse().ok());
+    let start = 0;
+    Some(match option("rw").or_else(|| option("readwrite"))?.split(':').next()? {
+        "randwrite" => Workload::RandomWrite(RandomWrite {
+            count,
+            seconds,
+            size,
+            start,
+            sync,
+            queue_depth,
+            ..RandomWrite::default()
+        }),
+        "randread" => Workload::RandomRead(RandomRead {
+            count,
+            seconds,
+            size,
+            start,
+            queue_depth,
+            ..RandomRead::default()
+        }),
+        "write" => Workload::SequentialWrite(SequentialWrite {
+            count,
+            seconds,
+            size,
+            start,
+            fsync_each,
+            queue_depth,
+            ..SequentialWrite::default()
+        }),
+        "read" => Workload::SequentialRead(SequentialRead {
+            count,
+            seconds,
+            size,
+            start,
+            queue_depth,
+            ..SequentialRead::default()
+        }),
+        _ => return None,
+    })
+}
+
+/// fio's sizes: `4096`, `4k`, `2M`, powers of 1024 unless told otherwise.
+fn bytes(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
+    let factor: u64 = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "ki" | "kib" => 1 << 10,
+        "m" | "mb" | "mi" | "mib" => 1 << 20,
+        "g" | "gb" | "gi" | "gib" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job() -> Job<'static> {
+        Job {
+            target: "/tmp/x",
+            offsets: &[0, 1],
+            sector: 512,
+            direct: true,
+            bytes: Some(1 << 20),
+            seconds: 10.0,
+        }
+    }
+
+    #[test]
+    fn each_arm_is_a_job_at_its_offset() {
+        let text =
+            emit(&Workload::RandomWrite(RandomWrite { sync: Sync::Flush, ..Default::default() }), &job())
+                .unwrap();
+        for line in
+            ["rw=randwrite", "bs=4096", "fdatasync=1", "number_ios=1000", "[offset-1]\nstonewall\noffset=512"]
+        {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+        let names = ["", "a:b", "a\nb", "#x"];
+        assert!(
+            names
+                .iter()
+                .all(|name| emit(&Workload::Dd(Default::default()), &Job { target: name, ..job() }).is_err())
+        );
+    }
+
+    #[test]
+    fn sizes_are_fios() {
+        let sizes = ["512", "4k", "2M", "1GiB", "3x", "k", ""].map(bytes);
+        assert_eq!(sizes, [Some(512), Some(4096), Some(2 << 20), Some(1 << 30), None, None, None]);
+    }
+
+    #[test]
+    fn what_is_not_fios_is_refused() {
+        for text in ["", "{}", "[1]", "{\"fio version\":\"3\",\"jobs\":[]}"] {
+            assert!(import(text).is_err(), "{text}");
+        }
+    }
+}

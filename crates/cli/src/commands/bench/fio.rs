@@ -1,0 +1,69 @@
+//! `straddle bench --emit-fio` and `--import-fio`.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use straddle_bench::fio::{self, Job};
+use straddle_bench::{Clock, Description, Host, Workload};
+
+use crate::args::{BenchArguments, Way};
+use crate::exit::{Exit, UsageError};
+use crate::modelled::PREFIX;
+use crate::output::Styles;
+use crate::report::bench::Bench;
+
+/// fio's own unit of offsets in the job files that we write.
+const SECTOR: u64 = 512;
+/// Seconds of an arm, where nothing else ends it.
+const SECONDS: f64 = 10.0;
+/// Larger answers are not fio's.
+const LARGEST: u64 = 256 << 20;
+
+pub(super) fn emit(
+    arguments: &BenchArguments,
+    target: &str,
+    workload: &Workload,
+    path: &Path,
+) -> Result<Exit> {
+    if target.starts_with(PREFIX) {
+        let message =
+            format!("{target}: fio opens files and devices; serve the drive (straddle serve) and name that");
+        return Err(UsageError(message).into());
+    }
+    let job = Job {
+        target,
+        offsets: &arguments.offsets.0,
+        sector: SECTOR,
+        direct: arguments.real.io != Some(Way::Buffered),
+        bytes: arguments.real.area.map(|area| area.get()),
+        seconds: arguments.real.runtime.unwrap_or(SECONDS),
+    };
+    let text = fio::emit(workload, &job).map_err(|error| UsageError(error.to_string()))?;
+    fs::write(path, text).with_context(|| format!("{}: cannot write", path.display()))?;
+    Ok(Exit::Aligned)
+}
+
+pub(super) fn import(arguments: &BenchArguments, path: &Path, styles: Styles) -> Result<Exit> {
+    let told = || format!("{}: cannot read", path.display());
+    let metadata = fs::metadata(path).with_context(told)?;
+    if !metadata.is_file() || metadata.len() > LARGEST {
+        anyhow::bail!("{}: not fio's output: no file, or larger than {LARGEST} bytes", path.display());
+    }
+    let bytes = fs::read(path).with_context(told)?;
+    let run = fio::import(&String::from_utf8_lossy(&bytes)).with_context(|| path.display().to_string())?;
+    let title = format!("as {} measured it", run.version);
+    let target = Description { name: run.target, title, clock: Clock::Wall };
+    let bench = Bench {
+        target: &target,
+        // fio does not say.
+        capacity: u64::MAX,
+        logical_sector: SECTOR,
+        workload: &run.workload,
+        host: Host::default(),
+        sweep: &run.sweep,
+        turns: None,
+    };
+    super::show(&bench, arguments, styles)?;
+    Ok(Exit::Aligned)
+}

@@ -1,0 +1,401 @@
+//! `straddle bench` on a file or a block device.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use straddle_bench::{
+    Ended, FEWEST_ROUNDS, Host, Order, Progress, RunError, Sweep, Target, TargetError, Turn, Watch, Workload,
+    rounds,
+};
+use straddle_drive::Nanos;
+use straddle_real::{
+    Access, Areas, Before, Conditions, Contents, Give, Io, Journal, Kind, OpenError, Opened, Real, Restored,
+    Settings, areas, pending, restore, target_of,
+};
+use straddle_units::{ByteCount, ByteOffset, Span};
+
+use crate::args::{BenchArguments, Way};
+use crate::commands::lab::on_interrupt;
+use crate::exit::{Exit, RefusedError, UsageError};
+use crate::output::{self, Styles};
+use crate::progress::Bar;
+use crate::report::bench::{Bench, InTurns};
+
+/// How long a turn is to last.
+const TURN: Nanos = Nanos::new(250_000_000);
+/// The whole run.
+const RUNTIME: f64 = 60.0;
+/// Of a ratio, in percent.
+const PRECISION: f64 = 5.0;
+/// Bytes that are used.
+const AREA: u64 = 256 << 20;
+/// Pieces of a disk.
+const REGIONS: u32 = 8;
+/// A shell's status after Ctrl-C.
+const INTERRUPTED: Exit = Exit::Command(128 + 2);
+
+pub(super) fn run(
+    arguments: &BenchArguments,
+    path: &Path,
+    workload: &Workload,
+    styles: Styles,
+) -> Result<Exit> {
+    let stop = Arc::new(AtomicBool::new(false));
+    on_interrupt(&stop).context("signals")?;
+    let journals = journals(arguments)?;
+    refuse_unrestored(path, &journals)?;
+    let made = Made::unless_there(path, arguments)?;
+    let mut bar = Bar::new();
+    bar.tell("preparing");
+    let (mut real, order, before, kept) = prepare(arguments, path, workload, made.is_some(), &stop)?;
+    let journal = match real.kept().filter(|_| workload.writes()) {
+        Some(areas) => Some(Journal::write(&journals, real.opened(), &areas)?),
+        None => None,
+    };
+    let mut watch =
+        Watching { bar: &mut bar, export: Export::open(arguments, workload, &order)?, failed: None };
+    let measured = rounds(&mut real, workload, Host::default(), &order, &mut watch);
+    let failed = watch.failed.take();
+    bar.tell("comparing with what was there");
+    let wrong = real.put_back()?;
+    if let Some(journal) = journal {
+        journal.remove()?;
+    }
+    drop(bar);
+    if wrong > 0 {
+        output::complain(&format!("{}: {wrong} bytes had changed and were put back", path.display()));
+    }
+    let measured = match measured {
+        Err(RunError::Target { source: TargetError::Interrupted, .. }) => {
+            output::complain("interrupted before the first round was complete: nothing is known");
+            return Ok(INTERRUPTED);
+        }
+        measured => measured.map_err(super::told)?,
+    };
+    if let Some(error) = failed {
+        return Err(error).context("cannot export the samples");
+    }
+    let seen = Conditions { workload, measured: &measured, sent: real.sent(), blank: real.is_blank() };
+    let warnings = before.warnings(real.opened(), &seen);
+    report(
+        arguments,
+        &real,
+        workload,
+        &InTurns { measured: &measured, order: &order, io: real.opened().io, kept, warnings: &warnings },
+        styles,
+    )?;
+    drop(made);
+    Ok(if measured.ended == Ended::Interrupted { INTERRUPTED } else { Exit::Aligned })
+}
+
+fn report(
+    arguments: &BenchArguments,
+    real: &Real,
+    workload: &Workload,
+    turns: &InTurns<'_>,
+    styles: Styles,
+) -> Result<()> {
+    let bench = Bench {
+        target: real.description(),
+        capacity: real.capacity(),
+        logical_sector: real.logical_sector(),
+        workload,
+        host: Host::default(),
+        sweep: &turns.measured.sweep,
+        turns: Some(turns),
+    };
+    super::show(&bench, arguments, styles)
+}
+
+/// Puts back what runs that did not end have left.
+pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
+    let folder = journals(arguments)?;
+    let found = pending(&folder);
+    let mut out = output::stdout();
+    if found.is_empty() {
+        writeln!(out, "Nothing to put back: no journal in {}.", folder.display())?;
+    }
+    let mut exit = Exit::Aligned;
+    for path in found {
+        match restore(&path) {
+            Ok(Restored::Whole { target, bytes }) => {
+                writeln!(
+                    out,
+                    "{}: as it was; {bytes} bytes had changed and were put back.",
+                    target.display()
+                )?;
+            }
+            Ok(Restored::Incomplete) => {
+                writeln!(out, "{}: not complete, so nothing had been written; removed.", path.display())?;
+            }
+            Ok(Restored::Running) => {
+                writeln!(out, "{}: its measurement is still running; left alone.", path.display())?;
+            }
+            Err(error) => {
+                output::complain(&output::printable(&format!("{:#}", anyhow::Error::from(error))));
+                exit = Exit::Failed;
+            }
+        }
+    }
+    Ok(exit)
+}
+
+fn journals(arguments: &BenchArguments) -> Result<PathBuf> {
+    if let Some(folder) = &arguments.real.journals {
+        return Ok(folder.clone());
+    }
+    let state = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+    match state.or_else(home) {
+        Some(folder) => Ok(folder.join("straddle")),
+        None => {
+            Err(UsageError("neither HOME nor XDG_STATE_HOME is set: name a folder with --journals".into())
+                .into())
+        }
+    }
+}
+
+/// A run that did not end has left what the target held: that comes first.
+fn refuse_unrestored(path: &Path, journals: &Path) -> Result<()> {
+    let Ok(this) = path.canonicalize() else { return Ok(()) };
+    let left =
+        pending(journals).into_iter().find(|journal| target_of(journal).is_some_and(|target| target == this));
+    let Some(first) = left else { return Ok(()) };
+    let (path, first) = (path.display(), first.display());
+    let message =
+        format!("{path}: an earlier run did not end and left {first}; run straddle bench --restore first");
+    Err(RefusedError(message).into())
+}
+
+/// Opens the target, finds its areas, and reads what they hold; says in words what becomes of the contents.
+fn prepare(
+    arguments: &BenchArguments,
+    path: &Path,
+    workload: &Workload,
+    ours: bool,
+    stop: &Arc<AtomicBool>,
+) -> Result<(Real, Order, Before, &'static str)> {
+    let give = give(arguments, path, ours)?;
+    let access = match give {
+        _ if !workload.writes() => Access::Read,
+        Give::Free => Access::Share,
+        Give::Used | Give::Destroyed => Access::Claim,
+    };
+    let io = if arguments.real.io == Some(Way::Buffered) { Io::Buffered } else { Io::Direct };
+    let opened = Opened::open(path, access, io).map_err(|error| match error {
+        OpenError::InUse { .. } => anyhow::Error::from(RefusedError(error.to_string())),
+        error => error.into(),
+    })?;
+    let seed = u64::from(arguments.seed.unwrap_or(1));
+    let (regions, kept) = if workload.writes() {
+        let regions = arguments.real.regions.unwrap_or(if opened.kind == Kind::Block { REGIONS } else { 1 });
+        let bytes = arguments.real.area.map_or(AREA, |area| area.get());
+        let wanted = Areas { give, regions, bytes: if give == Give::Destroyed { u64::MAX } else { bytes } };
+        let found = areas(path, opened.size, wanted).map_err(refused)?;
+        let told = match give {
+            Give::Free => "only free space was used, and what it held was put back",
+            Give::Used => "what it held was put back",
+            Give::Destroyed => "what it held is gone",
+        };
+        (found, told)
+    } else {
+        let whole = Span::new(ByteOffset::ZERO, ByteCount::new(opened.size));
+        (whole.into_iter().collect(), "nothing was written")
+    };
+    let contents = match give {
+        _ if !workload.writes() => Contents::Nothing,
+        Give::Destroyed => Contents::Random(regions.clone(), seed),
+        Give::Free | Give::Used => Contents::Kept(regions.clone()),
+    };
+    let before = Before::look(&opened);
+    let order = Order {
+        offsets: arguments.offsets.0.clone(),
+        regions,
+        turn: TURN,
+        requests: arguments.count,
+        limit: Nanos::from_seconds(arguments.real.runtime.unwrap_or(RUNTIME)).unwrap_or(TURN),
+        precision: arguments.real.precision.unwrap_or(PRECISION) / 100.0,
+        seed,
+    };
+    let settings = Settings { depth: workload.queue_depth(), largest: workload.size() };
+    let title = title(path, &opened);
+    let kept = if ours { "a file of its own, removed afterwards" } else { kept };
+    Ok((Real::new(opened, title, &contents, settings, Arc::clone(stop))?, order, before, kept))
+}
+
+fn refused(error: straddle_real::AreaError) -> anyhow::Error {
+    use straddle_real::AreaError::{Damaged, Full, InUse, Look, NoTable};
+    let hint = "; --used measures where data are, and puts them back";
+    match error {
+        Look { .. } => error.into(),
+        InUse { .. } => RefusedError(error.to_string()).into(),
+        NoTable { .. } | Damaged { .. } | Full { .. } => RefusedError(format!("{error}{hint}")).into(),
+    }
+}
+
+/// What of the target may be used: what the user said, or what harms nobody.
+fn give(arguments: &BenchArguments, path: &Path, ours: bool) -> Result<Give> {
+    if let Some(again) = &arguments.real.destroy_data {
+        let same = fs::canonicalize(again)
+            .ok()
+            .zip(fs::canonicalize(path).ok())
+            .is_some_and(|(one, other)| one == other);
+        if !same {
+            let message = format!(
+                "--destroy-data {again}: name the device that is measured, {}, again",
+                path.display()
+            );
+            return Err(UsageError(message).into());
+        }
+        return Ok(Give::Destroyed);
+    }
+    let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+    Ok(match (ours, is_file || arguments.real.used) {
+        (true, _) => Give::Destroyed,
+        (_, true) => Give::Used,
+        _ => Give::Free,
+    })
+}
+
+/// Maker and model of a device, as its kernel says.
+fn title(path: &Path, opened: &Opened) -> String {
+    if opened.kind == Kind::File {
+        return "a file".to_owned();
+    }
+    let target = straddle_device::open(path, &straddle_device::Options::default());
+    let model = target.ok().and_then(|target| target.identity.model);
+    model.unwrap_or_else(|| "a block device".to_owned())
+}
+
+/// A file that was made for the measurement; it goes with this value.
+struct Made(PathBuf);
+
+impl Made {
+    fn unless_there(path: &Path, arguments: &BenchArguments) -> Result<Option<Self>> {
+        if path.exists() || path.starts_with("/dev") {
+            return Ok(None);
+        }
+        let told = || format!("{}: cannot make a file to measure on", path.display());
+        let mut file = OpenOptions::new().write(true).create_new(true).open(path).with_context(told)?;
+        let made = Self(path.to_owned());
+        let bytes = arguments.real.area.map_or(AREA, |area| area.get());
+        // Written whole, so that no request has to find room first.
+        let block = vec![0x5A; 1 << 20];
+        let mut left = bytes;
+        while left > 0 {
+            let part = usize::try_from(left).unwrap_or(block.len()).min(block.len());
+            file.write_all(&block[..part]).with_context(told)?;
+            left -= part as u64;
+        }
+        file.sync_all().with_context(told)?;
+        Ok(Some(made))
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// The bar, and every sample to a file.
+struct Watching<'a> {
+    bar: &'a mut Bar,
+    export: Option<Export>,
+    failed: Option<std::io::Error>,
+}
+
+impl Progress for Watching<'_> {
+    fn advance(&mut self, share: f64) {
+        self.bar.advance(share);
+    }
+}
+
+impl Watch for Watching<'_> {
+    fn round(&mut self, turns: &[Turn], sofar: &Sweep) {
+        let ratio = sofar.worst_ratio();
+        let told = match ratio.interval {
+            Some(interval) => format!(
+                "offset {} takes {:.2} times offset {} ({:.2} to {:.2})",
+                sofar.worst().offset,
+                interval.value,
+                sofar.best().offset,
+                interval.low,
+                interval.high
+            ),
+            None => format!("round {} of {FEWEST_ROUNDS} at least", sofar.best().rounds.len()),
+        };
+        self.bar.tell(&told);
+        if let (Some(export), None) = (&mut self.export, &self.failed) {
+            self.failed = export.turns(turns).err();
+        }
+    }
+}
+
+struct Export(BufWriter<File>);
+
+/// The first line of an export.
+#[derive(Serialize)]
+struct Heading<'a> {
+    schema: u32,
+    straddle: &'a str,
+    target: &'a str,
+    workload: &'a Workload,
+    offsets: &'a [u64],
+    seed: u64,
+}
+
+/// Every other line.
+#[derive(Serialize)]
+struct Line {
+    round: usize,
+    offset: u64,
+    start: u64,
+    seed: u32,
+    began_ns: u64,
+    elapsed_ns: u64,
+    requests: u64,
+    latencies_ns: Vec<u64>,
+}
+
+impl Export {
+    fn open(arguments: &BenchArguments, workload: &Workload, order: &Order) -> Result<Option<Self>> {
+        let Some(path) = &arguments.real.export else { return Ok(None) };
+        let told = || format!("{}: cannot write", path.display());
+        let mut file = BufWriter::new(File::create(path).with_context(told)?);
+        let heading = Heading {
+            schema: 1,
+            straddle: env!("CARGO_PKG_VERSION"),
+            target: arguments.target.as_deref().unwrap_or_default(),
+            workload,
+            offsets: &order.offsets,
+            seed: order.seed,
+        };
+        serde_json::to_writer(&mut file, &heading).with_context(told)?;
+        writeln!(file).with_context(told)?;
+        Ok(Some(Self(file)))
+    }
+
+    fn turns(&mut self, turns: &[Turn]) -> std::io::Result<()> {
+        for turn in turns {
+            let line = Line {
+                round: turn.round,
+                offset: turn.offset,
+                start: turn.start,
+                seed: turn.seed,
+                began_ns: turn.began.get(),
+                elapsed_ns: turn.elapsed.get(),
+                requests: turn.requests,
+                latencies_ns: turn.latencies.iter().map(|latency| latency.get()).collect(),
+            };
+            serde_json::to_writer(&mut self.0, &line)?;
+            writeln!(self.0)?;
+        }
+        self.0.flush()
+    }
+}

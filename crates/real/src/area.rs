@@ -1,0 +1,246 @@
+//! Where a target may be written, and who says so.
+
+use std::path::{Path, PathBuf};
+
+use straddle_device::live::Machine;
+use straddle_device::{Options, Target};
+use straddle_layout::{Role, Stack, TableKind};
+use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
+
+/// Areas begin at multiples of this: no boundary that a drive has is greater.
+const GRAIN: u64 = 1 << 20;
+
+/// What is given to the measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Give {
+    /// The space of a disk that no partition has.
+    Free,
+    /// All of it; its contents are kept.
+    Used,
+    /// All of it; its contents are given up.
+    Destroyed,
+}
+
+/// How much, in how many pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Areas {
+    /// What of the target.
+    pub give: Give,
+    /// Pieces, spread evenly over what is given.
+    pub regions: u32,
+    /// Bytes of all pieces together; everything if there is less.
+    pub bytes: u64,
+}
+
+/// An area, rising and not overlapping in their order.
+pub type Area = Span;
+
+/// Why nothing may be written.
+#[derive(Debug, thiserror::Error)]
+pub enum AreaError {
+    /// The target cannot be looked at.
+    #[error("{path}: cannot see what is on it", path = path.display())]
+    Look {
+        /// The target.
+        path: PathBuf,
+        /// Why.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Somebody uses it.
+    #[error("{path}: in use: {by}", path = path.display())]
+    InUse {
+        /// The target.
+        path: PathBuf,
+        /// By whom.
+        by: String,
+    },
+    /// It has no partition table, so that nobody knows what is free.
+    #[error("{path}: no partition table, so what is free is not known ({holds})", path = path.display())]
+    NoTable {
+        /// The target.
+        path: PathBuf,
+        /// What was found instead.
+        holds: &'static str,
+    },
+    /// The table is damaged.
+    #[error("{path}: the partition table is damaged, so what is free is not known (straddle check {path})", path = path.display())]
+    Damaged {
+        /// The target.
+        path: PathBuf,
+    },
+    /// No gap is large enough.
+    #[error("{path}: no free space of {needed} bytes between the partitions", path = path.display())]
+    Full {
+        /// The target.
+        path: PathBuf,
+        /// What a piece needs.
+        needed: u64,
+    },
+}
+
+/// Finds the areas on the file or device `path`.
+pub fn areas(path: &Path, size: u64, wanted: Areas) -> Result<Vec<Area>, AreaError> {
+    let given = match wanted.give {
+        Give::Free => free(path)?,
+        Give::Used | Give::Destroyed => {
+            if let Some(by) = Machine::read(None).used_by(path) {
+                return Err(AreaError::InUse { path: path.to_owned(), by });
+            }
+            Span::new(ByteOffset::ZERO, ByteCount::new(size)).into_iter().collect()
+        }
+    };
+    let areas = spread(&given, wanted);
+    if areas.is_empty() {
+        let needed = (wanted.bytes / u64::from(wanted.regions.max(1))).clamp(2 * GRAIN, u64::MAX);
+        return Err(AreaError::Full { path: path.to_owned(), needed });
+    }
+    Ok(areas)
+}
+
+/// The gaps between the partitions of a disk, within what its table says may be used.
+fn free(path: &Path) -> Result<Vec<Span>, AreaError> {
+    let look =
+        |source: Box<dyn std::error::Error + Send + Sync>| AreaError::Look { path: path.to_owned(), source };
+    let target = straddle_device::open(path, &Options::default()).map_err(|error| look(error.into()))?;
+    let Some(medium) = &target.medium else {
+        return Err(look("its bytes cannot be read".into()));
+    };
+    let block = target.topology.logical.value();
+    let stack =
+        straddle_layout::read_stack(&**medium, Some(block), None).map_err(|error| look(error.into()))?;
+    if target.partition.is_some() {
+        return Err(AreaError::NoTable { path: path.to_owned(), holds: "it is a partition" });
+    }
+    match stack.kind {
+        TableKind::Gpt | TableKind::Mbr => {}
+        _ => {
+            return Err(AreaError::NoTable {
+                path: path.to_owned(),
+                holds: "perhaps a file system, perhaps nothing",
+            });
+        }
+    }
+    if !stack.problems.is_empty() {
+        return Err(AreaError::Damaged { path: path.to_owned() });
+    }
+    Ok(gaps(&stack, &target))
+}
+
+fn gaps(stack: &Stack, target: &Target) -> Vec<Span> {
+    // An MBR says nothing of what may be used: boot loaders live in the first MiB, and a backup GPT may be at the end.
+    let size = target.size.get();
+    let whole = (ByteOffset::new(GRAIN), ByteOffset::new(size.saturating_sub(GRAIN)));
+    let (mut at, end) =
+        stack.usable.map_or(whole, |usable| (usable.start().max(whole.0), usable.end().min(whole.1)));
+    // The tables of logical partitions lie between them, so the extended one is used as a whole. What the kernel lists counts
+    // as well: it may know of partitions that are no longer in the table.
+    let listed = target.kernel_partitions.iter().flatten().map(|partition| partition.span);
+    let mut used: Vec<Span> = stack
+        .partitions
+        .iter()
+        .filter(|partition| !matches!(partition.role, Role::Logical { .. }))
+        .map(|p| p.span)
+        .chain(listed)
+        .collect();
+    used.sort_by_key(|span| span.start());
+    let mut gaps = Vec::new();
+    for span in used {
+        if let Some(length) = span.start().min(end).checked_since(at) {
+            gaps.extend(Span::new(at, length));
+        }
+        at = at.max(span.end());
+    }
+    gaps.extend(end.checked_since(at).and_then(|length| Span::new(at, length)));
+    gaps
+}
+
+/// Pieces of what is given, evenly spread, each beginning and ending at the grain; a small target is one piece.
+fn spread(given: &[Span], wanted: Areas) -> Vec<Area> {
+    let Some(grain) = Boundary::multiples_of(ByteCount::new(GRAIN)) else { return Vec::new() };
+    let trimmed: Vec<Span> = given
+        .iter()
+        .filter_map(|span| {
+            let (start, end) = (grain.ceil(span.start())?, grain.floor(span.end())?);
+            Span::new(start, end.checked_since(start)?).filter(|span| span.len().get() >= 2 * GRAIN)
+        })
+        .collect();
+    let total: u64 = trimmed.iter().map(|span| span.len().get()).sum();
+    if total == 0 {
+        return Vec::new();
+    }
+    let regions = u64::from(wanted.regions.max(1));
+    // No piece is smaller than two grains: the workloads leave one of them free.
+    let each = grains(wanted.bytes.min(total) / regions).max(2 * GRAIN);
+    let mut areas: Vec<Area> = Vec::new();
+    for region in 0..regions {
+        // Where it would begin if what is given were one piece.
+        let mut at = grains(total.saturating_sub(each) / regions.saturating_sub(1).max(1) * region);
+        for span in &trimmed {
+            if at >= span.len().get() {
+                at -= span.len().get();
+                continue;
+            }
+            let after = areas.last().map_or(ByteOffset::ZERO, |last| last.end());
+            let start = ByteOffset::new(span.start().get() + at).max(after);
+            let room = span.end().checked_since(start).map_or(0, ByteCount::get).min(each);
+            if room >= 2 * GRAIN {
+                areas.extend(Span::new(start, ByteCount::new(room)));
+            }
+            break;
+        }
+    }
+    areas
+}
+
+const fn grains(bytes: u64) -> u64 {
+    bytes / GRAIN * GRAIN
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn span(start: u64, length: u64) -> Span {
+        Span::new(ByteOffset::new(start), ByteCount::new(length)).unwrap()
+    }
+
+    #[test]
+    fn a_file_of_eight_mib_is_one_piece() {
+        let areas = spread(&[span(0, 8 << 20)], Areas { give: Give::Used, regions: 1, bytes: 256 << 20 });
+        assert_eq!(areas, [span(0, 8 << 20)]);
+    }
+
+    #[test]
+    fn pieces_reach_from_the_first_byte_to_the_last() {
+        let areas = spread(&[span(0, 1 << 40)], Areas { give: Give::Used, regions: 8, bytes: 256 << 20 });
+        assert_eq!((areas.len(), areas[0]), (8, span(0, 32 << 20)));
+        assert!(areas[7].end().get() > (1 << 40) - (8 << 20), "{:?}", areas[7]);
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_rise_and_stay_inside(
+            gaps in prop::collection::vec((0_u64..1 << 32, 0_u64..1 << 31), 0..5),
+            regions in 0_u32..20,
+            bytes in 0_u64..1 << 33,
+        ) {
+            let mut at = 0;
+            let mut given = Vec::new();
+            for (skip, length) in gaps {
+                given.extend(Span::new(ByteOffset::new(at + skip), ByteCount::new(length)));
+                at += skip + length;
+            }
+            let areas = spread(&given, Areas { give: Give::Free, regions, bytes });
+            for area in &areas {
+                prop_assert!(given.iter().any(|span| span.contains(*area)), "{area:?} of {given:?}");
+                prop_assert_eq!((area.start().get() % GRAIN, area.len().get() % GRAIN), (0, 0));
+                prop_assert!(area.len().get() >= 2 * GRAIN);
+            }
+            prop_assert!(areas.windows(2).all(|pair| pair[0].end() <= pair[1].start()));
+            let sum: u64 = areas.iter().map(|area| area.len().get()).sum();
+            prop_assert!(sum <= bytes.max(u64::from(regions.max(1)) * 2 * GRAIN));
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! What may make a measurement mean something else than it seems to.
+//!
+//! The law of this module: a warning is given only where its condition was seen, and says what was seen.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use rustix::fs::{SeekFrom, major, minor};
+use straddle_bench::{Measured, Sync, Workload};
+use straddle_drive::Nanos;
+
+use crate::open::{Io, Kind, Opened};
+
+/// Foreign requests that are a share of ours beyond this disturb.
+const FOREIGN_SHARE: f64 = 0.05;
+/// A disk cannot make a write durable sooner: at 15,000 revolutions a minute, a twentieth of one.
+const TOO_SOON: Nanos = Nanos::new(200_000);
+/// Fewer milliseconds of a turn are mostly the clock's and the scheduler's.
+const SHORT_TURN: f64 = 0.05;
+/// The first third of the turns against the last.
+const DRIFT: f64 = 0.2;
+/// Half of the turns are so much off the median, as a share of it.
+const NOISE: f64 = 0.25;
+/// SCSI's and ATA's disks count revolutions per minute; the kernel says only whether it turns.
+const ROTATES: &str = "1";
+
+/// What the kernel says of the device under a target, before the measurement.
+#[derive(Clone, Debug, Default)]
+pub struct Before {
+    /// The device's folder in sysfs.
+    folder: Option<PathBuf>,
+    rotates: bool,
+    write_back: bool,
+    discards: bool,
+    thin: bool,
+    /// Requests that the device has completed so far.
+    completed: u64,
+    /// Bytes of a file for which there is no room on the device yet.
+    holes: bool,
+}
+
+/// What was seen while measuring.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions<'a> {
+    /// What was run.
+    pub workload: &'a Workload,
+    /// What was measured.
+    pub measured: &'a Measured,
+    /// Requests that were sent by the measurement, from the look on.
+    pub sent: u64,
+    /// Whether the areas held nothing but zeroes.
+    pub blank: bool,
+}
+
+impl Before {
+    /// Looks at the device of `opened`.
+    pub fn look(opened: &Opened) -> Self {
+        let Ok(metadata) = opened.file.metadata() else { return Self::default() };
+        let number = if opened.kind == Kind::Block { metadata.rdev() } else { metadata.dev() };
+        let own = PathBuf::from(format!("/sys/dev/block/{}:{}", major(number), minor(number)));
+        // A partition's queue is its disk's.
+        let folder = [own.clone(), own.join("..")].into_iter().find(|folder| folder.join("queue").is_dir());
+        let holes = opened.kind == Kind::File
+            && rustix::fs::seek(&opened.file, SeekFrom::Hole(0)).is_ok_and(|hole| hole < opened.size);
+        let Some(folder) = folder else { return Self { holes, ..Self::default() } };
+        let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default().trim().to_owned();
+        Self {
+            rotates: text("queue/rotational") == ROTATES,
+            write_back: text("queue/write_cache") == "write back",
+            discards: text("queue/discard_max_bytes").parse::<u64>().is_ok_and(|bytes| bytes > 0),
+            // Device mapper's own names: LVM calls thin volumes so in their UUID's suffix only where they are internal.
+            thin: text("dm/uuid").starts_with("LVM-") && text("dm/uuid").contains("-tpool"),
+            completed: completed(&text("stat")),
+            folder: Some(folder),
+            holes,
+        }
+    }
+
+    /// What should be known of the figures.
+    pub fn warnings(&self, opened: &Opened, seen: &Conditions<'_>) -> Vec<String> {
+        let all = [
+            self.page_cache(opened, seen),
+            self.volatile(seen),
+            self.too_soon(opened, seen),
+            Self::short(seen),
+            Self::drift(seen),
+            Self::noise(seen),
+            self.foreign(seen),
+            self.unwritten(opened, seen),
+        ];
+        all.into_iter().flatten().collect()
+    }
+
+    fn page_cache(&self, opened: &Opened, seen: &Conditions<'_>) -> Option<String> {
+        if opened.io != Io::Buffered {
+            return None;
+        }
+        Some(if seen.workload.writes() {
+            "writes went through the page cache, which works in pages of 4096 bytes: parts of a page were read and merged by the kernel, not by the drive"
+                .to_owned()
+        } else {
+            "reads went through the page cache: what was read before came from memory".to_owned()
+        })
+    }
+
+    fn volatile(&self, seen: &Conditions<'_>) -> Option<String> {
+        let durable = match seen.workload {
+            Workload::RandomWrite(random) => random.sync != Sync::None,
+            Workload::StridedWrite(strided) => strided.sync != Sync::None,
+            Workload::SequentialWrite(sequential) => sequential.fsync_each > 0,
+            _ => true,
+        };
+        (self.write_back && seen.workload.writes() && !durable).then(|| {
+            "the drive's write cache is on and writes were not flushed one by one: the latencies are the cache's; the times and ratios hold, because each turn ends with a flush that counts (--sync flush for single writes)"
+                .to_owned()
+        })
+    }
+
+    fn too_soon(&self, opened: &Opened, seen: &Conditions<'_>) -> Option<String> {
+        if !self.rotates || opened.kind != Kind::Block || !seen.workload.writes() {
+            return None;
+        }
+        let flushes = seen.measured.sweep.arms().iter().map(|arm| &arm.samples.flush_latency);
+        let soonest =
+            flushes.filter(|latency| latency.count() > 0).map(|latency| latency.quantile(0.5)).min()?;
+        (soonest < TOO_SOON).then(|| {
+            format!("half of the flushes took less than {soonest}, sooner than a disk turns: something between here and the medium ignores them, or has a battery")
+        })
+    }
+
+    fn short(seen: &Conditions<'_>) -> Option<String> {
+        let shortest = seen.measured.course.iter().copied().fold(f64::INFINITY, f64::min);
+        #[allow(clippy::cast_precision_loss, reason = "a length of a turn")]
+        let turn = shortest * seen.measured.requests as f64;
+        (turn < SHORT_TURN).then(|| {
+            format!("a turn took {:.1} ms only: more requests (--count), or a larger area (--area), would tell more", turn * 1e3)
+        })
+    }
+
+    fn drift(seen: &Conditions<'_>) -> Option<String> {
+        let course = &seen.measured.course;
+        let third = course.len() / 3;
+        if third < 3 {
+            return None;
+        }
+        let (first, last) = (median(&course[..third]), median(&course[course.len() - third..]));
+        let share = last / first - 1.0;
+        (share.abs() > DRIFT).then(|| {
+            format!("the same offset became {:.0} % {} during the run (heat, a filling cache, others at work); the arms took turns, so their ratios hold", share.abs() * 100.0, if share > 0.0 { "slower" } else { "faster" })
+        })
+    }
+
+    fn noise(seen: &Conditions<'_>) -> Option<String> {
+        let course = &seen.measured.course;
+        let middle = median(course);
+        let off: Vec<f64> = course.iter().map(|seconds| (seconds / middle - 1.0).abs()).collect();
+        let typical = median(&off);
+        (typical > NOISE).then(|| {
+            format!("turns of the same offset differ by {:.0} % and more: the machine or the drive is busy with something else", typical * 100.0)
+        })
+    }
+
+    fn foreign(&self, seen: &Conditions<'_>) -> Option<String> {
+        let folder = self.folder.as_ref()?;
+        let after = completed(&fs::read_to_string(folder.join("stat")).ok()?);
+        let all = after.saturating_sub(self.completed);
+        // Ours may be split or merged on the way, so only many more are a sign.
+        let foreign = all.saturating_sub(seen.sent.saturating_mul(2));
+        #[allow(clippy::cast_precision_loss, reason = "a share")]
+        let share = foreign as f64 / all.max(1) as f64;
+        (share > FOREIGN_SHARE).then(|| {
+            format!("the device completed {all} requests meanwhile, of which the measurement sent {}: others use it", seen.sent)
+        })
+    }
+
+    fn unwritten(&self, opened: &Opened, seen: &Conditions<'_>) -> Option<String> {
+        if self.holes {
+            return Some(format!(
+                "{} has holes: writes first find room for themselves, reads of a hole touch no medium",
+                opened.path.display()
+            ));
+        }
+        if self.thin {
+            return Some("a thin volume: writes first find room for themselves".to_owned());
+        }
+        (seen.blank && self.discards).then(|| {
+            "all that was there were zeroes, and the device discards: sectors without contents may never be read, not even for a read-modify-write"
+                .to_owned()
+        })
+    }
+}
+
+/// Reads, writes and flushes that a device has completed: the kernel's Documentation/block/stat.rst.
+fn completed(stat: &str) -> u64 {
+    let words: Vec<u64> = stat.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    [0, 4, 15].iter().filter_map(|index| words.get(*index)).sum()
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    match &sorted[..] {
+        [] => 0.0,
+        values => f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2]),
+    }
+}

@@ -1,0 +1,55 @@
+//! Memory that direct I/O takes: it begins at a page.
+
+/// The alignment of each piece: a page, which satisfies every device.
+const PAGE: usize = 4096;
+
+/// Bytes that begin at a page.
+pub(crate) struct Memory {
+    bytes: Vec<u8>,
+    from: usize,
+    length: usize,
+}
+
+impl Memory {
+    /// `length` zeroes.
+    pub(crate) fn new(length: usize) -> Self {
+        let bytes = vec![0; length + PAGE];
+        let from = bytes.as_ptr().align_offset(PAGE).min(PAGE);
+        Self { bytes, from, length }
+    }
+
+    /// `length` bytes that no drive can compress, by `seed`.
+    pub(crate) fn random(length: usize, seed: u64) -> Self {
+        let mut memory = Self::new(length);
+        let mut state = seed | 1;
+        for chunk in memory.bytes_mut().chunks_mut(8) {
+            // G. Marsaglia's xorshift64.
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            chunk.copy_from_slice(&state.to_le_bytes()[..chunk.len()]);
+        }
+        memory
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[self.from..self.from + self.length]
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.from..self.from + self.length]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_begins_at_a_page() {
+        for length in [0, 1, 512, 4096, 100_000] {
+            let memory = Memory::random(length, 7);
+            assert_eq!((memory.bytes().as_ptr().align_offset(PAGE), memory.bytes().len()), (0, length));
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Opens a file or block device for measuring, and finds its smallest addressable unit.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::memory::Memory;
+
+/// How bytes go to the target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Io {
+    /// Past the page cache (`O_DIRECT`): the drive sees the requests as they are.
+    #[default]
+    Direct,
+    /// Through the page cache.
+    Buffered,
+}
+
+/// What a path is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A block device.
+    Block,
+}
+
+/// What is going to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading only.
+    Read,
+    /// Writing beside others who use the device: into free space.
+    Share,
+    /// Writing where nobody else may: a block device is claimed (`O_EXCL`), which fails when it is mounted or held.
+    Claim,
+}
+
+/// Why a target cannot be opened for measuring.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The system refused.
+    #[error("{path}: cannot open", path = path.display())]
+    Unusable {
+        /// The target.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+    /// Somebody uses it.
+    #[error("{path}: in use (mounted, held by another layer, or locked by another program)", path = path.display())]
+    InUse {
+        /// The target.
+        path: PathBuf,
+    },
+    /// Neither a file nor a block device.
+    #[error("{path}: neither a regular file nor a block device", path = path.display())]
+    NotATarget {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file system knows no direct I/O.
+    #[error("{path}: the file system takes no direct I/O; measure through the page cache (--io buffered)", path = path.display())]
+    NoDirect {
+        /// The target.
+        path: PathBuf,
+    },
+    /// There is nothing in it.
+    #[error("{path}: empty", path = path.display())]
+    Empty {
+        /// The target.
+        path: PathBuf,
+    },
+}
+
+/// An open target.
+#[derive(Debug)]
+pub struct Opened {
+    /// As it was named.
+    pub path: PathBuf,
+    /// The open file.
+    pub file: File,
+    /// What it is.
+    pub kind: Kind,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The smallest unit that can be read by itself, in bytes.
+    pub sector: u64,
+    /// How bytes go to it.
+    pub io: Io,
+}
+
+/// Units that are tried, the smallest first.
+const UNITS: [u64; 4] = [512, 1024, 2048, 4096];
+
+impl Opened {
+    /// Opens `path`. The lock (flock, as udev and the tools that partition use it) ends with the file.
+    pub fn open(path: &Path, access: Access, io: Io) -> Result<Self, OpenError> {
+        let unusable = |source| OpenError::Unusable { path: path.to_owned(), source };
+        let found = path.metadata().map_err(unusable)?.file_type();
+        let kind = match (found.is_file(), found.is_block_device()) {
+            (true, _) => Kind::File,
+            (_, true) => Kind::Block,
+            _ => return Err(OpenError::NotATarget { path: path.to_owned() }),
+        };
+        // Should a FIFO have taken its place, this flag keeps us from waiting for somebody at its other end.
+        let mut flags = OFlags::NONBLOCK;
+        flags.set(OFlags::DIRECT, io == Io::Direct);
+        flags.set(OFlags::EXCL, access == Access::Claim && kind == Kind::Block);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(access != Access::Read)
+            .custom_flags(i32::try_from(flags.bits()).unwrap_or_default())
+            .open(path)
+            .map_err(|source| match Errno::from_io_error(&source) {
+                Some(Errno::BUSY) => OpenError::InUse { path: path.to_owned() },
+                Some(Errno::INVAL) if io == Io::Direct => OpenError::NoDirect { path: path.to_owned() },
+                _ => unusable(source),
+            })?;
+        if access != Access::Read {
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Err(OpenError::InUse { path: path.to_owned() }),
+                Err(errno) => return Err(unusable(errno.into())),
+            }
+        }
+        if access != Access::Read {
+            // What others have written before must not be paid for by us.
+            file.sync_all().map_err(unusable)?;
+        }
+        let size = size(&file).map_err(unusable)?;
+        if size == 0 {
+            return Err(OpenError::Empty { path: path.to_owned() });
+        }
+        let sector = unit(&file, size, io).map_err(unusable)?;
+        Ok(Self { path: path.to_owned(), file, kind, size, sector, io })
+    }
+}
+
+/// The size of a file, or, where `stat` says nothing, of a device.
+fn size(file: &File) -> io::Result<u64> {
+    use std::io::{Seek, SeekFrom};
+    let mut at_end = file;
+    at_end.seek(SeekFrom::End(0))
+}
+
+/// The smallest unit that can be read: 512 bytes through the page cache; with direct I/O what the file system or device
+/// takes, which is tried.
+fn unit(file: &File, size: u64, io: Io) -> io::Result<u64> {
+    if io == Io::Buffered {
+        return Ok(UNITS[0]);
+    }
+    let mut memory = Memory::new(8192);
+    for unit in UNITS {
+        let at = if size >= 2 * unit { unit } else { 0 };
+        let length = usize::try_from(unit).unwrap_or(8192);
+        match file.read_at(&mut memory.bytes_mut()[..length], at) {
+            Ok(_) => return Ok(unit),
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(Errno::INVAL.into())
+}

@@ -1,0 +1,41 @@
+//! One request at a time, as pread and pwrite do it.
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::os::unix::fs::FileExt;
+
+use rustix::io::{Errno, ReadWriteFlags};
+
+use crate::memory::Memory;
+use crate::ring::{Ask, Place};
+
+pub(crate) struct Sync {
+    file: File,
+    memory: Vec<Memory>,
+}
+
+impl Sync {
+    pub(crate) fn new(file: &File, memory: Vec<Memory>) -> io::Result<Self> {
+        Ok(Self { file: file.try_clone()?, memory })
+    }
+
+    /// Does it now.
+    pub(crate) fn call(&mut self, ask: Ask, place: Place, offset: u64) -> io::Result<u32> {
+        if ask == Ask::Flush {
+            return self.file.sync_data().map(|()| 0);
+        }
+        let length = usize::try_from(place.length).map_err(|_| Errno::INVAL)?;
+        let bytes = self.memory.get_mut(place.piece).ok_or(Errno::INVAL)?.bytes_mut();
+        let part = bytes.get_mut(place.from..).and_then(|rest| rest.get_mut(..length)).ok_or(Errno::INVAL)?;
+        let done = match ask {
+            Ask::Read => self.file.read_at(part, offset)?,
+            Ask::Write => self.file.write_at(part, offset)?,
+            _ => rustix::io::pwritev2(&self.file, &[IoSlice::new(part)], offset, ReadWriteFlags::DSYNC)?,
+        };
+        u32::try_from(done).map_err(|_| Errno::INVAL.into())
+    }
+
+    pub(crate) fn memory(&self) -> &[Memory] {
+        &self.memory
+    }
+}

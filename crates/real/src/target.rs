@@ -1,0 +1,331 @@
+//! A real file or device behind the trait that workloads are run on.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use straddle_bench::{Clock, Description, Target, TargetError};
+use straddle_drive::{Completion, Counters, Nanos, Operation, Request, RequestId, Time};
+use straddle_units::Span;
+
+use crate::memory::Memory;
+use crate::open::Opened;
+use crate::ring::{Ask, Place, Ring};
+use crate::sync::Sync;
+
+/// What is written.
+#[derive(Debug)]
+pub enum Contents {
+    /// Nothing: the target is only read.
+    Nothing,
+    /// What is there: read before the first request from these areas, the only ones that are written.
+    Kept(Vec<Span>),
+    /// Random bytes by this seed, anywhere in these areas: the target is a file of our own, or was given up.
+    Random(Vec<Span>, u64),
+}
+
+/// How requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Requests at a time; one goes by pread and pwrite, more by io_uring.
+    pub depth: u32,
+    /// The largest request, in bytes.
+    pub largest: u64,
+}
+
+/// Why a target cannot be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum RealError {
+    /// Its contents could not be read.
+    #[error("{path}: cannot read {length} bytes at byte {offset}")]
+    Read {
+        /// The target.
+        path: String,
+        /// From where.
+        offset: u64,
+        /// How much.
+        length: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Its contents could not be put back.
+    #[error("{path}: cannot write back the bytes from byte {offset} on")]
+    PutBack {
+        /// The target.
+        path: String,
+        /// From where.
+        offset: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// More at a time than possible.
+    #[error("io_uring cannot be used; measure with one request at a time (--queue-depth 1)")]
+    Ring(#[source] io::Error),
+}
+
+/// Bytes of random data that are kept for writing; larger requests are refused.
+const RANDOM: usize = 1 << 20;
+
+enum Engine {
+    Sync(Box<Sync>),
+    Ring(Box<Ring>),
+}
+
+/// A file or device being measured.
+pub struct Real {
+    description: Description,
+    opened: Opened,
+    engine: Engine,
+    /// Where writes are allowed, rising; the pieces of memory are in the same order where contents are kept.
+    areas: Vec<Span>,
+    kept: bool,
+    begun: Instant,
+    stop: Arc<AtomicBool>,
+    /// What is on its way, by id: the caller's ids are below the depth.
+    requests: Vec<Option<Request>>,
+    done: VecDeque<Completion>,
+    /// How many requests were sent, for comparison with what the device counts.
+    sent: u64,
+}
+
+/// So much is read at once when contents are read or compared.
+const CHUNK: usize = 1 << 20;
+
+impl Real {
+    /// Makes `opened` ready: reads what is to be kept. When `stop` becomes true, requests are refused
+    /// ([`TargetError::Interrupted`]).
+    pub fn new(
+        opened: Opened,
+        title: String,
+        contents: &Contents,
+        settings: Settings,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self, RealError> {
+        let largest = usize::try_from(settings.largest).unwrap_or(RANDOM);
+        let (areas, memory) = match contents {
+            Contents::Nothing => (Vec::new(), Vec::new()),
+            Contents::Kept(areas) => {
+                let pieces = areas.iter().map(|area| read_area(&opened, *area)).collect::<Result<_, _>>()?;
+                (areas.clone(), pieces)
+            }
+            Contents::Random(areas, seed) => {
+                (areas.clone(), vec![Memory::random(largest.max(RANDOM), *seed)])
+            }
+        };
+        let mut memory: Vec<Memory> = memory;
+        let depth = usize::try_from(settings.depth).unwrap_or(1).max(1);
+        // What is read goes to a place of its own for each request; it is the last piece.
+        memory.push(Memory::new(largest.saturating_mul(if areas.is_empty() { depth } else { 1 })));
+        let engine = if settings.depth > 1 {
+            Engine::Ring(Box::new(Ring::new(&opened.file, memory, settings.depth).map_err(RealError::Ring)?))
+        } else {
+            Engine::Sync(Box::new(Sync::new(&opened.file, memory).map_err(RealError::Ring)?))
+        };
+        let name = opened.path.display().to_string();
+        Ok(Self {
+            description: Description { name, title, clock: Clock::Wall },
+            opened,
+            engine,
+            areas,
+            kept: matches!(contents, Contents::Kept(_)),
+            begun: Instant::now(),
+            stop,
+            requests: vec![None; depth],
+            done: VecDeque::with_capacity(depth),
+            sent: 0,
+        })
+    }
+
+    /// The target.
+    pub const fn opened(&self) -> &Opened {
+        &self.opened
+    }
+
+    /// Requests that were sent so far.
+    pub const fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Whether every byte that was read beforehand is zero: discarded or never written, perhaps never read from the medium.
+    pub fn is_blank(&self) -> bool {
+        self.kept
+            && self.memory().is_some_and(|memory| {
+                memory.iter().take(self.areas.len()).all(|piece| piece.bytes().iter().all(|byte| *byte == 0))
+            })
+    }
+
+    /// Looks whether the areas hold what they held, and puts back what differs; the number of bytes that did.
+    pub fn put_back(&mut self) -> Result<u64, RealError> {
+        if let Engine::Ring(ring) = &mut self.engine {
+            ring.drain();
+        }
+        let path = || self.opened.path.display().to_string();
+        let mut wrong = 0;
+        let pieces = if self.kept { self.memory().unwrap_or_default() } else { &[] };
+        for (area, piece) in self.areas.iter().zip(pieces) {
+            let offset = area.start().get();
+            let now = read_area(&self.opened, *area)?;
+            if now.bytes() == piece.bytes() {
+                continue;
+            }
+            let differing = now.bytes().iter().zip(piece.bytes()).filter(|(now, then)| now != then).count();
+            wrong += differing as u64;
+            let file = &self.opened.file;
+            std::os::unix::fs::FileExt::write_all_at(file, piece.bytes(), offset)
+                .and_then(|()| file.sync_all())
+                .map_err(|source| RealError::PutBack { path: path(), offset, source })?;
+        }
+        Ok(wrong)
+    }
+
+    /// What was read from the areas, in their order; `None` while requests are on their way, or where nothing is kept.
+    pub fn kept(&self) -> Option<Vec<(Span, &[u8])>> {
+        let memory = self.memory().filter(|_| self.kept)?;
+        Some(self.areas.iter().zip(memory).map(|(area, piece)| (*area, piece.bytes())).collect())
+    }
+
+    fn memory(&self) -> Option<&[Memory]> {
+        match &self.engine {
+            Engine::Sync(sync) => Some(sync.memory()),
+            Engine::Ring(ring) => ring.memory(),
+        }
+    }
+
+    /// Where a request's bytes are in memory; an error where it may not be sent.
+    fn place(&self, request: &Request) -> io::Result<(Ask, Place)> {
+        let ask = match request.operation {
+            Operation::Read => Ask::Read,
+            Operation::Write => Ask::Write,
+            Operation::WriteFua => Ask::WriteDurable,
+            Operation::Flush => return Ok((Ask::Flush, Place { piece: 0, from: 0, length: 0 })),
+            Operation::Discard => return Err(Errno::OPNOTSUPP.into()),
+        };
+        let length = u32::try_from(request.length.get()).map_err(|_| Errno::INVAL)?;
+        if ask == Ask::Read {
+            let slot = if self.areas.is_empty() { request.id.0 } else { 0 };
+            let from = slot.checked_mul(request.length.get()).ok_or(Errno::INVAL)?;
+            let piece = if self.kept { self.areas.len() } else { usize::from(!self.areas.is_empty()) };
+            return Ok((
+                ask,
+                Place { piece, from: usize::try_from(from).map_err(|_| Errno::INVAL)?, length },
+            ));
+        }
+        // The last look before the system call.
+        let span = Span::new(request.offset, request.length).ok_or(Errno::INVAL)?;
+        let index = self.areas.partition_point(|area| area.end() < span.end());
+        let area = self.areas.get(index).filter(|area| area.contains(span)).ok_or(Errno::PERM)?;
+        let from = if self.kept { request.offset.get() - area.start().get() } else { 0 };
+        let piece = if self.kept { index } else { 0 };
+        Ok((ask, Place { piece, from: usize::try_from(from).map_err(|_| Errno::INVAL)?, length }))
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+fn since(begun: Instant) -> Time {
+    Time::from_nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Fewer bytes than asked for are an error: the target has shrunk, or is full.
+fn whole(done: u32, request: &Request) -> io::Result<()> {
+    if request.operation == Operation::Flush || u64::from(done) == request.length.get() {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("only {done} of {} bytes were done", request.length.get())))
+    }
+}
+
+impl Target for Real {
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn capacity(&self) -> u64 {
+        self.opened.size
+    }
+
+    fn logical_sector(&self) -> u64 {
+        self.opened.sector
+    }
+
+    fn now(&self) -> Time {
+        since(self.begun)
+    }
+
+    fn submit(&mut self, request: Request) -> Result<(), TargetError> {
+        if self.is_stopped() {
+            return Err(TargetError::Interrupted);
+        }
+        let failed = |source| TargetError::Failed { request, source };
+        let (ask, place) = self.place(&request).map_err(failed)?;
+        self.sent += 1;
+        match &mut self.engine {
+            Engine::Sync(sync) => {
+                let done = sync.call(ask, place, request.offset.get()).map_err(failed)?;
+                whole(done, &request).map_err(failed)?;
+                let at = since(self.begun);
+                self.done.push_back(Completion { id: request.id, at });
+            }
+            Engine::Ring(ring) => {
+                let slot = usize::try_from(request.id.0).ok().and_then(|id| self.requests.get_mut(id));
+                let slot = slot.filter(|slot| slot.is_none()).ok_or_else(|| failed(Errno::INVAL.into()))?;
+                ring.push(ask, place, request.offset.get(), request.id.0).map_err(failed)?;
+                *slot = Some(request);
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<Completion, TargetError> {
+        let ring = match &mut self.engine {
+            Engine::Sync(_) => return self.done.pop_front().ok_or(TargetError::Idle),
+            Engine::Ring(ring) => ring,
+        };
+        loop {
+            let (id, done) = match ring.wait() {
+                Ok(Some(back)) => back,
+                Ok(None) => return Err(TargetError::Idle),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    if self.stop.load(Ordering::Relaxed) {
+                        return Err(TargetError::Interrupted);
+                    }
+                    continue;
+                }
+                Err(source) => return Err(TargetError::Failed { request: Request::flush(0), source }),
+            };
+            let slot = usize::try_from(id).ok().and_then(|id| self.requests.get_mut(id));
+            let Some(request) = slot.and_then(Option::take) else { continue };
+            done.and_then(|done| whole(done, &request))
+                .map_err(|source| TargetError::Failed { request, source })?;
+            return Ok(Completion { id: RequestId(id), at: since(self.begun) });
+        }
+    }
+
+    fn pause(&mut self, length: Nanos) {
+        std::thread::sleep(Duration::from_nanos(length.get()));
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        None
+    }
+}
+
+/// Reads an area whole.
+fn read_area(opened: &Opened, area: Span) -> Result<Memory, RealError> {
+    use std::os::unix::fs::FileExt;
+    let (start, length) = (area.start().get(), area.len().get());
+    let failed =
+        |offset, source| RealError::Read { path: opened.path.display().to_string(), offset, length, source };
+    let mut memory = Memory::new(usize::try_from(length).unwrap_or(0));
+    let mut at = start;
+    for chunk in memory.bytes_mut().chunks_mut(CHUNK) {
+        opened.file.read_exact_at(chunk, at).map_err(|source| failed(at, source))?;
+        at += chunk.len() as u64;
+    }
+    Ok(memory)
+}

@@ -1,0 +1,146 @@
+//! Real files under random requests: nothing is written but what was there, and nothing outside the areas.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use proptest::prelude::*;
+use straddle_bench::{Target, TargetError};
+use straddle_drive::{Operation, Request};
+use straddle_real::{Access, Contents, Io, Opened, Real, Settings};
+use straddle_units::{ByteCount, ByteOffset, Span};
+
+const SIZE: u64 = 4 << 20;
+
+fn span(start: u64, length: u64) -> Span {
+    Span::new(ByteOffset::new(start), ByteCount::new(length)).unwrap()
+}
+
+fn real(path: &Path, io: Io, contents: &Contents, depth: u32, stop: &Arc<AtomicBool>) -> Real {
+    let opened = Opened::open(path, Access::Claim, io).unwrap();
+    let settings = Settings { depth, largest: 65_536 };
+    Real::new(opened, "a file".to_owned(), contents, settings, Arc::clone(stop)).unwrap()
+}
+
+fn pattern(seed: u8) -> Vec<u8> {
+    (0..SIZE)
+        .map(|at| seed.wrapping_add((at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56).to_le_bytes()[0]))
+        .collect()
+}
+
+fn depths() -> impl Strategy<Value = u32> {
+    prop_oneof![Just(1), Just(2), Just(32)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn a_kept_file_is_the_same_afterwards(
+        depth in depths(),
+        direct in any::<bool>(),
+        requests in prop::collection::vec((0_u64..SIZE / 512, 1_u64..128, 0_u8..4), 1..200),
+    ) {
+        let folder = tempfile::tempdir_in(std::env::current_dir().unwrap()).unwrap();
+        let path = folder.path().join("disk.img");
+        let bytes = pattern(3);
+        fs::write(&path, &bytes).unwrap();
+        let areas = vec![span(1 << 20, 1 << 20), span(5 << 19, 1 << 19)];
+        let io = if direct { Io::Direct } else { Io::Buffered };
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut real = real(&path, io, &Contents::Kept(areas.clone()), depth, &stop);
+        let unit = real.logical_sector();
+        let (mut slot, mut outstanding) = (0, 0);
+        for (sector, sectors, kind) in requests {
+            let (offset, length) = (sector * 512 / unit * unit, (sectors * 512).next_multiple_of(unit));
+            let operation = match kind { 0 => Operation::Read, 1 => Operation::WriteFua, 2 => Operation::Flush, _ => Operation::Write };
+            let request = match operation {
+                Operation::Flush => Request::flush(slot),
+                _ => Request::new(slot, operation, offset, length),
+            };
+            let touched = Span::new(request.offset, request.length).unwrap();
+            let allowed = match operation {
+                Operation::Flush => true,
+                Operation::Read => offset + length <= SIZE,
+                _ => areas.iter().any(|area| area.contains(touched)),
+            };
+            if operation == Operation::Read && !allowed { continue; }
+            let sent = real.submit(request);
+            prop_assert_eq!(sent.is_ok(), allowed, "{:?}: {:?}", request, sent);
+            if sent.is_ok() {
+                outstanding += 1;
+                slot += 1;
+            }
+            if outstanding == u64::from(depth) || slot == u64::from(depth) {
+                for _ in 0..outstanding { real.wait().unwrap(); }
+                (outstanding, slot) = (0, 0);
+            }
+        }
+        for _ in 0..outstanding { real.wait().unwrap(); }
+        prop_assert!(matches!(real.wait(), Err(TargetError::Idle)));
+        prop_assert_eq!(real.put_back().unwrap(), 0);
+        drop(real);
+        prop_assert!(fs::read(&path).unwrap() == bytes);
+    }
+}
+
+#[test]
+fn what_differs_is_put_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.img");
+    fs::write(&path, pattern(1)).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut real = real(&path, Io::Buffered, &Contents::Kept(vec![span(0, SIZE)]), 1, &stop);
+    let mut torn = pattern(1);
+    torn[1_000_000..1_000_100].fill(0xEE);
+    fs::write(&path, &torn).unwrap();
+    let wrong = real.put_back().unwrap();
+    assert!((95..=100).contains(&wrong), "{wrong}");
+    assert!(fs::read(&path).unwrap() == pattern(1));
+}
+
+#[test]
+fn random_contents_stay_in_their_area() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.img");
+    fs::write(&path, vec![0; usize::try_from(SIZE).unwrap()]).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut real = real(&path, Io::Buffered, &Contents::Random(vec![span(1 << 20, 1 << 20)], 9), 4, &stop);
+    real.submit(Request::new(0, Operation::Write, 1 << 20, 4096)).unwrap();
+    assert!(real.submit(Request::new(1, Operation::Write, (1 << 20) - 512, 4096)).is_err());
+    assert!(real.submit(Request::new(1, Operation::Write, (2 << 20) - 512, 4096)).is_err());
+    real.wait().unwrap();
+    drop(real);
+    let bytes = fs::read(&path).unwrap();
+    assert!(bytes[1 << 20..(1 << 20) + 4096].iter().any(|byte| *byte != 0));
+    assert!(bytes[..1 << 20].iter().chain(&bytes[(1 << 20) + 4096..]).all(|byte| *byte == 0));
+}
+
+#[test]
+fn nothing_is_sent_when_it_is_to_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.img");
+    fs::write(&path, pattern(1)).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut real = real(&path, Io::Buffered, &Contents::Nothing, 8, &stop);
+    real.submit(Request::new(0, Operation::Read, 0, 4096)).unwrap();
+    stop.store(true, Ordering::Relaxed);
+    assert!(matches!(real.submit(Request::new(1, Operation::Read, 0, 4096)), Err(TargetError::Interrupted)));
+    assert_eq!(real.sent(), 1);
+}
+
+#[test]
+fn a_file_in_use_and_what_is_no_file_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.img");
+    fs::write(&path, pattern(1)).unwrap();
+    let first = Opened::open(&path, Access::Claim, Io::Buffered).unwrap();
+    let error = Opened::open(&path, Access::Claim, Io::Buffered).unwrap_err();
+    assert!(error.to_string().contains("in use"), "{error}");
+    drop(first);
+    assert!(Opened::open(&path, Access::Claim, Io::Buffered).is_ok());
+    assert!(Opened::open(folder.path(), Access::Read, Io::Buffered).is_err());
+    assert!(Opened::open(Path::new("/dev/null"), Access::Read, Io::Buffered).is_err());
+}
