@@ -181,8 +181,15 @@ fn what_cannot_be_run_is_the_command_lines_fault() {
         assert_eq!(run.out, "");
     };
     let drive = "drive:wd10ears";
-    refused(&["random-write", "/dev/null"], "bench on real disks is not there yet; use drive:NAME");
-    refused(&["random-write", "vm.img"], "straddle drive list");
+    refused(&["random-write", "wd10ears"], "did you mean drive:wd10ears?");
+    refused(&["random-write", drive, "--used"], "--used is for real disks and files, not for drive:wd10ears");
+    refused(&["random-write", "x.img", "--start", "1MiB"], "--start is for modelled drives, not for x.img");
+    refused(
+        &["random-write", "/dev/null", "--destroy-data", "/dev/zero"],
+        "name the device that is measured",
+    );
+    refused(&["random-write", drive, "--emit-fio", "x.fio"], "serve the drive");
+    refused(&["random-write"], "<TARGET>");
     refused(&["random-write", "drive:wd10earz"], "did you mean wd10ears?");
     refused(&["random-write", "drive:wd10ears,jumper=off"], "jumper=on");
     refused(

@@ -221,7 +221,7 @@ fn arm<'a>(job: &OneJob, option: &dyn Fn(&str) -> Option<&'a str>) -> Result<Arm
         sync.lat_ns.fill(sync.total_ios, &mut samples.flush_latency);
     }
     // The arm's name for its offset counts 512-byte sectors, as the job file that we write does.
-    Ok(Arm { offset: offset / 512, workload: workload.at(offset), samples, rounds: Vec::new() })
+    Ok(Arm { offset: offset / 512, workload: workload.at(offset), samples, turns: Vec::new() })
 }
 
 impl Times {

@@ -145,7 +145,7 @@ impl<'a> Rounds<'a> {
         for &offset in &order.offsets {
             let bytes = offset.checked_mul(target.logical_sector()).ok_or(RunError::Offset { offset })?;
             let (workload, samples) = (workload.at(bytes), Samples::none());
-            arms.push(Arm { offset, workload, samples, rounds: Vec::new() });
+            arms.push(Arm { offset, workload, samples, turns: Vec::new() });
         }
         if arms.is_empty() {
             return Err(RunError::NoOffsets);
@@ -190,18 +190,21 @@ impl<'a> Rounds<'a> {
         Ok(Measured { sweep, rounds: done, requests, ended, course: self.course })
     }
 
-    /// Finds how many requests make a turn of the wanted length, and warms the target up. The shortest turn counts: others
-    /// may have met a stall that has nothing to do with the requests.
+    /// Finds how many requests make a turn of the wanted length, or of one with which there are rounds enough before the
+    /// time is up, and warms the target up. The middle one of the arms counts: one may have met a stall that has nothing to
+    /// do with its requests.
     fn pilot(&mut self) -> Result<u64, RunError> {
         let most = self.most().max(1);
+        let turns = float((2 * self.arms.len() * (FEWEST_ROUNDS + FEWEST_ROUNDS / 4)) as u64);
+        let wanted = self.order.turn.seconds().min(self.order.limit.seconds() / turns);
         let mut requests = PILOT.min(most);
         loop {
-            let mut shortest = Nanos::new(u64::MAX);
+            let mut took = Vec::with_capacity(self.arms.len());
             for arm in 0..self.arms.len() {
-                let (turn, _) = self.turn(0, arm, 0, requests)?;
-                shortest = if turn.elapsed < shortest { turn.elapsed } else { shortest };
+                took.push(self.turn(0, arm, 0, requests)?.0.elapsed);
             }
-            let missing = self.order.turn.seconds() / shortest.seconds().max(1e-9);
+            took.sort_unstable();
+            let missing = wanted / took[took.len() / 2].seconds().max(1e-9);
             let late = self.elapsed().seconds() > self.order.limit.seconds() / 2.0;
             if missing < 2.0 || requests >= most || late {
                 return Ok(scaled(requests, missing.min(2.0)).clamp(1, most));
@@ -240,16 +243,14 @@ impl<'a> Rounds<'a> {
         }
         // Only now: an interrupted round leaves no trace.
         for (index, arm) in self.arms.iter_mut().enumerate() {
-            let mut sum = 0.0;
             for (turn, samples) in turns.iter().zip(&measured).filter(|(turn, _)| turn.arm == index) {
                 let seconds = turn.elapsed.seconds() / float(turn.requests.max(1));
                 arm.samples.join(samples);
                 if index == 0 {
                     self.course.push(seconds);
                 }
-                sum += seconds.max(1e-12).ln();
+                arm.turns.push(seconds.max(1e-12).ln());
             }
-            arm.rounds.push(sum / 2.0);
         }
         Ok(())
     }

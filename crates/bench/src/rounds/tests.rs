@@ -104,7 +104,7 @@ fn order(offsets: &[u64], seed: u64) -> Order {
     Order {
         offsets: offsets.to_vec(),
         regions: vec![span(0, 1 << 29), span(1 << 29, 1 << 28)],
-        turn: Nanos::new(20_000_000),
+        turn: Nanos::new(10_000_000),
         requests: None,
         limit: Nanos::new(5_000_000_000),
         precision: 0.05,

@@ -311,7 +311,7 @@ fn verdict(sweep: &Sweep) -> String {
 
 /// Whether the arms were run in turns.
 fn in_turns(sweep: &Sweep) -> bool {
-    sweep.arms().iter().any(|arm| !arm.rounds.is_empty())
+    sweep.arms().iter().any(|arm| !arm.turns.is_empty())
 }
 
 fn each(arm: &Arm) -> straddle_drive::Nanos {
@@ -333,7 +333,7 @@ fn known(sweep: &Sweep) -> String {
         }
         None if in_turns(sweep) => format!(
             " {} tell nothing yet: {FEWEST_ROUNDS} are needed (--runtime).",
-            plural(sweep.best().rounds.len(), "round")
+            plural(sweep.best().rounds().len(), "round")
         ),
         _ => String::new(),
     }

@@ -12,7 +12,7 @@ use straddle_bench::{
     Ended, FEWEST_ROUNDS, Host, Order, Progress, RunError, Sweep, Target, TargetError, Turn, Watch, Workload,
     rounds,
 };
-use straddle_drive::Nanos;
+use straddle_drive::{Nanos, Profile};
 use straddle_real::{
     Access, Areas, Before, Conditions, Contents, Give, Io, Journal, Kind, OpenError, Opened, Real, Restored,
     Settings, areas, pending, restore, target_of,
@@ -27,7 +27,7 @@ use crate::progress::Bar;
 use crate::report::bench::{Bench, InTurns};
 
 /// How long a turn is to last.
-const TURN: Nanos = Nanos::new(250_000_000);
+const TURN: Nanos = Nanos::new(500_000_000);
 /// The whole run.
 const RUNTIME: f64 = 60.0;
 /// Of a ratio, in percent.
@@ -280,6 +280,10 @@ impl Made {
         if path.exists() || path.starts_with("/dev") {
             return Ok(None);
         }
+        if let Some(name) = Profile::names().find(|name| Path::new(name) == path) {
+            let message = format!("{name}: no such file; did you mean drive:{name}?");
+            return Err(UsageError(message).into());
+        }
         let told = || format!("{}: cannot make a file to measure on", path.display());
         let mut file = OpenOptions::new().write(true).create_new(true).open(path).with_context(told)?;
         let made = Self(path.to_owned());
@@ -328,7 +332,7 @@ impl Watch for Watching<'_> {
                 interval.low,
                 interval.high
             ),
-            None => format!("round {} of {FEWEST_ROUNDS} at least", sofar.best().rounds.len()),
+            None => format!("round {} of {FEWEST_ROUNDS} at least", sofar.best().rounds().len()),
         };
         self.bar.tell(&told);
         if let (Some(export), None) = (&mut self.export, &self.failed) {

@@ -1,0 +1,249 @@
+//! `straddle bench` on files, and on block devices in a guest: what is measured, what is left behind, what is refused.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod tools;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tools::{Dir, STRADDLE};
+
+fn straddle(arguments: &[&str], state: &Path) -> Output {
+    let mut command = Command::new(STRADDLE);
+    command
+        .args(arguments)
+        .env("XDG_STATE_HOME", state)
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn valid(value: &Value, command: &str) {
+    let schema = Command::new(STRADDLE).args(["schema", command]).output().unwrap().stdout;
+    let schema: Value = serde_json::from_slice(&schema).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<String> = validator.iter_errors(value).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_made_and_removed() {
+    let dir = Dir::new("made");
+    let target = dir.join("scratch");
+    let arguments = [
+        "bench",
+        "random-write",
+        target.to_str().unwrap(),
+        "--area",
+        "4M",
+        "--runtime",
+        "2",
+        "--io",
+        "buffered",
+    ];
+    let output = straddle(&arguments, dir.path());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let told = text(&output.stdout);
+    assert!(told.contains("removed afterwards") && told.contains("page cache"), "{told}");
+    assert!(!target.exists());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
+}
+
+#[test]
+fn a_file_that_is_there_is_as_it_was_and_every_sample_is_exported() {
+    let dir = Dir::new("there");
+    let (target, export) = (dir.join("disk.img"), dir.join("samples"));
+    let bytes: Vec<u8> = (0..4_u32 << 20).map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect();
+    for (workload, more) in [
+        ("random-write", &["--queue-depth", "8", "--sync", "flush"][..]),
+        ("sequential-write", &["--fsync-each", "4"]),
+        ("strided-write", &["--sync", "fua"]),
+        ("dd", &["--size", "64K"]),
+        ("random-read", &["--queue-depth", "4"]),
+        ("sequential-read", &[]),
+    ] {
+        fs::write(&target, &bytes).unwrap();
+        let mut arguments =
+            vec!["bench", workload, target.to_str().unwrap(), "--io", "buffered", "--runtime", "1"];
+        arguments.extend([
+            "--offsets",
+            "0,1",
+            "--count",
+            "8",
+            "--json",
+            "--export",
+            export.to_str().unwrap(),
+        ]);
+        arguments.extend(more);
+        let output = straddle(&arguments, dir.path());
+        assert!(output.status.success(), "{workload}: {}", text(&output.stderr));
+        assert!(fs::read(&target).unwrap() == bytes, "{workload}");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        valid(&report, "bench");
+        let rounds = report["turns"]["rounds"].as_u64().unwrap();
+        let lines: Vec<Value> = fs::read_to_string(&export)
+            .unwrap()
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(lines.len() as u64, 1 + rounds * 4, "{workload}: a heading, and two turns of two arms");
+        for line in &lines[1..] {
+            assert_eq!(
+                (line["requests"].as_u64(), line["latencies_ns"].as_array().unwrap().len()),
+                (Some(8), 8)
+            );
+        }
+        let requests: u64 =
+            report["arms"].as_array().unwrap().iter().map(|arm| arm["requests"].as_u64().unwrap()).sum();
+        assert_eq!(requests, rounds * 4 * 8);
+    }
+}
+
+#[test]
+fn ctrl_c_ends_a_run_and_leaves_nothing() {
+    let dir = Dir::new("interrupted");
+    let target = dir.image("disk.img", 4 << 20);
+    for signal in ["INT", "TERM"] {
+        let mut command = Command::new(STRADDLE);
+        command
+            .args(["bench", "random-write"])
+            .arg(&target)
+            .args(["--io", "buffered"])
+            .env("XDG_STATE_HOME", dir.path());
+        let child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // The journal says that it is at work.
+        while fs::read_dir(dir.join("straddle")).map_or(0, Iterator::count) == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let kill = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap();
+        assert!(kill.success());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{signal}: {}", text(&output.stderr));
+        assert_eq!(fs::read_dir(dir.join("straddle")).unwrap().count(), 0, "no journal is left");
+        assert!(fs::read(&target).unwrap().iter().all(|byte| *byte == 0));
+    }
+}
+
+#[test]
+fn what_must_not_be_measured_is_refused_and_not_touched() {
+    let dir = Dir::new("refused");
+    let target = dir.image("disk.img", 4 << 20);
+    let path = target.to_str().unwrap();
+    let lock = fs::File::open(&target).unwrap();
+    lock.lock().unwrap();
+    let output = straddle(&["bench", "random-write", path], dir.path());
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("in use"), "{}", text(&output.stderr));
+    drop(lock);
+    let refused = |arguments: &[&str], code: i32, said: &str| {
+        let output = straddle(&[&["bench"], arguments].concat(), dir.path());
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
+        assert!(told.contains(said), "{arguments:?}: {told}");
+    };
+    refused(&["random-write", path, "--destroy-data", "/dev/null"], 2, "name the device that is measured");
+    refused(&["random-write", dir.path().to_str().unwrap()], 3, "neither a regular file nor a block device");
+    refused(&["random-write", "/dev/straddle-no-such-disk"], 3, "cannot open");
+    refused(&["random-write", "/proc/version"], 3, "/proc/version");
+    let empty = dir.image("empty.img", 0);
+    refused(&["random-write", empty.to_str().unwrap()], 3, "empty");
+    let small = dir.image("small.img", 1 << 20);
+    refused(&["random-write", small.to_str().unwrap(), "--io", "buffered"], 4, "no free space");
+    refused(&["dd", path, "--size", "64M", "--io", "buffered"], 2, "the workload needs");
+    assert!(fs::read(&target).unwrap().iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn fio_runs_the_job_and_its_answer_is_read() {
+    if !tools::present(&["fio"]) {
+        return;
+    }
+    let dir = Dir::new("fio");
+    let (target, job, answer) = (dir.image("disk.img", 8 << 20), dir.join("run.fio"), dir.join("fio.json"));
+    for (workload, more) in [
+        ("random-write", &["--sync", "flush"][..]),
+        ("sequential-write", &[]),
+        ("strided-write", &["--sync", "fua"]),
+        ("dd", &["--size", "64K"]),
+        ("random-read", &["--queue-depth", "4"]),
+        ("sequential-read", &[]),
+    ] {
+        let mut arguments =
+            vec!["bench", workload, target.to_str().unwrap(), "--emit-fio", job.to_str().unwrap()];
+        arguments.extend(["--io", "buffered", "--offsets", "0,1", "--count", "32"]);
+        arguments.extend(more);
+        let output = straddle(&arguments, dir.path());
+        assert!(output.status.success(), "{workload}: {}", text(&output.stderr));
+        let mut fio = Command::new("fio");
+        fio.arg(&job).args(["--output-format=json+", "--output"]).arg(&answer);
+        let ran = fio.stdin(Stdio::null()).output().unwrap();
+        assert!(ran.status.success(), "{workload}: {}{}", text(&ran.stdout), text(&ran.stderr));
+        let output = straddle(&["bench", "--import-fio", answer.to_str().unwrap(), "--json"], dir.path());
+        assert!(output.status.success(), "{workload}: {}", text(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        valid(&report, "bench");
+        let arms = report["arms"].as_array().unwrap();
+        assert_eq!(arms.len(), 2, "{workload}");
+        for (arm, offset) in arms.iter().zip([0, 1]) {
+            assert_eq!(
+                (arm["offset"].as_u64(), arm["requests"].as_u64()),
+                (Some(offset), Some(32)),
+                "{workload}"
+            );
+            assert!(arm["latency"]["p50"].as_u64().unwrap() > 0, "{workload}");
+        }
+    }
+    fs::write(&answer, "{}").unwrap();
+    let output = straddle(&["bench", "--import-fio", answer.to_str().unwrap()], dir.path());
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+}
+
+/// In a guest in virtual time: the same code on a kernel's block device, which is a modelled drive.
+#[test]
+fn on_a_disk_in_a_guest_free_space_is_used_and_the_ratio_is_the_models() {
+    if !tools::present(&["linux.uml", "sfdisk"]) {
+        return;
+    }
+    let dir = Dir::new("guest");
+    fs::copy(STRADDLE, dir.join("straddle")).unwrap();
+    let script = "
+        export XDG_STATE_HOME=/run/state
+        sfdisk -q /dev/vda <<< $'label: gpt\\nstart=2048, size=20480'
+        head -c 10M /dev/urandom > /dev/vda1
+        before=$(sha256sum < /dev/vda1)
+        $INPUT/straddle bench sequential-write /dev/vda --area 32M --runtime 20 --offsets 0,1 --json
+        [ \"$before\" = \"$(sha256sum < /dev/vda1)\" ] || exit 90
+        $INPUT/straddle bench sequential-write /dev/vda1 --runtime 20 --offsets 0,1 >&2 && exit 91
+        $INPUT/straddle bench sequential-write /dev/vda1 --used --runtime 10 --offsets 0,1 --count 4 > /dev/null || exit 92
+        [ \"$before\" = \"$(sha256sum < /dev/vda1)\" ] || exit 93
+        mkfs.ext4 -q /dev/vda1 && mkdir -p /run/m && mount /dev/vda1 /run/m
+        $INPUT/straddle bench sequential-write /dev/vda1 --used >&2 && exit 94 || [ $? = 4 ]
+        $INPUT/straddle bench sequential-write /dev/vda --used >&2 && exit 95 || [ $? = 4 ]
+    ";
+    let mut command = Command::new(STRADDLE);
+    command.args(["lab", "--drive", "wd10ears", "--input"]).arg(dir.path()).args(["--", script]);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{told}{}", text(&output.stdout));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {told}"));
+    let arm = &report["arms"][1];
+    let (low, high) = (arm["ratio_low"].as_f64().unwrap(), arm["ratio_high"].as_f64().unwrap());
+    let model = Command::new(STRADDLE)
+        .args(["bench", "sequential-write", "drive:wd10ears", "--offsets", "0,1", "--count", "200", "--json"])
+        .output()
+        .unwrap();
+    let model: Value = serde_json::from_slice(&model.stdout).unwrap();
+    let ratio = model["arms"][1]["ratio"].as_f64().unwrap();
+    assert!((low * 0.95..=high * 1.05).contains(&ratio), "the model says {ratio}, measured {low} to {high}");
+    assert!(told.contains("no free space") || told.contains("what is free is not known"), "{told}");
+    assert!(told.contains("is mounted at /run/m"), "{told}");
+}
