@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use straddle_device::live::Machine;
 
 use crate::memory::Memory;
 
@@ -54,10 +55,12 @@ pub enum OpenError {
         source: io::Error,
     },
     /// Somebody uses it.
-    #[error("{path}: in use (mounted, held by another layer, or locked by another program)", path = path.display())]
+    #[error("{path}: in use: {by}", path = path.display())]
     InUse {
         /// The target.
         path: PathBuf,
+        /// By whom.
+        by: String,
     },
     /// Neither a file nor a block device.
     #[error("{path}: neither a regular file nor a block device", path = path.display())]
@@ -119,14 +122,21 @@ impl Opened {
             .custom_flags(i32::try_from(flags.bits()).unwrap_or_default())
             .open(path)
             .map_err(|source| match Errno::from_io_error(&source) {
-                Some(Errno::BUSY) => OpenError::InUse { path: path.to_owned() },
+                Some(Errno::BUSY) => {
+                    let by = Machine::read(None).used_by(path);
+                    let by = by.unwrap_or_else(|| "another layer or program holds it".to_owned());
+                    OpenError::InUse { path: path.to_owned(), by }
+                }
                 Some(Errno::INVAL) if io == Io::Direct => OpenError::NoDirect { path: path.to_owned() },
                 _ => unusable(source),
             })?;
         if access != Access::Read {
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => return Err(OpenError::InUse { path: path.to_owned() }),
+                Err(Errno::WOULDBLOCK) => {
+                    let by = "another program has locked it".to_owned();
+                    return Err(OpenError::InUse { path: path.to_owned(), by });
+                }
                 Err(errno) => return Err(unusable(errno.into())),
             }
         }
