@@ -32,6 +32,7 @@ bench: build
 	$(CARGO) run --release -p straddle-benches -- drives
 	$(CARGO) run --release -p straddle-benches -- serve
 	$(CARGO) run --release -p straddle-benches -- vhost
+	$(CARGO) run --release -p straddle-benches -- real
 
 # The drive model beside real drives: DISKSIM is the folder of DiskSim 4.0's parameters and validation traces.
 validate: setup

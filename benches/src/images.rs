@@ -19,9 +19,18 @@ pub(crate) struct Dir(PathBuf);
 
 impl Dir {
     pub(crate) fn new() -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("straddle-benches-{}", std::process::id()));
+        Self::within(&std::env::temp_dir(), "images")
+    }
+
+    /// A folder in `parent`, with `what` in its name.
+    pub(crate) fn within(parent: &Path, what: &str) -> Result<Self> {
+        let path = parent.join(format!("straddle-benches-{what}-{}", std::process::id()));
         fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Self(path))
+    }
+
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
     }
 
     pub(crate) fn path(&self) -> &Path {

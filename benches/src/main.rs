@@ -6,6 +6,7 @@
 mod drives;
 mod images;
 mod process;
+mod real;
 mod samples;
 mod serve;
 mod validate;
@@ -36,7 +37,7 @@ const MANY_QCOW2: usize = 2000;
 const DISTINCT: usize = 250;
 
 const USAGE: &str =
-    "usage: straddle-benches check|drives|serve|vhost [--raw FILE]   (--raw keeps every sample)
+    "usage: straddle-benches check|drives|serve|vhost|real [--raw FILE]   (--raw keeps every sample)
        straddle-benches validate --disksim DIR [--steps]";
 
 fn main() -> ExitCode {
@@ -48,8 +49,10 @@ fn main() -> ExitCode {
         return done(validate::run(Path::new(dir), !steps.is_empty()));
     }
     let (what, raw) = match words[..] {
-        [what @ ("check" | "drives" | "serve" | "vhost")] => (what, None),
-        [what @ ("check" | "drives" | "serve" | "vhost"), "--raw", file] => (what, Some(PathBuf::from(file))),
+        [what @ ("check" | "drives" | "serve" | "vhost" | "real")] => (what, None),
+        [what @ ("check" | "drives" | "serve" | "vhost" | "real"), "--raw", file] => {
+            (what, Some(PathBuf::from(file)))
+        }
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         "drives" => drives::run(),
         "serve" => build().and_then(|straddle| serve::over_nbd(&straddle)),
         "vhost" => build().and_then(|straddle| serve::over_vhost(&straddle)),
+        "real" => build().and_then(|straddle| real::beside_fio(&straddle)),
         _ => check(),
     };
     done(measured.and_then(|all| keep(&all, raw.as_deref())).map(|()| true))

@@ -1,5 +1,6 @@
 //! Running a process and measuring it from outside.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -74,10 +75,33 @@ pub(crate) fn interleave(arms: &[Arm], rounds: usize) -> Result<Vec<Samples>> {
     Ok(samples)
 }
 
-/// Waits for a child: its exit status, and its peak of resident memory in bytes. The standard library's own wait
-/// does not tell the latter. It is never less than what this process held when it started the child.
-#[allow(unsafe_code, reason = "wait4 has no safe form")]
+/// Runs a command to its end: what it printed, and seconds of processor time, its own and the kernel's for it.
+pub(crate) fn run_measured(command: &mut Command) -> Result<(String, f64)> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let mut text = String::new();
+    child.stdout.take().context("piped")?.read_to_string(&mut text)?;
+    let (code, usage) = waited(child.id())?;
+    if code != 0 {
+        bail!("{:?} ended with {code}", command.get_program());
+    }
+    let seconds = |time: libc::timeval| {
+        Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or(0)).as_secs_f64()
+            + Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0)).as_secs_f64()
+    };
+    Ok((text, seconds(usage.ru_utime) + seconds(usage.ru_stime)))
+}
+
+/// Waits for a child: its exit status, and its peak of resident memory in bytes. It is never less than what this process held
+/// when it started the child.
 fn wait(child: u32) -> Result<(i32, u64)> {
+    let (code, usage) = waited(child)?;
+    // Linux counts in KiB (getrusage(2)).
+    Ok((code, u64::try_from(usage.ru_maxrss)? * 1024))
+}
+
+/// Waits for a child: its exit status and what it used. The standard library's own wait does not tell the latter.
+#[allow(unsafe_code, reason = "wait4 has no safe form")]
+fn waited(child: u32) -> Result<(i32, libc::rusage)> {
     let pid = libc::pid_t::try_from(child)?;
     let mut status = 0;
     // SAFETY: a rusage is plain integers, for which zero is a value.
@@ -88,6 +112,5 @@ fn wait(child: u32) -> Result<(i32, u64)> {
         return Err(std::io::Error::last_os_error()).context("cannot wait for a process");
     }
     let code = if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { -1 };
-    // Linux counts in KiB (getrusage(2)).
-    Ok((code, u64::try_from(usage.ru_maxrss)? * 1024))
+    Ok((code, usage))
 }

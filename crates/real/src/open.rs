@@ -153,6 +153,13 @@ impl Opened {
     }
 }
 
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // Should the kernel still hold the file for a while, the lock is gone.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
 /// The size of a file, or, where `stat` says nothing, of a device.
 fn size(file: &File) -> io::Result<u64> {
     use std::io::{Seek, SeekFrom};

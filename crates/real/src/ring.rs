@@ -141,6 +141,8 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         self.drain();
+        // The kernel takes the ring apart after its process has ended; until then a device would seem to be in use.
+        let _ = self.ring.submitter().unregister_files();
         if self.on_their_way > 0 {
             // The kernel may still write there: better lost than given to somebody else.
             std::mem::forget(std::mem::take(&mut self.memory));

@@ -1,0 +1,159 @@
+//! `straddle bench` beside fio: the same requests on the same file, in the same run, in turn. On memory, where nothing but
+//! the program and the kernel cost time: requests a second, and processor time a request. On a modelled disk in a guest,
+//! where the disk costs all: the same figures.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::images::Dir;
+use crate::process::run_measured;
+use crate::samples::Samples;
+
+/// A turn of a program, in seconds.
+const SECONDS: u32 = 3;
+/// Turns of each.
+const ROUNDS: usize = 7;
+/// Requests of each program on the modelled disk.
+const SLOW_COUNT: u32 = 4000;
+
+struct Load {
+    name: &'static str,
+    workload: &'static str,
+    rw: &'static str,
+    depth: u32,
+}
+
+const LOADS: [Load; 4] = [
+    Load { name: "random 4 KiB reads, queue 1", workload: "random-read", rw: "randread", depth: 1 },
+    Load { name: "random 4 KiB writes, queue 1", workload: "random-write", rw: "randwrite", depth: 1 },
+    Load { name: "random 4 KiB reads, queue 32", workload: "random-read", rw: "randread", depth: 32 },
+    Load { name: "random 4 KiB writes, queue 32", workload: "random-write", rw: "randwrite", depth: 32 },
+];
+
+/// What a program did: requests a second, as it says itself, and seconds of processor time a request.
+struct Did {
+    iops: f64,
+    cpu: f64,
+}
+
+/// Runs both by turns; returns the samples as seconds a request.
+pub(crate) fn beside_fio(straddle: &Path) -> Result<Vec<Samples>> {
+    let fio = Path::new("/usr/bin/fio");
+    if !fio.exists() {
+        bail!("fio is not installed");
+    }
+    let mut all = Vec::new();
+    let dir = Dir::within(Path::new("/dev/shm"), "real")?;
+    let file = dir.join("disk.img");
+    println!("on a file in memory (tmpfs), direct I/O; {ROUNDS} turns of {SECONDS} s each");
+    for load in &LOADS {
+        let zeroes = Command::new("dd")
+            .args(["if=/dev/zero", "bs=1M", "count=64", "status=none"])
+            .arg(format!("of={}", file.display()))
+            .status()?;
+        if !zeroes.success() {
+            bail!("{}: cannot be made", file.display());
+        }
+        let [mut ours, mut theirs] = ["straddle", "fio"].map(Samples::new);
+        let [mut our_cpu, mut their_cpu] = ["straddle, processor", "fio, processor"].map(Samples::new);
+        for round in 0..ROUNDS {
+            let turns: [bool; 2] = if round % 2 == 0 { [true, false] } else { [false, true] };
+            for own in turns {
+                let did = if own { by_straddle(straddle, &file, load)? } else { by_fio(fio, &file, load)? };
+                let (times, cpu) =
+                    if own { (&mut ours, &mut our_cpu) } else { (&mut theirs, &mut their_cpu) };
+                times.add(Duration::from_secs_f64(1.0 / did.iops), 0);
+                cpu.add(Duration::from_secs_f64(did.cpu), 0);
+            }
+        }
+        println!("  {}", load.name);
+        println!(
+            "    straddle {:9.0} IOPS, {:5.2} µs of processor time a request",
+            1.0 / ours.median(),
+            our_cpu.median() * 1e6
+        );
+        println!(
+            "    fio      {:9.0} IOPS, {:5.2} µs of processor time a request",
+            1.0 / theirs.median(),
+            their_cpu.median() * 1e6
+        );
+        println!("    a request takes straddle {}", ours.ratio(&theirs));
+        println!("    processor: {}", our_cpu.ratio(&their_cpu));
+        all.extend([ours, theirs, our_cpu, their_cpu]);
+    }
+    on_a_disk(straddle)?;
+    Ok(all)
+}
+
+fn by_straddle(straddle: &Path, file: &Path, load: &Load) -> Result<Did> {
+    let mut command = Command::new(straddle);
+    command.args(["bench", load.workload]).arg(file).args(["--offsets", "0", "--json"]);
+    // fio keeps nothing either.
+    command.arg("--destroy-data").arg(file);
+    command.args(["--runtime", &SECONDS.to_string(), "--queue-depth", &load.depth.to_string()]);
+    let (text, cpu) = run_measured(&mut command)?;
+    Ok(Did { iops: number(&text, "\"iops\":")?, cpu: cpu / number(&text, "\"requests\":")? })
+}
+
+fn by_fio(fio: &Path, file: &Path, load: &Load) -> Result<Did> {
+    let mut command = Command::new(fio);
+    command.arg("--name=fio").arg(format!("--filename={}", file.display())).arg(format!("--rw={}", load.rw));
+    command.args(["--bs=4k", "--direct=1", "--norandommap=1", "--time_based=1", "--output-format=json"]);
+    command.arg(format!("--ioengine={}", if load.depth > 1 { "io_uring" } else { "psync" }));
+    command.arg(format!("--iodepth={}", load.depth)).arg(format!("--runtime={SECONDS}"));
+    let (text, cpu) = run_measured(&mut command)?;
+    // The one of the two directions that did anything.
+    let part = text.split(if load.rw == "randread" { "\"read\" :" } else { "\"write\" :" }).nth(1);
+    let part = part.context("fio's answer has no such part")?;
+    Ok(Did { iops: number(part, "\"iops\" :")?, cpu: cpu / number(part, "\"total_ios\" :")? })
+}
+
+/// The first number behind `key`.
+fn number(text: &str, key: &str) -> Result<f64> {
+    let rest = text.split(key).nth(1).with_context(|| format!("no {key} in {text}"))?.trim_start();
+    let end = rest
+        .find(|character: char| !matches!(character, '0'..='9' | '.' | 'e' | '-' | '+'))
+        .unwrap_or(rest.len());
+    rest[..end].parse().with_context(|| format!("{key} is no number"))
+}
+
+/// In a guest in virtual time, on a modelled disk.
+fn on_a_disk(straddle: &Path) -> Result<()> {
+    let dir = Dir::within(&std::env::temp_dir(), "disk")?;
+    std::fs::copy(straddle, dir.join("straddle"))?;
+    println!("on drive:wd10ears in a guest in virtual time, {SLOW_COUNT} requests each");
+    for load in LOADS.iter().filter(|load| load.rw == "randread") {
+        let script = format!(
+            "export XDG_STATE_HOME=/run/state
+             $INPUT/straddle bench {workload} /dev/vda --offsets 0 --json --queue-depth {depth} --count {each} --runtime 100000
+             fio --name=fio --filename=/dev/vda --rw={rw} --bs=4k --direct=1 --norandommap=1 --clocksource=clock_gettime --output-format=json \\
+                 --ioengine={engine} --iodepth={depth} --number_ios={SLOW_COUNT}",
+            workload = load.workload,
+            rw = load.rw,
+            depth = load.depth,
+            each = SLOW_COUNT / 20,
+            engine = if load.depth > 1 { "io_uring" } else { "psync" },
+        );
+        let mut command = Command::new(straddle);
+        command.args(["lab", "--drive", "wd10ears", "--input"]).arg(dir.path()).args(["--", &script]);
+        let output = command.stdin(Stdio::null()).output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        if !output.status.success() {
+            bail!("the guest: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        let (ours, theirs) = text.split_once("\"fio version\"").context("fio printed nothing")?;
+        // Not the median: fio tells the mean.
+        let (requests, elapsed) = (number(ours, "\"requests\":")?, number(ours, "\"elapsed_ns\":")? / 1e9);
+        let theirs = number(theirs.split("\"read\" :").nth(1).context("no reads")?, "\"iops\" :")?;
+        let ours = requests / elapsed;
+        println!(
+            "  {}: straddle {ours:.2} IOPS, fio {theirs:.2} IOPS: {:+.2} %",
+            load.name,
+            (ours / theirs - 1.0) * 100.0
+        );
+    }
+    Ok(())
+}
