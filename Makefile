@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SECONDS_EACH ?= 600
 
-.PHONY: all setup build demo test lint bench validate planted cuts fuzz install docs
+.PHONY: all setup build demo test lint bench validate planted cuts restores fuzz install docs
 
 all: build
 
@@ -45,6 +45,10 @@ planted: setup
 # A thousand power cuts under six file systems. Takes a quarter of an hour, or two.
 cuts: setup
 	CUTS=1000 $(CARGO) test --release -p straddle --test cuts -- --nocapture
+
+# A measurement killed five hundred times, and its target put back.
+restores: setup
+	RESTORES=500 $(CARGO) test --release -p straddle --test restore -- --nocapture
 
 # Each target for SECONDS_EACH seconds.
 fuzz: setup

@@ -271,6 +271,11 @@ impl<'a> Rounds<'a> {
         let mut program = workload.program(end.min(self.target.capacity()), self.target.logical_sector())?;
         // What the drive's cache holds at a turn's end would else be paid for by the next arm.
         program.fsync_last |= workload.writes() && !program.flush_each;
+        if !program.fsync_last {
+            // Else a turn would end with a queue that runs empty, and a short one with many requests at a time would be mostly
+            // that. Where a flush ends it, the requests of the tail would be flushed as well.
+            program.tail = u64::from(program.depth) - 1;
+        }
         let (began, mut latencies) = (self.target.now(), Vec::new());
         let raw = (requests <= KEPT).then_some(&mut latencies);
         let samples = run_program(self.target, program, self.host, raw, &mut Silent)?;

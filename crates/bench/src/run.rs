@@ -162,6 +162,11 @@ impl<'a> Engine<'a> {
             self.fill()?;
             if self.outstanding() > 0 {
                 let completion = self.target.wait()?;
+                if self.is_tail() {
+                    // It only kept the queue full, and costs nobody anything.
+                    self.give_back(completion);
+                    continue;
+                }
                 self.end = completion.at;
                 if self.complete(completion)? {
                     progress.advance(self.share());
@@ -170,7 +175,7 @@ impl<'a> Engine<'a> {
             } else if self.fsync_due() {
                 self.fsync()?;
                 self.pause();
-            } else if self.stopped {
+            } else if self.stopped || self.is_tail() {
                 break;
             }
         }
@@ -182,7 +187,7 @@ impl<'a> Engine<'a> {
 
     /// Submits as long as the queue, the limits and a due fsync allow.
     fn fill(&mut self) -> Result<(), TargetError> {
-        while !self.stopped && !self.fsync_due() {
+        while !self.stopped && !self.fsync_due() && !self.is_tail() {
             let Some(&slot) = self.free.last() else { return Ok(()) };
             let Some(offset) = self.next_place() else { return Ok(()) };
             self.free.pop();
@@ -196,7 +201,8 @@ impl<'a> Engine<'a> {
 
     fn next_place(&mut self) -> Option<u64> {
         let elapsed = self.target.now().since(self.start);
-        let stop = if self.program.count.is_some_and(|count| self.submitted >= count) {
+        let tail = self.program.tail;
+        let stop = if self.program.count.is_some_and(|count| self.submitted >= count.saturating_add(tail)) {
             Stop::Count
         } else if self.program.time.is_some_and(|time| elapsed >= time) {
             Stop::Time
@@ -231,6 +237,18 @@ impl<'a> Engine<'a> {
         self.done += 1;
         self.free.push(slot);
         Ok(true)
+    }
+
+    /// Whether all that counts is done, and what is still on its way is the tail.
+    fn is_tail(&self) -> bool {
+        self.program.tail > 0 && self.program.count.is_some_and(|count| self.done >= count)
+    }
+
+    fn give_back(&mut self, completion: Completion) {
+        let slot = usize::try_from(completion.id.0).unwrap_or(usize::MAX);
+        if slot < self.slots.len() {
+            self.free.push(slot);
+        }
     }
 
     fn fsync_due(&self) -> bool {

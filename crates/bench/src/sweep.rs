@@ -14,7 +14,7 @@ const STANDARD_ERRORS: f64 = 3.0;
 
 /// The doubt that an interval of 95 % is computed with. Rounds go on until the interval is narrow, which prefers those that
 /// are so by chance; what that takes away is put back here, as the tests measure on targets with a known ratio.
-const DOUBT: f64 = 0.045;
+const DOUBT: f64 = 0.040;
 
 /// One arm of a sweep.
 #[derive(Clone, Debug)]

@@ -472,6 +472,7 @@ impl Workload {
             fsync_each,
             fsync_last: matches!(self, Self::Dd(_)),
             depth: common.queue_depth,
+            tail: 0,
         })
     }
 
@@ -522,6 +523,8 @@ pub(crate) struct Program {
     pub(crate) fsync_each: u64,
     pub(crate) fsync_last: bool,
     pub(crate) depth: u32,
+    /// Requests beyond the count that keep the queue full until the last one that counts is done.
+    pub(crate) tail: u64,
 }
 
 /// The bytes at which requests begin.

@@ -222,6 +222,21 @@ fn nothing_is_touched_outside_the_regions() {
 }
 
 #[test]
+fn a_short_turn_with_a_deep_queue_tells_the_steady_rate() {
+    let mut target = Mock::new(1 << 30, Nanos::new(1_000_000)).with_channels(8);
+    let workload = Workload::SequentialRead(SequentialRead { queue_depth: 8, ..SequentialRead::default() });
+    let order = Order { requests: Some(12), ..order(&[0, 1], 1) };
+    let measured = measured(&mut target, &workload, &order);
+    let arm = &measured.sweep.arms()[0];
+    assert_eq!(arm.samples.requests, measured.rounds as u64 * 24, "the tail does not count");
+    // Twelve requests by eight channels: two services, where eight of the second had been asked for as well.
+    assert!((arm.seconds_per_request() - 2e-3 / 12.0).abs() < 1e-9, "{}", arm.seconds_per_request());
+    let sent = target.log().len() as u64;
+    let turns = measured.rounds as u64 * 4;
+    assert_eq!(sent, turns * 19, "seven more than count, each turn");
+}
+
+#[test]
 fn a_turn_of_writes_ends_with_a_flush_that_counts() {
     let mut target = Mock::new(1 << 30, Nanos::new(1_000_000));
     let workload = Workload::RandomWrite(RandomWrite::default());

@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &BenchArguments, styles: Styles) -> Result<Exit> {
         return Err(UsageError("what to run, and on what, must be given".into()).into());
     };
     refuse_foreign(arguments, kind, target)?;
-    let workload = workload(arguments, kind);
+    let workload = workload(arguments, kind, target);
     if let Some(path) = &arguments.real.emit_fio {
         return fio::emit(arguments, target, &workload, path);
     }
@@ -91,14 +91,17 @@ fn told(error: RunError) -> anyhow::Error {
 }
 
 /// The workload of the options, with its own defaults where they say nothing.
-fn workload(arguments: &BenchArguments, kind: Kind) -> Workload {
+fn workload(arguments: &BenchArguments, kind: Kind, target: &str) -> Workload {
+    // The published program's modulus is for disks of its time; on a real one all blocks are chosen from.
+    let usual_blocks = |usual: u64| if target.starts_with(modelled::PREFIX) { usual } else { u64::MAX };
     let (count, seconds, queue_depth) = (arguments.count, arguments.time, arguments.queue_depth);
     let (start, sync) = (arguments.start.get(), arguments.sync.map(Into::into).unwrap_or_default());
     let size = |usual: u64| arguments.size.map_or(usual, |size| size.get());
     match kind {
         Kind::RandomWrite => {
             let usual = RandomWrite::default();
-            let (size, blocks) = (size(usual.size), arguments.blocks.unwrap_or(usual.blocks));
+            let (size, blocks) =
+                (size(usual.size), arguments.blocks.unwrap_or_else(|| usual_blocks(usual.blocks)));
             let seed = arguments.seed;
             Workload::RandomWrite(RandomWrite {
                 count,
@@ -114,7 +117,8 @@ fn workload(arguments: &BenchArguments, kind: Kind) -> Workload {
         }
         Kind::RandomRead => {
             let usual = RandomRead::default();
-            let (size, blocks) = (size(usual.size), arguments.blocks.unwrap_or(usual.blocks));
+            let (size, blocks) =
+                (size(usual.size), arguments.blocks.unwrap_or_else(|| usual_blocks(usual.blocks)));
             let seed = arguments.seed;
             Workload::RandomRead(RandomRead {
                 count,
