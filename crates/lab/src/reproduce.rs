@@ -76,7 +76,7 @@ pub enum ReproduceError {
     #[error(transparent)]
     Input(#[from] InputError),
     /// A guest could not be run.
-    #[error("experiment's step {step}: the guest could not be run")]
+    #[error("experiment's step {step} could not be run")]
     Machine {
         /// The step.
         step: String,

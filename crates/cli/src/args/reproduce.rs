@@ -22,7 +22,9 @@ Examples:
   straddle reproduce smith-2010 --runs 3  three times each, as in the article
   straddle reproduce lulf-2010 --drive wd20ears
                                           on another modelled drive: no verdict, but the same requests
-  straddle reproduce ./mine.toml --json   an experiment of your own";
+  straddle reproduce ./mine.toml --json   an experiment of your own
+  straddle reproduce smith-2010 --on /dev/sdb --destroy-data /dev/sdb
+                                          its six operations on a real disk, which loses all it holds";
 
 /// Arguments of `reproduce`.
 #[derive(Debug, Args)]
@@ -56,6 +58,15 @@ pub(crate) struct ReproduceArguments {
     /// The seed of the guests' first run.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+
+    /// Run the lab's scripts on this machine's kernel and this block device instead, in the wall's time, as root. Everything on it
+    /// is lost.
+    #[arg(long, value_name = "DEVICE", requires = "destroy_data", conflicts_with_all = ["drive", "model_only", "list", "guests"])]
+    pub(crate) on: Option<PathBuf>,
+
+    /// The same device again: what it holds is given up.
+    #[arg(long, value_name = "DEVICE", requires = "on")]
+    pub(crate) destroy_data: Option<PathBuf>,
 
     /// Run in full length what the lab shortens, such as the copy of a file of 17 GiB.
     #[arg(long)]

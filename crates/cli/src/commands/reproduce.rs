@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -12,11 +12,11 @@ use anyhow::{Context, Result};
 use straddle_bench::experiment::{Experiment, ExperimentError};
 use straddle_drive::Profile;
 use straddle_lab::input::{InputError, Inputs};
-use straddle_lab::{Guests, Planned, ReproduceError, Settings, StepOutcome};
+use straddle_lab::{Guests, Host, Machine, Planned, ReproduceError, Settings, StepOutcome};
 
 use crate::args::ReproduceArguments;
 use crate::commands::lab::on_interrupt;
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, RefusedError, UsageError};
 use crate::html;
 use crate::modelled::PREFIX;
 use crate::output::{self, Styles};
@@ -44,7 +44,11 @@ pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit
     let drive = arguments.drive.as_deref().map(|name| name.strip_prefix(PREFIX).unwrap_or(name));
     let mut experiments: Vec<ReproducedExperiment> =
         experiments.into_iter().map(|experiment| chosen(experiment, drive)).collect();
-    if !arguments.lab_only {
+    if arguments.on.is_some() {
+        // What was published is of other drives.
+        experiments.iter_mut().for_each(|reproduced| reproduced.judged = false);
+    }
+    if !arguments.lab_only && arguments.on.is_none() {
         for reproduced in &mut experiments {
             let other = drive.filter(|_| !reproduced.judged);
             reproduced.outcome = Some(reproduced.experiment.reproduce(other, &Profile::open).map_err(told)?);
@@ -87,7 +91,12 @@ fn settings(arguments: &ReproduceArguments) -> Settings {
         runs: arguments.runs,
         seed: arguments.seed,
         full: arguments.full,
-        guests: arguments.guests.unwrap_or(processors),
+        // A device has room for one.
+        guests: if arguments.on.is_some() {
+            NonZeroUsize::MIN
+        } else {
+            arguments.guests.unwrap_or(processors)
+        },
     }
 }
 
@@ -100,33 +109,57 @@ fn run_lab(
 ) -> Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
+    let device = arguments.on.as_ref().map(|path| path.display().to_string());
     let mut planned = Vec::new();
     for ReproducedExperiment { experiment, judged, .. } in &*experiments {
-        let other = drive.filter(|_| !judged);
+        let other = device.as_deref().or(drive).filter(|_| !judged);
         planned
             .extend(experiment.lab.iter().map(|step| Planned { step, drive: other.unwrap_or(&step.drive) }));
-    }
-    for Planned { drive, .. } in &planned {
-        Profile::open(drive).map_err(|error| UsageError(format!("{:#}", anyhow::Error::from(error))))?;
     }
     if planned.is_empty() {
         return Ok(());
     }
-    let machine = Guests::new(straddle_lab::Charges::default(), HOST_LIMIT, &stop)
-        .context("the lab cannot run (--model-only does without)")?;
+    let machine: Box<dyn Machine + '_> = match &arguments.on {
+        Some(path) => given_up(path, arguments, &stop)?,
+        None => {
+            for Planned { drive, .. } in &planned {
+                Profile::open(drive)
+                    .map_err(|error| UsageError(format!("{:#}", anyhow::Error::from(error))))?;
+            }
+            let guests = Guests::new(straddle_lab::Charges::default(), HOST_LIMIT, &stop);
+            Box::new(guests.context("the lab cannot run (--model-only does without)")?)
+        }
+    };
     let inputs = Inputs {
         cache: cache(arguments)?,
         seed: INPUT_SEED,
         tarball: arguments.tarball.clone(),
         trees: arguments.tree.clone(),
     };
-    let outcomes = straddle_lab::reproduce(&machine, &planned, &inputs, settings, &mut Bar::new());
+    let outcomes = straddle_lab::reproduce(&*machine, &planned, &inputs, settings, &mut Bar::new());
     let outcomes: Vec<StepOutcome> = outcomes.map_err(told_lab)?;
     let mut outcomes = outcomes.into_iter();
     for reproduced in experiments {
         reproduced.lab = Some(outcomes.by_ref().take(reproduced.experiment.lab.len()).collect());
     }
     Ok(())
+}
+
+/// This machine with the device that was named twice, and that nobody uses.
+fn given_up<'a>(
+    path: &Path,
+    arguments: &ReproduceArguments,
+    stop: &'a AtomicBool,
+) -> Result<Box<dyn Machine + 'a>> {
+    let again = arguments.destroy_data.as_ref().and_then(|again| again.canonicalize().ok());
+    if again.is_none() || again != path.canonicalize().ok() {
+        let message = format!("--destroy-data: name the device that is used, {}, again", path.display());
+        return Err(UsageError(message).into());
+    }
+    if let Some(by) = straddle_device::live::Machine::read(None).used_by(path) {
+        return Err(RefusedError(format!("{}: in use: {by}", path.display())).into());
+    }
+    Ok(Box::new(Host::new(path, stop)?))
 }
 
 /// The folder that made-up inputs are kept in.
@@ -145,6 +178,8 @@ fn command(names: &[&str], arguments: &ReproduceArguments) -> String {
     let path = |path: &PathBuf| path.display().to_string();
     let valued = [
         ("--drive", arguments.drive.clone()),
+        ("--on", arguments.on.as_ref().map(path)),
+        ("--destroy-data", arguments.destroy_data.as_ref().map(path)),
         ("--runs", (arguments.runs != 1).then(|| arguments.runs.to_string())),
         ("--seed", (arguments.seed != 1).then(|| arguments.seed.to_string())),
         ("--tarball", arguments.tarball.as_ref().map(path)),
