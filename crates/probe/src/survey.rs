@@ -1,0 +1,76 @@
+//! What requests of each kind take, before anything is known of the drive.
+
+use straddle_drive::Operation;
+
+use crate::budget::Step;
+use crate::session::{Durable, SLOT, Session};
+use crate::statistics::{median, quantile};
+
+/// Requests of each kind.
+const COUNT: usize = 24;
+/// Bytes of each write.
+const SIZE: u64 = 16_384;
+/// A read from a platter takes at least so many seconds: less than half a revolution of the fastest.
+pub(crate) const MECHANICAL: f64 = 0.0015;
+
+/// Seconds of requests of each kind at random places, one at a time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Survey {
+    /// Reads of a logical sector.
+    pub read: Vec<f64>,
+    /// Writes that may stay in the cache, each to an empty one.
+    pub plain: Vec<f64>,
+    /// Writes with the flush after them.
+    pub flushed: Vec<f64>,
+    /// Writes with force unit access.
+    pub fua: Vec<f64>,
+}
+
+pub(crate) fn run(session: &mut Session<'_>, survey: &mut Survey) -> Step<()> {
+    session.tell("reads and writes of each kind");
+    for _ in 0..COUNT {
+        let slot = session.slot();
+        survey.read.push(session.one(Operation::Read, slot, session.logical)?);
+    }
+    let places: Vec<(u64, u64)> = (0..2 * COUNT)
+        .map(|_| {
+            let phase = session.random.below((SLOT - SIZE) / session.logical) * session.logical;
+            (session.slot() + phase, SIZE)
+        })
+        .collect();
+    session.prepare(&places)?;
+    for pair in places.chunks_exact(2) {
+        let write = session.one(Operation::Write, pair[0].0, SIZE)?;
+        survey.plain.push(write);
+        survey.flushed.push(write + session.one(Operation::Flush, 0, 0)?);
+        survey.fua.push(session.one(Operation::WriteFua, pair[1].0, SIZE)?);
+        session.one(Operation::Flush, 0, 0)?;
+    }
+    Ok(())
+}
+
+impl Survey {
+    /// What makes writes wait for the medium. Force unit access first: it means the write's own place, where a flush may be
+    /// content with another.
+    pub(crate) fn durable(&self) -> Option<Durable> {
+        let waits = |times: &[f64]| {
+            let time = median(times);
+            time > 3.0 * self.cached() || (self.is_mechanical() && time > median(&self.read) / 4.0)
+        };
+        if waits(&self.fua) {
+            Some(Durable::Fua)
+        } else {
+            waits(&self.flushed).then_some(Durable::Flush)
+        }
+    }
+
+    /// What a write into the cache takes: not those that had to wait for the medium all the same.
+    pub(crate) fn cached(&self) -> f64 {
+        quantile(&self.plain, 0.25)
+    }
+
+    /// Whether reads take as long as something that moves.
+    pub(crate) fn is_mechanical(&self) -> bool {
+        median(&self.read) > MECHANICAL
+    }
+}
