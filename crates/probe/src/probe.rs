@@ -12,6 +12,7 @@ use crate::session::{Durable, LEAST_SLOTS, SLOT, Session};
 use crate::statistics::median;
 use crate::surface::Surface;
 use crate::survey::{self, Survey};
+use crate::sustained::{Search, Sustained};
 
 /// Slots of the arena on a drive that has no arm: 4 MiB, written once.
 const ARENA: usize = 32;
@@ -45,12 +46,14 @@ struct Probe<'a> {
     how: Option<Durable>,
     series: Series,
     scanned: Scanned,
+    sustained: Option<Sustained>,
+    depth: Option<usize>,
 }
 
 impl<'a> Probe<'a> {
     fn new(session: Session<'a>) -> Self {
         let (survey, series, scanned) = (Survey::default(), Series::default(), Scanned::default());
-        Self { session, survey, how: None, series, scanned }
+        Self { session, survey, how: None, series, scanned, sustained: None, depth: None }
     }
 
     fn run(mut self, seed: u64, claims: Claims) -> Result<Report, TargetError> {
@@ -75,7 +78,7 @@ impl<'a> Probe<'a> {
             survey: self.survey,
             scans: self.scanned.scans,
             proof: self.scanned.proof,
-            sustained: None,
+            sustained: self.sustained,
             claims,
         })
     }
@@ -111,14 +114,45 @@ impl<'a> Probe<'a> {
     }
 
     fn unit(&mut self) -> Result<Finding<Boundary>, TargetError> {
-        let Some(how) = self.how else {
-            return Ok(Finding::unknown("neither writes nor flushes wait for the medium"));
-        };
+        let Some(how) = self.how else { return self.sustain("neither writes nor flushes wait for the medium") };
         let step = self.scan(how);
         match within(step)? {
             Err(why) => Ok(Finding::unknown(why)),
             Ok(()) => self.judge(how),
         }
+    }
+
+    /// The unit by sustained writes, where single ones tell nothing because of `reason`.
+    fn sustain(&mut self, reason: &str) -> Result<Finding<Boundary>, TargetError> {
+        let step = self.series();
+        let spent = match within(step)? {
+            Ok(()) => "sustained writes cost the same everywhere",
+            Err(why) => why,
+        };
+        Ok(match &self.sustained {
+            None => Finding::unknown(format!("{reason}, and {spent}")),
+            Some(proof) => {
+                let why = format!(
+                    "{reason}, but with the cache full writes on boundaries and off them differ {:.2} times, in each of {} rounds",
+                    proof.ratio(),
+                    proof.cheap.len()
+                );
+                Finding::of(proof.unit, Confidence::Medium, why)
+            }
+        })
+    }
+
+    fn series(&mut self) -> Step<()> {
+        let mechanical = self.survey.is_mechanical();
+        let mut search = Search::new(&mut self.session, mechanical)?;
+        if mechanical {
+            self.sustained = search.covering()?;
+        }
+        if self.sustained.is_none() {
+            self.sustained = search.straddling()?;
+        }
+        self.depth = search.before;
+        Ok(())
     }
 
     fn scan(&mut self, how: Durable) -> Step<()> {

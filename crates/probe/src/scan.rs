@@ -10,7 +10,7 @@ use straddle_units::{Boundary, ByteCount, ByteOffset};
 
 use crate::budget::Step;
 use crate::session::{Durable, LARGEST_UNIT, SLOT, Session, Shot};
-use crate::statistics::{deviate, median, quantile};
+use crate::statistics::{deviate, median};
 
 /// The sizes that are scanned, with how often: a small one finds small units for little.
 const SCANS: [(u64, usize); 3] = [(4096, 12), (16_384, 6), (LARGEST_UNIT, 3)];
@@ -149,6 +149,7 @@ impl PhaseScan {
 pub(crate) fn contrast(session: &mut Session<'_>, how: Durable, unit: Boundary) -> Step<Contrast> {
     let size = unit.size().get();
     session.tell(&format!("is it {size} bytes from byte {}?", unit.phase().get()));
+    let half = Boundary::new(unit.size(), ByteCount::new(unit.phase().get() + size / 2)).unwrap_or(unit);
     let mut contrast =
         Contrast { unit, how, whole: Vec::new(), off: Vec::new(), half: Vec::new(), short: Vec::new() };
     while contrast.whole.len() < MOST_ROUNDS {
@@ -157,7 +158,7 @@ pub(crate) fn contrast(session: &mut Session<'_>, how: Durable, unit: Boundary) 
             let phases = [
                 (session.phase(unit, true), size),
                 (session.phase(unit, false), size),
-                (session.phase(unit, true) + size / 2, size),
+                (session.phase(half, true), size),
                 (session.phase(unit, true), size - session.logical),
             ];
             for (arm, (phase, length)) in phases.into_iter().enumerate() {
@@ -202,9 +203,4 @@ impl Contrast {
     pub fn ratio(&self) -> f64 {
         median(&self.off) / median(&self.whole)
     }
-}
-
-/// The spread of the middle half, relative to the middle.
-pub(crate) fn spread(times: &[f64]) -> f64 {
-    (quantile(times, 0.75) - quantile(times, 0.25)) / median(times)
 }

@@ -111,11 +111,6 @@ impl<'a> Session<'a> {
         self.slots[self.next - 1]
     }
 
-    /// How many slots the window has.
-    pub(crate) fn slots(&self) -> usize {
-        self.slots.len()
-    }
-
     /// Makes the window smaller: neighbouring slots, which are prepared, once and for all.
     pub(crate) fn narrow(&mut self, count: usize) -> Step<()> {
         let mut sorted = self.slots.clone();
