@@ -54,8 +54,8 @@ impl Survey {
     /// content with another.
     pub(crate) fn durable(&self) -> Option<Durable> {
         let waits = |times: &[f64]| {
-            let time = median(times);
-            time > 3.0 * self.cached() || (self.is_mechanical() && time > median(&self.read) / 4.0)
+            let least = if self.is_mechanical() { median(&self.read) / 4.0 } else { 4.0 * self.cached() };
+            median(times) > least
         };
         if waits(&self.fua) {
             Some(Durable::Fua)

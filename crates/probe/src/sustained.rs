@@ -151,6 +151,10 @@ impl<'a, 'b> Search<'a, 'b> {
         let Some(half) = boundary(size, size / 2) else { return Ok(None) };
         let mut proof = Sustained::new(unit, true, self.length);
         for _ in 0..ROUNDS {
+            if !self.mechanical {
+                // The cache has to be full again, after writes that the drive may keep up with.
+                self.series(self.over(Places::On(unit)))?;
+            }
             let series = [Places::On(unit), Places::Off(unit), Places::On(half)];
             for (places, index) in series.into_iter().zip(0..) {
                 let seconds = self.series(self.over(places))?;
