@@ -27,4 +27,4 @@ pub use survey::Survey;
 pub use sustained::Sustained;
 
 /// A probe prepares at most so many bytes.
-pub const MOST_PREPARED: u64 = 512 << 20;
+pub const MOST_PREPARED: u64 = session::WINDOW * session::SLOT;

@@ -116,10 +116,11 @@ impl<'a> Probe<'a> {
     fn unit(&mut self) -> Result<Finding<Boundary>, TargetError> {
         let Some(how) = self.how else { return self.sustain("neither writes nor flushes wait for the medium") };
         let step = self.scan(how);
-        match within(step)? {
-            Err(why) => Ok(Finding::unknown(why)),
-            Ok(()) => self.judge(how),
-        }
+        let found = match within(step)? {
+            Err(why) => Finding::unknown(why),
+            Ok(()) => self.judge(how)?,
+        };
+        if found.value.is_some() || how == Durable::Fua { Ok(found) } else { self.sustain(&found.why) }
     }
 
     /// The unit by sustained writes, where single ones tell nothing because of `reason`.
@@ -144,7 +145,7 @@ impl<'a> Probe<'a> {
 
     fn series(&mut self) -> Step<()> {
         let mechanical = self.survey.is_mechanical();
-        let mut search = Search::new(&mut self.session, mechanical)?;
+        let mut search = Search::new(&mut self.session, mechanical, self.survey.cached())?;
         if mechanical {
             self.sustained = search.covering()?;
         }
@@ -180,7 +181,7 @@ impl<'a> Probe<'a> {
             return Ok(Finding::unknown("no phase is cheaper than another"));
         };
         if how != Durable::Fua {
-            return Ok(Finding::unknown("no phase is cheaper, but a flush need not mean the write's own place"));
+            return Ok(Finding::unknown("no phase is cheaper when a flush follows each write"));
         }
         match within(self.excess(how))? {
             Err(why) => Ok(Finding::unknown(why)),

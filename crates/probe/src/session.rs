@@ -4,7 +4,7 @@
 //! the regions, and nothing beyond the budget.
 
 use straddle_bench::{Progress, TargetError};
-use straddle_drive::{Nanos, Operation, Request, Time};
+use straddle_drive::{Completion, Nanos, Operation, Request, RequestId, Time};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use crate::budget::{Budget, Halt, Step};
@@ -15,8 +15,8 @@ use crate::surface::Surface;
 pub(crate) const LARGEST_UNIT: u64 = 64 << 10;
 /// Requests are placed within slots of this size, which begin at its multiples.
 pub(crate) const SLOT: u64 = 2 * LARGEST_UNIT;
-/// A window of so many slots (512 MiB) keeps the arm's way short, and has room for what a cache may hold.
-const WINDOW: u64 = 4096;
+/// A window of so many slots (1 GiB) keeps the arm's way short, and has room for what a cache may hold.
+pub(crate) const WINDOW: u64 = 8192;
 /// With fewer slots than these (4 MiB) every other write would meet an earlier one in the cache.
 pub(crate) const LEAST_SLOTS: u64 = 32;
 /// Reads elsewhere after each preparation: more than the segments of a drive's read cache.
@@ -140,11 +140,11 @@ impl<'a> Session<'a> {
     pub(crate) fn one(&mut self, operation: Operation, offset: u64, length: u64) -> Step<f64> {
         let sent = self.surface.now();
         self.send(operation, offset, length)?;
-        Ok(self.wait()?.since(sent).seconds())
+        Ok(self.wait()?.at.since(sent).seconds())
     }
 
-    /// Sends a request.
-    pub(crate) fn send(&mut self, operation: Operation, offset: u64, length: u64) -> Step<()> {
+    /// Sends a request, and tells the id it was given.
+    pub(crate) fn send(&mut self, operation: Operation, offset: u64, length: u64) -> Step<RequestId> {
         if operation.is_write() {
             if self.written + length > self.budget.max_write {
                 return Err(Halt::Written);
@@ -162,12 +162,13 @@ impl<'a> Session<'a> {
             Operation::Flush => Request::flush(self.requests),
             _ => Request::new(self.requests, operation, offset, length),
         };
-        Ok(self.surface.submit(request)?)
+        self.surface.submit(request)?;
+        Ok(request.id)
     }
 
     /// Waits for the next completion.
-    pub(crate) fn wait(&mut self) -> Result<Time, TargetError> {
-        Ok(self.surface.wait()?.at)
+    pub(crate) fn wait(&mut self) -> Result<Completion, TargetError> {
+        self.surface.wait()
     }
 
     pub(crate) fn now(&self) -> Time {

@@ -7,7 +7,10 @@ use crate::session::{Durable, SLOT, Session};
 use crate::statistics::{median, quantile};
 
 /// Requests of each kind.
-const COUNT: usize = 24;
+const COUNT: usize = 12;
+/// Seconds between writes to a disk: a small cache that a flush does not empty is then emptied because nothing else is to be
+/// done, and no write waits for room.
+const REST: f64 = 0.6;
 /// Bytes of each write.
 const SIZE: u64 = 16_384;
 /// A read from a platter takes at least so many seconds: less than half a revolution of the fastest.
@@ -28,7 +31,7 @@ pub struct Survey {
 
 pub(crate) fn run(session: &mut Session<'_>, survey: &mut Survey) -> Step<()> {
     session.tell("reads and writes of each kind");
-    for _ in 0..COUNT {
+    for _ in 0..2 * COUNT {
         let slot = session.slot();
         survey.read.push(session.one(Operation::Read, slot, session.logical)?);
     }
@@ -39,10 +42,13 @@ pub(crate) fn run(session: &mut Session<'_>, survey: &mut Survey) -> Step<()> {
         })
         .collect();
     session.prepare(&places)?;
+    let rest = if survey.is_mechanical() { REST } else { 0.0 };
     for pair in places.chunks_exact(2) {
+        session.pause(rest);
         let write = session.one(Operation::Write, pair[0].0, SIZE)?;
         survey.plain.push(write);
         survey.flushed.push(write + session.one(Operation::Flush, 0, 0)?);
+        session.pause(rest);
         survey.fua.push(session.one(Operation::WriteFua, pair[1].0, SIZE)?);
         session.one(Operation::Flush, 0, 0)?;
     }

@@ -6,24 +6,28 @@
 //! phase scan. Series of the different kinds take turns, and of each only its end is measured: on a disk, what a write
 //! waits for is one that came a cache's depth before, so the beginning is as long as the cache is deep.
 
-use straddle_drive::{Nanos, Operation};
+use std::collections::BTreeMap;
+
+use straddle_drive::{Nanos, Operation, Time};
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
 use crate::budget::{Halt, Step};
 use crate::session::{LARGEST_UNIT, Session};
-use crate::statistics::{count, median, quantile};
+use crate::statistics::{count, mean, median, quantile};
 
-/// Slots of the arena: 512 MiB, more places than a cache holds writes.
-const ARENA: usize = 4096;
+/// Slots of the arena on a disk (256 MiB) and on flash (1 GiB): more places than a cache holds writes.
+const ARENA: [usize; 2] = [2048, 8192];
 /// So many series at most until two in a row agree, this closely.
 const WARMING: usize = 5;
 const AGREE: f64 = 1.2;
 /// Writes after which a cache is looked at, until it is full.
-const LENGTHS: [usize; 4] = [512, 1024, 2048, 4096];
+const LENGTHS: [usize; 5] = [512, 1024, 2048, 4096, 8192];
 /// So many writes are looked at together while the cache fills.
 const CHUNK: usize = 16;
 /// Writes of a series on flash. It programs several hundred units at a time, and a series has to hold some of these bursts.
 const BLOCK: usize = 1536;
+/// Where a drive keeps up with every write, one request of so many is a read: it waits for what the drive does.
+const READ_EACH: usize = 8;
 /// Writes at the end of a series on a disk that are measured.
 const MEASURED: usize = 256;
 /// What counts as slower: a unit more of two makes 1.5 or 2, a sector read of two 1.5.
@@ -78,6 +82,10 @@ pub(crate) struct Search<'a, 'b> {
     mechanical: bool,
     /// Requests at a time.
     depth: usize,
+    /// What a write takes while there is room.
+    unhindered: f64,
+    /// Reads among the writes are measured, and not the writes.
+    reading: bool,
     /// Writes of a series, and those of them that are not measured.
     length: usize,
     skipped: usize,
@@ -87,12 +95,13 @@ pub(crate) struct Search<'a, 'b> {
 
 impl<'a, 'b> Search<'a, 'b> {
     /// A search over an arena that is prepared here.
-    pub(crate) fn new(session: &'a mut Session<'b>, mechanical: bool) -> Step<Self> {
+    /// `cached` is what a single write takes that need not wait.
+    pub(crate) fn new(session: &'a mut Session<'b>, mechanical: bool, cached: f64) -> Step<Self> {
         session.tell("preparing sustained writes");
-        session.narrow(ARENA)?;
+        session.narrow(ARENA[usize::from(!mechanical)])?;
         // A disk that takes one write at a time into its cache fills it as fast as it can; flash needs many to be busy.
         let depth = if mechanical { 1 } else { 32 };
-        Ok(Self { session, mechanical, depth, length: BLOCK, skipped: BLOCK / 4, before: None })
+        Ok(Self { session, mechanical, depth, unhindered: cached, reading: false, length: BLOCK, skipped: BLOCK / 4, before: None })
     }
 
     /// The unit by points, if units begin at byte 0 of the drive.
@@ -102,15 +111,16 @@ impl<'a, 'b> Search<'a, 'b> {
             return Ok(None);
         };
         let (on, inside) = (self.over(Places::On(every)), self.over(Places::Off(finest)));
-        if !self.fill(on)? {
+        let full = self.fill()?;
+        if !full && self.mechanical {
             return Ok(None);
         }
-        let (mut fast, mut slow) = (Vec::new(), vec![self.warm(on)?]);
-        for _ in 0..ROUNDS {
-            slow.push(self.series(on)?);
-            fast.push(self.series(inside)?);
+        let (mut fast, mut slow) = self.levels(on, inside)?;
+        if slow < SLOWER * fast && !self.mechanical {
+            // Flash that is faster than any host: what it does besides is felt by reads.
+            self.reading = true;
+            (fast, slow) = self.levels(on, inside)?;
         }
-        let (fast, slow) = (median(&fast), median(&slow));
         if slow < SLOWER * fast {
             return Ok(None);
         }
@@ -131,6 +141,17 @@ impl<'a, 'b> Search<'a, 'b> {
             Some(unit) => self.prove_straddling(unit),
             None => Ok(None),
         }
+    }
+
+    /// The seconds of points inside units, and on boundaries.
+    fn levels(&mut self, on: Kind, inside: Kind) -> Step<(f64, f64)> {
+        let warmed = if self.reading { Vec::new() } else { vec![self.warm(on)?] };
+        let (mut fast, mut slow) = (Vec::new(), warmed);
+        for _ in 0..ROUNDS {
+            slow.push(self.series(on)?);
+            fast.push(self.series(inside)?);
+        }
+        Ok((median(&fast), median(&slow)))
     }
 
     /// Goes on until the rate is steady; the last.
@@ -167,8 +188,10 @@ impl<'a, 'b> Search<'a, 'b> {
     /// The unit by covering writes at each phase of 4096 bytes: a unit up to that size, wherever it begins.
     pub(crate) fn covering(&mut self) -> Step<Option<Sustained>> {
         let logical = self.session.logical;
-        let Some(finest) = boundary(2 * logical, 0).filter(|_| logical < COVERED) else { return Ok(None) };
-        if !self.fill(Kind { places: Places::Off(finest), length: logical, over: false })? {
+        if logical >= COVERED {
+            return Ok(None);
+        }
+        if !self.fill()? {
             return Ok(None);
         }
         self.session.tell(&format!("{} sustained writes of {COVERED} bytes at each phase", self.length));
@@ -209,20 +232,23 @@ impl<'a, 'b> Search<'a, 'b> {
         Ok(proof.is_proof().then_some(proof))
     }
 
-    /// Writes until the cache is full; whether it became so.
-    fn fill(&mut self, kind: Kind) -> Step<bool> {
+    /// Writes single sectors until the cache is full; whether it became so.
+    fn fill(&mut self) -> Step<bool> {
+        let logical = self.session.logical;
+        let Some(finest) = boundary(2 * logical, 0) else { return Ok(false) };
         if self.before.is_some() {
             return Ok(true);
         }
-        let (mut written, mut first) = (0, None);
+        let kind = Kind { places: Places::Off(finest), length: logical, over: false };
+        let mut written = 0;
         for length in LENGTHS {
             self.session.tell(&format!("{length} sustained writes, until the cache is full"));
             let ends = self.write(kind, length)?;
             let chunks: Vec<f64> = ends.windows(CHUNK + 1).step_by(CHUNK).map(slope).collect();
-            let unhindered = *first.get_or_insert_with(|| quantile(&chunks, 0.1));
+            self.unhindered = self.unhindered.min(quantile(&chunks, 0.1));
             let end = slope(&ends[ends.len() / 2..]);
-            if end > 2.0 * SLOWER * unhindered || (!self.mechanical && end > SLOWER * unhindered) {
-                let full = chunks.iter().position(|chunk| *chunk > (end * unhindered).sqrt());
+            if end > SLOWER * self.unhindered {
+                let full = chunks.iter().position(|chunk| *chunk > (end * self.unhindered).sqrt());
                 let before = written + full.unwrap_or(0) * CHUNK;
                 self.before = Some(before);
                 if self.mechanical {
@@ -241,10 +267,13 @@ impl<'a, 'b> Search<'a, 'b> {
         Kind { places, length: 2 * self.session.logical, over: true }
     }
 
-    /// The seconds for each write at the end of a series.
+    /// The seconds for each write at the end of a series, or for each read.
     fn series(&mut self, kind: Kind) -> Step<f64> {
-        let ends = self.write(kind, self.length)?;
-        Ok(slope(&ends[self.skipped.min(self.length - CHUNK)..]))
+        let (length, skipped) = (self.length, self.skipped.min(self.length - CHUNK));
+        if self.reading {
+            return Ok(mean(&self.mixed(kind, length)?[skipped / READ_EACH..]));
+        }
+        Ok(slope(&self.write(kind, length)?[skipped..]))
     }
 
     /// Writes `length` times; when each was over, in nanoseconds.
@@ -260,10 +289,39 @@ impl<'a, 'b> Search<'a, 'b> {
                 self.session.send(Operation::Write, offset, kind.length)?;
                 sent += 1;
             } else {
-                ends.push(self.session.wait()?.get());
+                ends.push(self.session.wait()?.at.get());
             }
         }
         Ok(ends)
+    }
+
+    /// As many writes, with reads among them; the seconds of each read.
+    fn mixed(&mut self, kind: Kind, length: usize) -> Step<Vec<f64>> {
+        if kind.length * length as u64 > self.session.left() {
+            return Err(Halt::Written);
+        }
+        let (mut reads, mut outstanding) = (BTreeMap::new(), 0);
+        let (mut times, mut sent) = (Vec::new(), 0);
+        let requests = length + length / READ_EACH;
+        while sent < requests || outstanding > 0 {
+            if sent < requests && outstanding < self.depth {
+                let at = self.session.now();
+                if sent % (READ_EACH + 1) == READ_EACH {
+                    let slot = self.session.slot();
+                    let id = self.session.send(Operation::Read, slot, self.session.logical)?;
+                    reads.insert(id, at);
+                } else {
+                    let offset = self.place(kind);
+                    self.session.send(Operation::Write, offset, kind.length)?;
+                }
+                (sent, outstanding) = (sent + 1, outstanding + 1);
+            } else {
+                let done = self.session.wait()?;
+                outstanding -= 1;
+                times.extend(reads.remove(&done.id).map(|sent: Time| done.at.since(sent).seconds()));
+            }
+        }
+        Ok(times)
     }
 
     fn place(&mut self, kind: Kind) -> u64 {
