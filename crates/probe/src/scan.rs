@@ -14,6 +14,8 @@ use crate::statistics::{deviate, median};
 
 /// The sizes that are scanned, with how often: a small one finds small units for little.
 const SCANS: [(u64, usize); 3] = [(4096, 12), (16_384, 6), (LARGEST_UNIT, 3)];
+/// And more often on drives with larger sectors, up to so many times.
+const MOST_TIMES: usize = 4;
 /// So many suspicions of a scan are looked into.
 const SUSPICIONS: usize = 4;
 /// Rounds of one look, and the most.
@@ -72,6 +74,8 @@ pub(crate) fn run(session: &mut Session<'_>, how: Durable, scanned: &mut Scanned
             continue;
         }
         session.tell(&format!("writes of {size} bytes at every phase"));
+        // Larger sectors make fewer phases: as many bytes for more rounds.
+        let rounds = rounds * usize::try_from(session.logical / 512).unwrap_or(1).min(MOST_TIMES);
         scanned.scans.push(scan(session, how, size, rounds)?);
         let Some(scan) = scanned.scans.last() else { continue };
         let suspicions = scan.suspicions();
@@ -133,6 +137,20 @@ impl PhaseScan {
         }
         suspicions.sort_by(|left, right| right.1.total_cmp(&left.1));
         suspicions
+    }
+
+    /// The largest difference in seconds that any unit makes between the medians of the phases on its boundaries and off them,
+    /// were there one.
+    pub(crate) fn largest_difference(&self) -> f64 {
+        let differences = self.suspicions().into_iter().map(|(unit, _)| {
+            let split = |aligned: bool| -> Vec<f64> {
+                let of = |index: &u64| unit.is_aligned(ByteOffset::new(index * self.step)) == aligned;
+                let chosen = self.times.iter().zip(0_u64..).filter(|(_, index)| of(index));
+                chosen.flat_map(|(times, _)| times.iter().copied()).collect()
+            };
+            median(&split(false)) - median(&split(true))
+        });
+        differences.fold(0.0, f64::max)
     }
 
     /// The times of each phase, each relative to the median of its round, so that drift between rounds does not count.

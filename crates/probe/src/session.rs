@@ -17,6 +17,8 @@ pub(crate) const LARGEST_UNIT: u64 = 64 << 10;
 pub(crate) const SLOT: u64 = 2 * LARGEST_UNIT;
 /// A window of so many slots (1 GiB) keeps the arm's way short, and has room for what a cache may hold.
 pub(crate) const WINDOW: u64 = 8192;
+/// Slots that are put apart lie over so many (16 GiB).
+const SPREAD: u64 = 131_072;
 /// With fewer slots than these (4 MiB) every other write would meet an earlier one in the cache.
 pub(crate) const LEAST_SLOTS: u64 = 32;
 /// Reads elsewhere after each preparation: more than the segments of a drive's read cache.
@@ -49,6 +51,8 @@ pub(crate) struct Session<'a> {
     began: Time,
     written: u64,
     requests: u64,
+    /// The whole slots there are: the first byte of each run, and their number.
+    runs: Vec<(u64, u64)>,
     /// The slots of the window, in random order, and which is next.
     slots: Vec<u64>,
     next: usize,
@@ -64,7 +68,8 @@ impl<'a> Session<'a> {
     ) -> Option<Self> {
         let (logical, began) = (surface.logical_sector(), surface.now());
         let mut random = Random::new(budget.seed);
-        let slots = window(&runs(surface.capacity(), budget), &mut random);
+        let runs = runs(surface.capacity(), budget);
+        let slots = window(&runs, &mut random);
         (slots.len() as u64 >= LEAST_SLOTS).then_some(Self {
             surface,
             budget,
@@ -74,6 +79,7 @@ impl<'a> Session<'a> {
             began,
             written: 0,
             requests: 0,
+            runs,
             slots,
             next: 0,
             prepared: false,
@@ -119,6 +125,30 @@ impl<'a> Session<'a> {
         let first = self.random.below((sorted.len() - count) as u64 + 1);
         let first = usize::try_from(first).unwrap_or(0);
         self.slots = sorted[first..first + count].to_vec();
+        self.settle()
+    }
+
+    /// Puts the slots of the window apart, over as much as [`SPREAD`] slots, and prepares them once and for all: caches that keep
+    /// account of larger pieces than a slot are filled by fewer writes.
+    pub(crate) fn spread(&mut self, count: usize) -> Step<()> {
+        let all: u64 = self.runs.iter().map(|run| run.1).sum();
+        let over = all.min(SPREAD);
+        let count = over.min(count as u64);
+        let (first, step) = (self.random.below(all - over + 1), over / count);
+        let mut slots = Vec::new();
+        let mut passed = 0;
+        for &(start, length) in &self.runs {
+            let inside = |index: &u64| (passed..passed + length).contains(index);
+            let indexes = (0..count).map(|index| first + index * step).filter(inside);
+            slots.extend(indexes.map(|index| start + (index - passed) * SLOT));
+            passed += length;
+        }
+        self.slots = slots;
+        self.settle()
+    }
+
+    /// Prepares all of the window.
+    fn settle(&mut self) -> Step<()> {
         let spans: Vec<Span> = self.slots.iter().filter_map(|slot| span(*slot, SLOT)).collect();
         self.surface.prepare(&spans)?;
         self.prepared = true;
@@ -227,13 +257,11 @@ impl<'a> Session<'a> {
     /// A random offset within a unit that is a whole number of logical sectors, at one of the unit's boundaries or, with
     /// `aligned` false, at none.
     pub(crate) fn phase(&mut self, unit: Boundary, aligned: bool) -> u64 {
-        let steps = LARGEST_UNIT / self.logical;
-        loop {
-            let phase = self.random.below(steps) * self.logical;
-            if unit.is_aligned(ByteOffset::new(phase)) == aligned {
-                return phase;
-            }
-        }
+        let places = (0..LARGEST_UNIT / self.logical).map(|index| index * self.logical);
+        let fit: Vec<u64> =
+            places.filter(|place| unit.is_aligned(ByteOffset::new(*place)) == aligned).collect();
+        let index = usize::try_from(self.random.below(fit.len() as u64)).unwrap_or(0);
+        fit.get(index).copied().unwrap_or(0)
     }
 }
 
