@@ -5,6 +5,7 @@
 //! evidence does not suffice or contradicts itself the finding is that it cannot be told. `docs/probe.md` says how each
 //! thing is found and what deceives it.
 
+mod behaviour;
 mod budget;
 mod probe;
 mod random;

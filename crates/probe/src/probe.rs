@@ -4,8 +4,9 @@ use straddle_bench::{Progress, TargetError};
 use straddle_drive::{Nanos, Operation};
 use straddle_units::{Boundary, ByteCount};
 
+use crate::behaviour;
 use crate::budget::{Budget, ProbeError, Step, within};
-use crate::report::{Claims, Confidence, Finding, Report, Rotation};
+use crate::report::{Claims, Confidence, Finding, Report, Rmw, RmwCost, Rotation};
 use crate::rotation::{self, Series};
 use crate::scan::{self, PhaseScan, Scanned};
 use crate::session::{Durable, LEAST_SLOTS, SLOT, Session};
@@ -67,6 +68,11 @@ impl<'a> Probe<'a> {
             Ok(()) => self.unit()?,
             Err(why) => Finding::unknown(why),
         };
+        let (rmw, merge) = self.behaviour(&unit)?;
+        let depth = match self.depth.and_then(|depth| u64::try_from(depth).ok()) {
+            Some(depth) => Finding::of(depth, Confidence::Low, "so many writes later each has to wait"),
+            None => Finding::unknown("the cache was not filled"),
+        };
         Ok(Report {
             seed,
             logical: self.session.logical,
@@ -75,16 +81,38 @@ impl<'a> Probe<'a> {
             elapsed: self.session.elapsed(),
             unit,
             rotation,
-            cache: Finding::unknown(""),
-            rmw: Finding::unknown(""),
-            merge: Finding::unknown(""),
-            depth: Finding::unknown(""),
+            cache: behaviour::cache(&self.survey, self.how),
+            rmw,
+            merge,
+            depth,
             survey: self.survey,
             scans: self.scanned.scans,
             proof: self.scanned.proof,
             sustained: self.sustained,
             claims,
         })
+    }
+
+    /// What is done about partly written units.
+    fn behaviour(
+        &mut self,
+        unit: &Finding<Boundary>,
+    ) -> Result<(Finding<RmwCost>, Finding<f64>), TargetError> {
+        let Some(found) = unit.value else {
+            return Ok((Finding::unknown("the unit is not known"), Finding::unknown("the unit is not known")));
+        };
+        if found.size().get() == self.session.logical {
+            let cost = RmwCost { when: Rmw::None, one: 0.0, two: 0.0 };
+            let why = "no unit can be written in part";
+            return Ok((Finding::of(cost, unit.confidence, why), Finding::unknown(why)));
+        }
+        let Some(proof) = &self.scanned.proof else {
+            let why = "single writes do not wait for the medium";
+            return Ok((Finding::unknown(why), Finding::unknown(why)));
+        };
+        let rmw = within(behaviour::rmw(&mut self.session, &self.survey, proof))?;
+        let merge = within(behaviour::merge(&mut self.session, found))?;
+        Ok((rmw.unwrap_or_else(Finding::unknown), merge.unwrap_or_else(Finding::unknown)))
     }
 
     /// What requests take, and whether something turns.
