@@ -24,7 +24,8 @@ pub(crate) fn cache(survey: &Survey, how: Option<Durable>) -> Finding<WriteCache
     }
     let micros = |seconds: f64| format!("{:.0} µs", seconds * 1e6);
     let (plain, flushed, fua) = (survey.cached(), median(&survey.flushed), median(&survey.fua));
-    let taken = format!("writes take {}, with a flush {}, with FUA {}", micros(plain), micros(flushed), micros(fua));
+    let taken =
+        format!("writes take {}, with a flush {}, with FUA {}", micros(plain), micros(flushed), micros(fua));
     let durable = match how {
         None => return Finding::of(WriteCache::Unflushed, Confidence::Medium, taken),
         Some(Durable::Fua) => fua,

@@ -99,7 +99,10 @@ impl<'a> Probe<'a> {
         unit: &Finding<Boundary>,
     ) -> Result<(Finding<RmwCost>, Finding<f64>), TargetError> {
         let Some(found) = unit.value else {
-            return Ok((Finding::unknown("the unit is not known"), Finding::unknown("the unit is not known")));
+            return Ok((
+                Finding::unknown("the unit is not known"),
+                Finding::unknown("the unit is not known"),
+            ));
         };
         if found.size().get() == self.session.logical {
             let cost = RmwCost { when: Rmw::None, one: 0.0, two: 0.0 };
@@ -134,7 +137,8 @@ impl<'a> Probe<'a> {
         let read = median(&self.survey.read);
         match self.series.period.and_then(Nanos::from_seconds) {
             Some(period) => {
-                let why = format!("the same sector comes round in whole multiples of it, coherence {coherence:.3}");
+                let why =
+                    format!("the same sector comes round in whole multiples of it, coherence {coherence:.3}");
                 Finding::of(Rotation::Period(period), Confidence::High, why)
             }
             None if read < survey::MECHANICAL => {
@@ -146,7 +150,9 @@ impl<'a> Probe<'a> {
     }
 
     fn unit(&mut self) -> Result<Finding<Boundary>, TargetError> {
-        let Some(how) = self.how else { return self.sustain("neither writes nor flushes wait for the medium") };
+        let Some(how) = self.how else {
+            return self.sustain("neither writes nor flushes wait for the medium");
+        };
         let step = self.scan(how);
         let found = match within(step)? {
             Err(why) => Finding::unknown(why),
@@ -275,8 +281,9 @@ impl<'a> Probe<'a> {
     /// How much longer a durable write of one logical sector takes than a read of one, in seconds.
     fn excess(&mut self, how: Durable) -> Step<f64> {
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
-        let places: Vec<(u64, u64)> =
-            (0..COMPARED).map(|_| (self.session.slot() + self.session.logical, self.session.logical)).collect();
+        let places: Vec<(u64, u64)> = (0..COMPARED)
+            .map(|_| (self.session.slot() + self.session.logical, self.session.logical))
+            .collect();
         self.session.prepare(&places)?;
         for (offset, length) in places {
             let elsewhere = self.session.slot();
@@ -286,4 +293,3 @@ impl<'a> Probe<'a> {
         Ok(median(&writes) - median(&reads))
     }
 }
-

@@ -18,11 +18,9 @@ const LONGEST_PAUSE: f64 = 0.025;
 /// Of a random series the coherence rarely exceeds 0.7; of a rotation it is 1.
 const COHERENT: f64 = 0.85;
 
-/// A series of intervals, and the period in it.
-#[derive(Clone, Debug, Default)]
+/// The period in a series of intervals, if there is one.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Series {
-    /// Seconds between completions.
-    pub(crate) intervals: Vec<f64>,
     /// Seconds of a revolution.
     pub(crate) period: Option<f64>,
     /// How well the period fits, 0 to 1.
@@ -76,7 +74,7 @@ fn series(ends: &[u64]) -> Series {
     #[allow(clippy::cast_precision_loss, reason = "minutes in nanoseconds")]
     let intervals: Vec<f64> = ends.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1e9).collect();
     let (period, coherence) = period(&intervals);
-    Series { intervals, period: (coherence >= COHERENT).then_some(period), coherence }
+    Series { period: (coherence >= COHERENT).then_some(period), coherence }
 }
 
 /// The longest period of which the intervals are whole multiples, and how well it fits.

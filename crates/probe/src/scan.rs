@@ -125,7 +125,8 @@ impl PhaseScan {
             while phase < unit {
                 if let Some(boundary) = Boundary::new(ByteCount::new(unit), ByteCount::new(phase)) {
                     let split = |aligned: bool| -> Vec<f64> {
-                        let of = |index: &u64| boundary.is_aligned(ByteOffset::new(index * self.step)) == aligned;
+                        let of =
+                            |index: &u64| boundary.is_aligned(ByteOffset::new(index * self.step)) == aligned;
                         let chosen = rounds.iter().zip(0_u64..).filter(|(_, index)| of(index));
                         chosen.flat_map(|(values, _)| values.iter().copied()).collect()
                     };
@@ -159,7 +160,8 @@ impl PhaseScan {
         let medians: Vec<f64> = (0..rounds)
             .map(|round| median(&self.times.iter().map(|times| times[round]).collect::<Vec<_>>()))
             .collect();
-        let scale = |times: &Vec<f64>| times.iter().zip(&medians).map(|(time, middle)| time / middle).collect();
+        let scale =
+            |times: &Vec<f64>| times.iter().zip(&medians).map(|(time, middle)| time / middle).collect();
         self.times.iter().map(scale).collect()
     }
 }

@@ -21,7 +21,6 @@ use straddle_units::Span;
 pub trait Surface: Target {
     /// Reads the spans and keeps their contents; nothing is outstanding before or after.
     fn prepare(&mut self, spans: &[Span]) -> Result<(), TargetError>;
-
 }
 
 /// Ids that no probe uses for its own requests.

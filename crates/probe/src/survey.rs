@@ -63,11 +63,7 @@ impl Survey {
             let least = if self.is_mechanical() { median(&self.read) / 4.0 } else { 4.0 * self.cached() };
             median(times) > least
         };
-        if waits(&self.fua) {
-            Some(Durable::Fua)
-        } else {
-            waits(&self.flushed).then_some(Durable::Flush)
-        }
+        if waits(&self.fua) { Some(Durable::Fua) } else { waits(&self.flushed).then_some(Durable::Flush) }
     }
 
     /// What a write into the cache takes: not those that had to wait for the medium all the same.

@@ -100,10 +100,23 @@ impl<'a, 'b> Search<'a, 'b> {
     /// `cached` is what a single write takes that need not wait.
     pub(crate) fn new(session: &'a mut Session<'b>, mechanical: bool, cached: f64) -> Step<Self> {
         session.tell("preparing sustained writes");
-        if mechanical { session.spread(ARENA[0])? } else { session.narrow(ARENA[1])? }
+        if mechanical {
+            session.spread(ARENA[0])?
+        } else {
+            session.narrow(ARENA[1])?
+        }
         // A disk that takes one write at a time into its cache fills it as fast as it can; flash needs many to be busy.
         let depth = if mechanical { 1 } else { 32 };
-        Ok(Self { session, mechanical, depth, unhindered: cached, reading: false, length: BLOCK, skipped: BLOCK / 4, before: None })
+        Ok(Self {
+            session,
+            mechanical,
+            depth,
+            unhindered: cached,
+            reading: false,
+            length: BLOCK,
+            skipped: BLOCK / 4,
+            before: None,
+        })
     }
 
     /// The unit by points, if units begin at byte 0 of the drive.
@@ -137,7 +150,11 @@ impl<'a, 'b> Search<'a, 'b> {
             let Some(odd) = boundary(2 * size, size) else { return Ok(None) };
             self.series(on)?;
             let seconds = self.series(self.over(Places::On(odd)))?;
-            sizes = if seconds > (fast * slow).sqrt() { sizes[..middle].to_vec() } else { sizes[middle..].to_vec() };
+            sizes = if seconds > (fast * slow).sqrt() {
+                sizes[..middle].to_vec()
+            } else {
+                sizes[middle..].to_vec()
+            };
         }
         match sizes.first().and_then(|size| boundary(*size, 0)) {
             Some(unit) => self.prove_straddling(unit),
@@ -180,7 +197,8 @@ impl<'a, 'b> Search<'a, 'b> {
                 // The cache has to be full again, after writes that the drive may keep up with.
                 self.write(self.over(Places::On(unit)), self.length / 2)?;
             }
-            let mut series = [(Places::On(unit), 0), (Places::On(odd), 0), (Places::Off(unit), 1), (Places::On(half), 2)];
+            let mut series =
+                [(Places::On(unit), 0), (Places::On(odd), 0), (Places::Off(unit), 1), (Places::On(half), 2)];
             if round % 2 == 1 {
                 series.swap(0, 1);
                 series.swap(2, 3);

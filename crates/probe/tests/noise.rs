@@ -96,7 +96,10 @@ fn noise_never_makes_it_wrong() {
             }
             Some(found) => {
                 wrong += 1;
-                println!("seed {seed}, jitter {jitter}: WRONG: {found:?} for {truth:?}: {}\n{text}", report.unit.why);
+                println!(
+                    "seed {seed}, jitter {jitter}: WRONG: {found:?} for {truth:?}: {}\n{text}",
+                    report.unit.why
+                );
             }
         }
     }

@@ -19,10 +19,20 @@ fn shipped_profiles() {
             let report = probe(&mut drive, &Budget::default(), Claims::default(), &mut Silent).unwrap();
             let unit = Boundary::multiples_of(ByteCount::new(profile.sectors.physical)).unwrap();
             let first = unit.to_next(ByteOffset::new(profile.sectors.firmware_offset));
-            if std::env::var_os("DBG").is_some() { println!("   {:?}\n   {:?}\n   {:?} {:?}", report.cache, report.rmw, report.merge, report.depth); }
+            if std::env::var_os("DBG").is_some() {
+                println!(
+                    "   {:?}\n   {:?}\n   {:?} {:?}",
+                    report.cache, report.rmw, report.merge, report.depth
+                );
+            }
             println!(
                 "{specification}: true {} at {}\n   {:?}\n   {:?}\n   {} MiB, {}, {:?}",
-                profile.sectors.physical, first, report.unit, report.rotation, report.written >> 20, report.elapsed,
+                profile.sectors.physical,
+                first,
+                report.unit,
+                report.rotation,
+                report.written >> 20,
+                report.elapsed,
                 begun.elapsed()
             );
         }

@@ -64,7 +64,8 @@ pub(crate) fn drive(seed: u64) -> (Profile, String) {
 }
 
 fn claims(random: &mut Random, capacity: u64, logical: u64, physical: u64, rotational: bool) -> String {
-    let claimed = if random.one_in(3) { random.of(&[512, 4096, 4096, 16_384]) } else { physical.max(logical) };
+    let claimed =
+        if random.one_in(3) { random.of(&[512, 4096, 4096, 16_384]) } else { physical.max(logical) };
     let claimed = claimed.max(logical);
     format!(
         "name = \"random\"\ntitle = \"made by a test\"\n[claims]\nmodel = \"TEST\"\ncapacity_bytes = {}\n\
@@ -75,8 +76,8 @@ fn claims(random: &mut Random, capacity: u64, logical: u64, physical: u64, rotat
 
 fn disk(random: &mut Random) -> String {
     let logical = if random.one_in(8) { 4096 } else { 512 };
-    let physical: u64 =
-        random.of(&[512, 512, 512, 1024, 2048, 4096, 4096, 4096, 4096, 4096, 4096, 4096, 8192, 16_384, 65_536]);
+    let physical: u64 = random
+        .of(&[512, 512, 512, 1024, 2048, 4096, 4096, 4096, 4096, 4096, 4096, 4096, 8192, 16_384, 65_536]);
     let physical = physical.max(logical);
     let offset = match random.below(5) {
         0 => logical,
@@ -105,7 +106,8 @@ fn disk(random: &mut Random) -> String {
         random.within(20, 250),
         random.of(&[0, 0, 20, 125]),
         random.of(&[1, 32, 32, 128]),
-        random.of(&[4200.0, 5400.0, 5400.0, 5900.0, 7200.0, 7200.0, 10_000.0, 15_000.0]) * random.real(0.995, 1.005),
+        random.of(&[4200.0, 5400.0, 5400.0, 5900.0, 7200.0, 7200.0, 10_000.0, 15_000.0])
+            * random.real(0.995, 1.005),
         surfaces,
         (track / 2).max(1),
         random.within(1, 30),
