@@ -159,7 +159,7 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "TOPOLOGY", value_parser = crate::drive_target::assume)]
     pub(crate) assume: Option<Assume>,
 
-    /// The file of a 'straddle probe --save': what was measured overrules what a device says.
+    /// A file that 'straddle probe' has written: what was measured overrules what a device says.
     #[arg(long, value_name = "FILE", conflicts_with = "assume", value_parser = crate::measured::read)]
     pub(crate) measured: Option<Assume>,
 

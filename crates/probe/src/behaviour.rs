@@ -18,7 +18,7 @@ const DELAYS: [f64; 5] = [0.0, 0.001, 0.01, 0.1, 0.5];
 const CACHED_SHARE: f64 = 0.25;
 
 /// The write cache, by what plain and durable writes took.
-pub(crate) fn cache(survey: &Survey, how: Option<Durable>) -> Finding<WriteCache> {
+pub(crate) fn cache(survey: &Survey) -> Finding<WriteCache> {
     if survey.fua.is_empty() {
         return Finding::unknown("too few writes were measured");
     }
@@ -26,16 +26,15 @@ pub(crate) fn cache(survey: &Survey, how: Option<Durable>) -> Finding<WriteCache
     let (plain, flushed, fua) = (survey.cached(), median(&survey.flushed), median(&survey.fua));
     let taken =
         format!("writes take {}, with a flush {}, with FUA {}", micros(plain), micros(flushed), micros(fua));
-    let durable = match how {
-        None => return Finding::of(WriteCache::Unflushed, Confidence::Medium, taken),
-        Some(Durable::Fua) => fua,
-        Some(Durable::Flush) => flushed,
-    };
-    if plain > CACHED_SHARE * durable {
-        return Finding::of(WriteCache::None, Confidence::High, taken);
+    match survey.durable() {
+        None => Finding::of(WriteCache::Unflushed, Confidence::Medium, taken),
+        // A flush that only waits for what the arm is at looks the same.
+        Some(Durable::Flush) => Finding::unknown(format!("a flush takes time, but FUA does not: {taken}")),
+        Some(Durable::Fua) if plain > CACHED_SHARE * fua => {
+            Finding::of(WriteCache::None, Confidence::High, taken)
+        }
+        Some(Durable::Fua) => Finding::of(WriteCache::Volatile, Confidence::High, taken),
     }
-    let confidence = if how == Some(Durable::Fua) { Confidence::High } else { Confidence::Medium };
-    Finding::of(WriteCache::Volatile, confidence, taken)
 }
 
 /// When partly written units are completed, and what that costs.
@@ -55,7 +54,7 @@ pub(crate) fn rmw(session: &mut Session<'_>, survey: &Survey, proof: &Contrast) 
     let (one, two) = (median(&proof.short) - whole, median(&proof.off) - whole);
     let taken = median(&plain);
     // Without a cache there is nothing to defer.
-    let waits = survey.cached() >= CACHED_SHARE * median(&proof.off) || taken > whole.min(one) / 2.0;
+    let waits = survey.cached() >= CACHED_SHARE * median(&survey.fua) || taken > median(&proof.off) / 2.0;
     let when = if waits { Rmw::Immediate } else { Rmw::Deferred };
     let why = format!(
         "a write across a boundary takes {:.0} µs without a flush, and with it {:.0} µs more than a whole unit",

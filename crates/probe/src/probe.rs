@@ -48,6 +48,8 @@ pub fn probe(
 struct Probe<'a> {
     session: Session<'a>,
     survey: Survey,
+    /// The same for whole units, where these are known.
+    aligned: Survey,
     how: Option<Durable>,
     series: Series,
     scanned: Scanned,
@@ -58,7 +60,16 @@ struct Probe<'a> {
 impl<'a> Probe<'a> {
     fn new(session: Session<'a>) -> Self {
         let (survey, series, scanned) = (Survey::default(), Series::default(), Scanned::default());
-        Self { session, survey, how: None, series, scanned, sustained: None, depth: None }
+        Self {
+            session,
+            survey,
+            aligned: Survey::default(),
+            how: None,
+            series,
+            scanned,
+            sustained: None,
+            depth: None,
+        }
     }
 
     fn run(mut self, seed: u64, claims: Claims) -> Result<Report, TargetError> {
@@ -68,6 +79,11 @@ impl<'a> Probe<'a> {
             Ok(()) => self.unit()?,
             Err(why) => Finding::unknown(why),
         };
+        self.aligned = self.survey.clone();
+        if let (Some(unit), Some(_)) = (unit.value, self.how) {
+            let survey = within(survey::of_units(&mut self.session, &self.survey, unit))?;
+            self.aligned = survey.unwrap_or_default();
+        }
         let (rmw, merge) = self.behaviour(&unit)?;
         let depth = match self.depth.and_then(|depth| u64::try_from(depth).ok()) {
             Some(depth) => Finding::of(depth, Confidence::Low, "so many writes later each has to wait"),
@@ -81,7 +97,7 @@ impl<'a> Probe<'a> {
             elapsed: self.session.elapsed(),
             unit,
             rotation,
-            cache: behaviour::cache(&self.survey, self.how),
+            cache: behaviour::cache(&self.aligned),
             rmw,
             merge,
             depth,
@@ -113,7 +129,7 @@ impl<'a> Probe<'a> {
             let why = "single writes do not wait for the medium";
             return Ok((Finding::unknown(why), Finding::unknown(why)));
         };
-        let rmw = within(behaviour::rmw(&mut self.session, &self.survey, proof))?;
+        let rmw = within(behaviour::rmw(&mut self.session, &self.aligned, proof))?;
         let merge = within(behaviour::merge(&mut self.session, found))?;
         Ok((rmw.unwrap_or_else(Finding::unknown), merge.unwrap_or_else(Finding::unknown)))
     }

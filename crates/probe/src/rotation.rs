@@ -13,6 +13,8 @@ use crate::statistics::{count, median};
 const INTERVALS: usize = 24;
 /// The periods that are looked for, in seconds: 20000 to 2400 revolutions a minute.
 const PERIODS: (f64, f64) = (0.003, 0.025);
+/// Periods that are less than this share of the longest are fractions of it.
+const BESIDE: f64 = 0.75;
 /// The longest pause.
 const LONGEST_PAUSE: f64 = 0.025;
 /// Of a random series the coherence rarely exceeds 0.7; of a rotation it is 1.
@@ -90,15 +92,21 @@ fn period(intervals: &[f64]) -> (f64, f64) {
     let best = candidates.iter().map(|candidate| candidate.1).fold(0.0, f64::max);
     // Every fraction of a period fits as well as the period; the candidates come from the longest.
     let near = |candidate: &&(f64, f64)| candidate.1 >= best - 0.05;
-    let from = candidates.iter().position(|candidate| near(&candidate)).unwrap_or(0);
-    let peak = candidates[from..].iter().take_while(near).max_by(|left, right| left.1.total_cmp(&right.1));
-    let Some(&(rough, found)) = peak else { return (0.0, 0.0) };
-    let fine: Vec<f64> = intervals
-        .iter()
-        .filter(|interval| (*interval / rough).round() >= 1.0)
-        .map(|interval| interval / (interval / rough).round())
-        .collect();
-    (median(&fine), found)
+    let Some(&(longest, _)) = candidates.iter().find(near) else { return (0.0, 0.0) };
+    // Where the intervals are many revolutions, a turn more or less in each fits nearly as well.
+    let beside = candidates.iter().filter(near).filter(|candidate| candidate.0 > BESIDE * longest);
+    let refined = beside.map(|candidate| {
+        let period = refined(intervals, candidate.0);
+        (period, coherence(intervals, period))
+    });
+    refined.max_by(|left, right| left.1.total_cmp(&right.1)).unwrap_or((0.0, 0.0))
+}
+
+/// The period near `rough` that suits most intervals.
+fn refined(intervals: &[f64], rough: f64) -> f64 {
+    let turns = |interval: &f64| (interval / rough).round();
+    let whole = intervals.iter().filter(|interval| turns(interval) >= 1.0);
+    median(&whole.map(|interval| interval / turns(interval)).collect::<Vec<_>>())
 }
 
 /// The length of the mean of all intervals as angles of the period: 1 if they are whole multiples.

@@ -1,6 +1,7 @@
 //! What requests of each kind take, before anything is known of the drive.
 
 use straddle_drive::Operation;
+use straddle_units::Boundary;
 
 use crate::budget::Step;
 use crate::session::{Durable, SLOT, Session};
@@ -41,15 +42,31 @@ pub(crate) fn run(session: &mut Session<'_>, survey: &mut Survey) -> Step<()> {
             (session.slot() + phase, SIZE)
         })
         .collect();
-    session.prepare(&places)?;
+    writes(session, survey, &places)
+}
+
+/// The same for writes of whole units, now that these are known: some drives let only partly written ones wait.
+pub(crate) fn of_units(session: &mut Session<'_>, before: &Survey, unit: Boundary) -> Step<Survey> {
+    let mut survey = Survey { read: before.read.clone(), ..Survey::default() };
+    session.tell("writes of whole units");
+    let places: Vec<(u64, u64)> =
+        (0..2 * COUNT).map(|_| (session.slot() + session.phase(unit, true), unit.size().get())).collect();
+    writes(session, &mut survey, &places)?;
+    Ok(survey)
+}
+
+/// Two writes at a time, one with a flush and one with FUA.
+fn writes(session: &mut Session<'_>, survey: &mut Survey, places: &[(u64, u64)]) -> Step<()> {
+    session.prepare(places)?;
     let rest = if survey.is_mechanical() { REST } else { 0.0 };
     for pair in places.chunks_exact(2) {
         session.pause(rest);
-        let write = session.one(Operation::Write, pair[0].0, SIZE)?;
+        let ((first, length), (second, _)) = (pair[0], pair[1]);
+        let write = session.one(Operation::Write, first, length)?;
         survey.plain.push(write);
         survey.flushed.push(write + session.one(Operation::Flush, 0, 0)?);
         session.pause(rest);
-        survey.fua.push(session.one(Operation::WriteFua, pair[1].0, SIZE)?);
+        survey.fua.push(session.one(Operation::WriteFua, second, length)?);
         session.one(Operation::Flush, 0, 0)?;
     }
     Ok(())

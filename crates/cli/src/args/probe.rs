@@ -38,7 +38,7 @@ pub(crate) struct ProbeArguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Also write what was found to this file, for 'straddle check --measured'.
+    /// Also write what was found to this file, for the option --measured of 'straddle check'.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) save: Option<PathBuf>,
 
