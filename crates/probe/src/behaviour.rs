@@ -7,7 +7,7 @@ use crate::budget::Step;
 use crate::report::{Confidence, Finding, Rmw, RmwCost, WriteCache};
 use crate::scan::Contrast;
 use crate::session::{Durable, Session};
-use crate::statistics::median;
+use crate::statistics::{median, quantile};
 use crate::survey::Survey;
 
 /// Writes of each kind.
@@ -15,7 +15,7 @@ const COUNT: usize = 12;
 /// Seconds between the two halves of a unit, ever longer.
 const DELAYS: [f64; 5] = [0.0, 0.001, 0.01, 0.1, 0.5];
 /// A cache saves at least this share of a durable write.
-const CACHED_SHARE: f64 = 0.25;
+const CACHED_SHARE: f64 = 0.5;
 
 /// The write cache, by what plain and durable writes took.
 pub(crate) fn cache(survey: &Survey) -> Finding<WriteCache> {
@@ -23,17 +23,20 @@ pub(crate) fn cache(survey: &Survey) -> Finding<WriteCache> {
         return Finding::unknown("too few writes were measured");
     }
     let micros = |seconds: f64| format!("{:.0} µs", seconds * 1e6);
-    let (plain, flushed, fua) = (survey.cached(), median(&survey.flushed), median(&survey.fua));
+    let (plain, flushed, fua) = (median(&survey.plain), median(&survey.flushed), median(&survey.fua));
     let taken =
         format!("writes take {}, with a flush {}, with FUA {}", micros(plain), micros(flushed), micros(fua));
     match survey.durable() {
         None => Finding::of(WriteCache::Unflushed, Confidence::Medium, taken),
         // A flush that only waits for what the arm is at looks the same.
         Some(Durable::Flush) => Finding::unknown(format!("a flush takes time, but FUA does not: {taken}")),
+        Some(Durable::Fua) if quantile(&survey.plain, 0.75) < quantile(&survey.fua, 0.25) => {
+            Finding::of(WriteCache::Volatile, Confidence::High, taken)
+        }
         Some(Durable::Fua) if plain > CACHED_SHARE * fua => {
             Finding::of(WriteCache::None, Confidence::High, taken)
         }
-        Some(Durable::Fua) => Finding::of(WriteCache::Volatile, Confidence::High, taken),
+        Some(Durable::Fua) => Finding::unknown(format!("too few writes to be sure: {taken}")),
     }
 }
 
@@ -54,7 +57,8 @@ pub(crate) fn rmw(session: &mut Session<'_>, survey: &Survey, proof: &Contrast) 
     let (one, two) = (median(&proof.short) - whole, median(&proof.off) - whole);
     let taken = median(&plain);
     // Without a cache there is nothing to defer.
-    let waits = survey.cached() >= CACHED_SHARE * median(&survey.fua) || taken > median(&proof.off) / 2.0;
+    let waits =
+        median(&survey.plain) >= CACHED_SHARE * median(&survey.fua) || taken > median(&proof.off) / 2.0;
     let when = if waits { Rmw::Immediate } else { Rmw::Deferred };
     let why = format!(
         "a write across a boundary takes {:.0} µs without a flush, and with it {:.0} µs more than a whole unit",

@@ -77,8 +77,13 @@ impl Survey {
     /// content with another.
     pub(crate) fn durable(&self) -> Option<Durable> {
         let waits = |times: &[f64]| {
-            let least = if self.is_mechanical() { median(&self.read) / 4.0 } else { 4.0 * self.cached() };
-            median(times) > least
+            if !self.is_mechanical() {
+                return median(times) > 3.0 * self.cached();
+            }
+            // What waits for a sector waits for ever different times; a slow link always takes the same.
+            let read = median(&self.read);
+            let spread = quantile(times, 0.75) - quantile(times, 0.25);
+            median(times) > read / 4.0 && spread > read / 20.0
         };
         if waits(&self.fua) { Some(Durable::Fua) } else { waits(&self.flushed).then_some(Durable::Flush) }
     }

@@ -21,7 +21,7 @@ const OLD_START: u64 = 63 * 512;
 /// A report in full, for a terminal of `width` characters.
 pub(crate) fn report(target: &Description, report: &Report, width: usize, styles: Styles) -> String {
     let mut text = format!("{}\n\n", paint(styles.heading, &wrap(&headline(target, report), width, "")));
-    let _ = write!(text, "{}\n", table(report, styles));
+    let _ = writeln!(text, "{}", table(report, styles));
     for why in reasons(report) {
         let _ = writeln!(text, "{}", paint(styles.faint, &wrap(&why, width, "")));
     }
