@@ -30,11 +30,11 @@ pub(crate) fn cache(survey: &Survey) -> Finding<WriteCache> {
         None => Finding::of(WriteCache::Unflushed, Confidence::Medium, taken),
         // A flush that only waits for what the arm is at looks the same.
         Some(Durable::Flush) => Finding::unknown(format!("a flush takes time, but FUA does not: {taken}")),
-        Some(Durable::Fua) if quantile(&survey.plain, 0.75) < quantile(&survey.fua, 0.25) => {
-            Finding::of(WriteCache::Volatile, Confidence::High, taken)
-        }
         Some(Durable::Fua) if plain > CACHED_SHARE * fua => {
             Finding::of(WriteCache::None, Confidence::High, taken)
+        }
+        Some(Durable::Fua) if quantile(&survey.plain, 0.75) < quantile(&survey.fua, 0.25) => {
+            Finding::of(WriteCache::Volatile, Confidence::High, taken)
         }
         Some(Durable::Fua) => Finding::unknown(format!("too few writes to be sure: {taken}")),
     }
