@@ -8,7 +8,7 @@ use crate::behaviour;
 use crate::budget::{Budget, ProbeError, Step, within};
 use crate::report::{Claims, Confidence, Finding, Report, Rmw, RmwCost, Rotation};
 use crate::rotation::{self, Series};
-use crate::scan::{self, PhaseScan, Scanned};
+use crate::scan::{self, Scanned};
 use crate::session::{Durable, LEAST_SLOTS, SLOT, Session};
 use crate::statistics::median;
 use crate::surface::Surface;
@@ -17,10 +17,6 @@ use crate::sustained::{Search, Sustained};
 
 /// Slots of the arena on a drive that has no arm: 4 MiB, written once.
 const ARENA: usize = 32;
-/// No flash has smaller units.
-const FLASH_SECTOR: u64 = 4096;
-/// A read-modify-write costs at least this share of a read.
-const READ_SHARE: f64 = 0.4;
 /// Writes and reads that are compared where no unit was found.
 const COMPARED: usize = 48;
 
@@ -230,9 +226,9 @@ impl<'a> Probe<'a> {
         }
         let contradicted = "some phases are cheaper, but not as those of any unit would be";
         let Some(period) = self.series.period else {
-            let flat = self.flat()?;
-            let told = flat.value.is_some() || !self.scanned.contradicted;
-            return Ok(if told { flat } else { Finding::unknown(contradicted) });
+            // On flash a unit larger than is looked for makes every phase equal too, and nothing tells the two apart.
+            let flat = "no phase is cheaper than another";
+            return Ok(Finding::unknown(if self.scanned.contradicted { contradicted } else { flat }));
         };
         if self.scanned.contradicted {
             return Ok(Finding::unknown(contradicted));
@@ -259,39 +255,6 @@ impl<'a> Probe<'a> {
                 excess / period
             ))),
         }
-    }
-
-    /// What it means on flash that no phase is cheaper. The rest of a partly written unit would have to be read, which takes what
-    /// a read takes; only where a unit of a logical sector is possible can it be said that there is no larger one.
-    fn flat(&mut self) -> Result<Finding<Boundary>, TargetError> {
-        let read = match within(self.reads())? {
-            Ok(reads) => median(&reads),
-            Err(why) => return Ok(Finding::unknown(why)),
-        };
-        let scans = self.scanned.scans.iter();
-        let largest = scans.map(PhaseScan::largest_difference).fold(0.0, f64::max);
-        let logical = self.session.logical;
-        match Boundary::multiples_of(ByteCount::new(logical)) {
-            Some(unit) if logical >= FLASH_SECTOR && largest < READ_SHARE * read => {
-                let why = format!(
-                    "every phase costs the same to {:.0} µs, where a unit would have to be read in {:.0} µs",
-                    largest * 1e6,
-                    read * 1e6
-                );
-                Ok(Finding::of(unit, Confidence::Low, why))
-            }
-            _ => Ok(Finding::unknown("no phase is cheaper than another")),
-        }
-    }
-
-    /// Reads of sectors that have been written, in seconds.
-    fn reads(&mut self) -> Step<Vec<f64>> {
-        (0..COMPARED)
-            .map(|_| {
-                let slot = self.session.slot();
-                self.session.one(Operation::Read, slot, self.session.logical)
-            })
-            .collect()
     }
 
     /// How much longer a durable write of one logical sector takes than a read of one, in seconds.

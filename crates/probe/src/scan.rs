@@ -142,20 +142,6 @@ impl PhaseScan {
         suspicions
     }
 
-    /// The largest difference in seconds that any unit makes between the medians of the phases on its boundaries and off them,
-    /// were there one.
-    pub(crate) fn largest_difference(&self) -> f64 {
-        let differences = self.suspicions().into_iter().map(|(unit, _)| {
-            let split = |aligned: bool| -> Vec<f64> {
-                let of = |index: &u64| unit.is_aligned(ByteOffset::new(index * self.step)) == aligned;
-                let chosen = self.times.iter().zip(0_u64..).filter(|(_, index)| of(index));
-                chosen.flat_map(|(times, _)| times.iter().copied()).collect()
-            };
-            median(&split(false)) - median(&split(true))
-        });
-        differences.fold(0.0, f64::max)
-    }
-
     /// The times of each phase, each relative to the median of its round, so that drift between rounds does not count.
     fn relative(&self) -> Vec<Vec<f64>> {
         let rounds = self.times.iter().map(Vec::len).min().unwrap_or(0);
