@@ -171,7 +171,10 @@ fn check_firmware_offset(context: &Context<'_>, findings: &mut Vec<Finding>) {
 fn check_disagreement(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let physical = &context.topology.physical;
     let settled = |source: &Source| {
-        matches!(source, Source::Declared | Source::Assumed | Source::Quirk(_) | Source::Derived(_))
+        matches!(
+            source,
+            Source::Declared | Source::Measured | Source::Assumed | Source::Quirk(_) | Source::Derived(_)
+        )
     };
     // What the user declared, or the list of misreporting drives corrected, is no news.
     if settled(physical.source()) {

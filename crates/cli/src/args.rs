@@ -3,6 +3,7 @@
 mod bench;
 mod drive;
 mod lab;
+mod probe;
 mod reproduce;
 mod serve;
 mod sim;
@@ -18,6 +19,7 @@ use straddle_units::{BlockSize, ByteCount, parse_size};
 pub(crate) use self::bench::{BenchArguments, Kind, Way};
 pub(crate) use self::drive::{Action, DriveArguments, FitArguments, ShowArguments};
 pub(crate) use self::lab::{LabArguments, Start};
+pub(crate) use self::probe::ProbeArguments;
 pub(crate) use self::reproduce::ReproduceArguments;
 pub(crate) use self::serve::ServeArguments;
 pub(crate) use self::sim::SimArguments;
@@ -61,6 +63,8 @@ pub(crate) enum Command {
     Efficiency(EfficiencyArguments),
     /// Run a workload at aligned and misaligned offsets, and tell what the difference costs.
     Bench(Box<BenchArguments>),
+    /// Find out by timing what a drive really is: its sectors, where they begin, its rotation and its caches.
+    Probe(ProbeArguments),
     /// List the modelled drives, or show what one claims and what it is.
     Drive(DriveArguments),
     /// Replay a block trace on a modelled drive, and tell what a shift of every offset costs.
@@ -109,6 +113,8 @@ pub(crate) enum SchemaOf {
     Serve,
     /// `lab --json`.
     Lab,
+    /// `probe --json`.
+    Probe,
     /// `reproduce --json`.
     Reproduce,
 }
@@ -152,6 +158,10 @@ pub(crate) struct CheckArguments {
     /// device says.
     #[arg(long, value_name = "TOPOLOGY", value_parser = crate::drive_target::assume)]
     pub(crate) assume: Option<Assume>,
+
+    /// A file that 'straddle probe' has written: what was measured overrules what a device says.
+    #[arg(long, value_name = "FILE", conflicts_with = "assume", value_parser = crate::measured::read)]
+    pub(crate) measured: Option<Assume>,
 
     /// Read tables in this logical sector size only (images: found from the table otherwise).
     #[arg(long, value_name = "BYTES", value_parser = block_size)]

@@ -9,6 +9,7 @@ mod commands;
 mod drive_target;
 mod exit;
 mod html;
+mod measured;
 mod modelled;
 mod output;
 mod progress;

@@ -9,6 +9,7 @@ use crate::report::bench::BenchReport;
 use crate::report::drive::DrivesReport;
 use crate::report::fit::FitReport;
 use crate::report::lab::LabReport;
+use crate::report::probe::ProbeReport;
 use crate::report::reproduce::ReproduceReport;
 use crate::report::serve::ServeReport;
 use crate::report::sim::SimReport;
@@ -78,6 +79,7 @@ pub(crate) fn json_schema(command: SchemaOf) -> schemars::Schema {
         SchemaOf::Sim => generator.into_root_schema_for::<SimReport>(),
         SchemaOf::Serve => generator.into_root_schema_for::<ServeReport>(),
         SchemaOf::Lab => generator.into_root_schema_for::<LabReport>(),
+        SchemaOf::Probe => generator.into_root_schema_for::<ProbeReport>(),
         SchemaOf::Reproduce => generator.into_root_schema_for::<ReproduceReport>(),
     }
 }

@@ -20,6 +20,8 @@ pub struct Assume {
     erase_block: Option<ByteCount>,
     atomic: Option<ByteCount>,
     atomic_boundary: Option<ByteCount>,
+    /// It was measured, and not declared.
+    measured: bool,
 }
 
 /// Why an `--assume` text cannot be used.
@@ -164,24 +166,45 @@ impl Assume {
         self.logical
     }
 
-    /// Overrules `topology` with everything declared.
+    /// The same as what a probe has measured.
+    #[must_use]
+    pub const fn measured(mut self) -> Self {
+        self.measured = true;
+        self
+    }
+
+    /// Who says it.
+    const fn source(&self) -> Source {
+        if self.measured { Source::Measured } else { Source::Declared }
+    }
+
+    /// Why it counts for more than what the device says.
+    const fn why(&self) -> &'static str {
+        if self.measured {
+            "what was measured overrules what the device says"
+        } else {
+            "what is declared overrules what the device says"
+        }
+    }
+
+    /// Overrules `topology` with everything declared or measured.
     pub fn apply(&self, topology: &mut Topology) {
-        const WHY: &str = "what is declared overrules what the device says";
+        let why = self.why();
         if let Some(logical) = self.logical {
-            topology.logical.overrule(logical, Source::Declared, WHY);
+            topology.logical.overrule(logical, self.source(), why);
             if topology.physical.value() < logical.bytes() {
                 topology.physical.overrule(
                     logical.bytes(),
                     Source::Derived("a physical sector holds at least one logical one"),
-                    WHY,
+                    why,
                 );
             }
         }
         if let Some(physical) = self.physical {
-            topology.physical.overrule(physical, Source::Declared, WHY);
+            topology.physical.overrule(physical, self.source(), why);
         }
         if let Some(offset) = self.offset {
-            topology.alignment_offset.overrule(AlignmentOffset::Bytes(offset), Source::Declared, WHY);
+            topology.alignment_offset.overrule(AlignmentOffset::Bytes(offset), self.source(), why);
         }
         let optional = [
             (&mut topology.io_min, self.io_min),
@@ -193,23 +216,27 @@ impl Assume {
         ];
         for (figure, declared) in optional {
             if let Some(declared) = declared {
-                overrule(figure, declared);
+                overrule(figure, declared, self.source(), why);
             }
         }
         if let Some(unit) = self.atomic {
             let boundary = self.atomic_boundary.unwrap_or(ByteCount::ZERO);
-            overrule(&mut topology.atomic, AtomicWrites { unit_min: unit, unit_max: unit, boundary });
+            let atomic = AtomicWrites { unit_min: unit, unit_max: unit, boundary };
+            overrule(&mut topology.atomic, atomic, self.source(), why);
         }
     }
 }
 
-/// Puts a declared value in force over what a figure says, if it says anything.
-fn overrule<T: Copy + PartialEq>(figure: &mut Option<Figure<T>>, value: T) {
+/// Puts a value in force over what a figure says, if it says anything.
+fn overrule<T: Copy + PartialEq>(
+    figure: &mut Option<Figure<T>>,
+    value: T,
+    source: Source,
+    why: &'static str,
+) {
     match figure {
-        Some(figure) => {
-            figure.overrule(value, Source::Declared, "what is declared overrules what the device says");
-        }
-        None => *figure = Some(Figure::new(value, Source::Declared)),
+        Some(figure) => figure.overrule(value, source, why),
+        None => *figure = Some(Figure::new(value, source)),
     }
 }
 

@@ -24,6 +24,8 @@ pub enum Source {
     Quirk(&'static str),
     /// `--assume` or `--logical`: the user's word.
     Declared,
+    /// A probe's timing of the drive itself.
+    Measured,
     /// The partition table, which counts in this block size.
     Table,
     /// An image's container, with the field.
@@ -46,6 +48,7 @@ impl fmt::Display for Source {
             Self::Nvme(field) => write!(f, "NVMe Identify {field}"),
             Self::Quirk(model) => write!(f, "list of misreporting drives: {model}"),
             Self::Declared => f.write_str("declared"),
+            Self::Measured => f.write_str("measured"),
             Self::Table => f.write_str("partition table"),
             Self::Container(field) => f.write_str(field),
             Self::Profile(key) => write!(f, "profile, {key}"),

@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     let targets = targets(arguments)?;
     let options = Options {
         sysroot: arguments.sysroot.clone(),
-        assume: arguments.assume.clone().unwrap_or_default(),
+        assume: arguments.assume.clone().or_else(|| arguments.measured.clone()).unwrap_or_default(),
         logical: arguments.logical,
         allow_backing: arguments.allow_backing.clone(),
     };

@@ -7,6 +7,7 @@ mod efficiency;
 mod explain;
 mod generate;
 mod lab;
+mod probe;
 mod reproduce;
 mod serve;
 mod sim;
@@ -25,6 +26,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Command::Explain(explain) => explain::run(explain, styles),
         Command::Efficiency(efficiency) => efficiency::run(efficiency),
         Command::Bench(bench) => bench::run(bench, styles),
+        Command::Probe(probe) => probe::run(probe, styles),
         Command::Drive(drive) => drive::run(drive, styles),
         Command::Sim(sim) => sim::run(sim, styles),
         Command::Serve(serve) => serve::run(serve),

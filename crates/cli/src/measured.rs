@@ -1,0 +1,84 @@
+//! What a probe has measured, as a file between `probe --save` and `check --measured`.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use straddle_device::Assume;
+use straddle_probe::{Report, Rotation};
+
+/// No such file is larger.
+const LARGEST: u64 = 64 << 10;
+
+/// The version of this form.
+const SCHEMA: u32 = 1;
+
+/// The file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Measured {
+    schema: u32,
+    /// What was probed.
+    target: String,
+    /// Bytes of a logical sector.
+    logical: u64,
+    /// Bytes that can be written without being read first.
+    unit: u64,
+    /// The first byte at which a unit begins.
+    phase: u64,
+    /// Whether it turns: then the unit is a physical sector, else an indirection unit.
+    rotates: bool,
+    /// How many times as long a durable write off the boundaries takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cost: Option<f64>,
+}
+
+impl Measured {
+    /// The file of a report that knows the unit.
+    pub(crate) fn of(target: &str, report: &Report) -> Option<Self> {
+        let unit = report.unit.value?;
+        Some(Self {
+            schema: SCHEMA,
+            target: target.to_owned(),
+            logical: report.logical,
+            unit: unit.size().get(),
+            phase: unit.phase().get(),
+            rotates: matches!(report.rotation.value, Some(Rotation::Period(_))),
+            cost: report.proof.as_ref().map(straddle_probe::Contrast::ratio),
+        })
+    }
+
+    /// The text of the file.
+    pub(crate) fn to_json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string_pretty(self).map(|text| text + "\n")
+    }
+
+    fn words(&self) -> String {
+        let Self { logical, unit, phase, .. } = self;
+        if self.rotates || *phase > 0 {
+            format!("logical={logical},physical={unit},offset={phase}")
+        } else {
+            format!("logical={logical},iu={unit}")
+        }
+    }
+}
+
+/// `--measured`: the topology that a file of a probe tells.
+pub(crate) fn read(path: &str) -> Result<Assume, String> {
+    let shown = |error: &dyn std::fmt::Display| format!("{path}: {error}");
+    let path_of = Path::new(path);
+    // A pipe or a device may have no end.
+    if !std::fs::metadata(path_of).map_err(|error| shown(&error))?.is_file() {
+        return Err(shown(&"not a file"));
+    }
+    let mut text = String::new();
+    let file = File::open(path_of).map_err(|error| shown(&error))?;
+    file.take(LARGEST).read_to_string(&mut text).map_err(|error| shown(&error))?;
+    let measured: Measured = serde_json::from_str(&text).map_err(|error| shown(&error))?;
+    if measured.schema != SCHEMA {
+        return Err(shown(&format!("schema {}, but this version reads {SCHEMA}", measured.schema)));
+    }
+    let assume: Assume = measured.words().parse().map_err(|error| shown(&error))?;
+    Ok(assume.measured())
+}

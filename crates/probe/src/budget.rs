@@ -1,0 +1,74 @@
+//! What a probe may cost.
+
+use straddle_bench::TargetError;
+use straddle_drive::Nanos;
+use straddle_units::Span;
+
+/// What a probe may cost, and where it may write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Most bytes written.
+    pub max_write: u64,
+    /// Longest time, in the target's own.
+    pub max_time: Nanos,
+    /// Where it may read and write; everywhere if there is none.
+    pub regions: Option<Vec<Span>>,
+    /// Seed of every random choice.
+    pub seed: u64,
+}
+
+impl Default for Budget {
+    /// 64 MiB and five minutes, anywhere.
+    fn default() -> Self {
+        Self { max_write: 64 << 20, max_time: Nanos::new(300_000_000_000), regions: None, seed: 1 }
+    }
+}
+
+/// Why a probe fails. That it finds nothing is no failure.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// The regions are too small to probe.
+    #[error("{bytes} bytes are too few to probe: {needed} are needed in whole pieces of 128 KiB")]
+    TooSmall {
+        /// Bytes of the regions.
+        bytes: u64,
+        /// Bytes that there must be.
+        needed: u64,
+    },
+    /// A logical sector that no drive has.
+    #[error("a logical sector of {0} bytes")]
+    Sector(u64),
+    /// The target fails.
+    #[error("the target fails")]
+    Target(#[from] TargetError),
+}
+
+/// Why a part of a probe ends early.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    /// No more may be written.
+    Written,
+    /// The time is up.
+    Time,
+    /// The target fails.
+    Target(TargetError),
+}
+
+impl From<TargetError> for Halt {
+    fn from(error: TargetError) -> Self {
+        Self::Target(error)
+    }
+}
+
+/// What a part of a probe gives.
+pub(crate) type Step<T> = Result<T, Halt>;
+
+/// A part's result, or none with the reason where the budget is spent; only a failing target is an error.
+pub(crate) fn within<T>(step: Step<T>) -> Result<Result<T, &'static str>, TargetError> {
+    match step {
+        Ok(value) => Ok(Ok(value)),
+        Err(Halt::Written) => Ok(Err("as much was written as is allowed")),
+        Err(Halt::Time) => Ok(Err("the time allowed is up")),
+        Err(Halt::Target(error)) => Err(error),
+    }
+}

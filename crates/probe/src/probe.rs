@@ -1,0 +1,274 @@
+//! The order in which things are found out: from cheap to dear, each step with what the ones before have told.
+
+use straddle_bench::{Progress, TargetError};
+use straddle_drive::{Nanos, Operation};
+use straddle_units::{Boundary, ByteCount};
+
+use crate::behaviour;
+use crate::budget::{Budget, ProbeError, Step, within};
+use crate::report::{Claims, Confidence, Finding, Report, Rmw, RmwCost, Rotation};
+use crate::rotation::{self, Series};
+use crate::scan::{self, Scanned};
+use crate::session::{Durable, LEAST_SLOTS, SLOT, Session};
+use crate::statistics::median;
+use crate::surface::Surface;
+use crate::survey::{self, Survey};
+use crate::sustained::{Search, Sustained};
+
+/// Slots of the arena on a drive that has no arm: 4 MiB, written once.
+const ARENA: usize = 32;
+/// Writes and reads that are compared where no unit was found.
+const COMPARED: usize = 48;
+
+/// Finds out what the target is. What it claims is only compared at the end.
+pub fn probe(
+    surface: &mut dyn Surface,
+    budget: &Budget,
+    claims: Claims,
+    progress: &mut dyn Progress,
+) -> Result<Report, ProbeError> {
+    let logical = surface.logical_sector();
+    if !logical.is_power_of_two() || !(512..=16_384).contains(&logical) {
+        return Err(ProbeError::Sector(logical));
+    }
+    let bytes = match &budget.regions {
+        Some(regions) => regions.iter().map(|region| region.len().get()).sum(),
+        None => surface.capacity(),
+    };
+    let needed = LEAST_SLOTS * SLOT;
+    let session = Session::new(surface, budget, progress).ok_or(ProbeError::TooSmall { bytes, needed })?;
+    Ok(Probe::new(session).run(budget.seed, claims)?)
+}
+
+/// What is known so far.
+struct Probe<'a> {
+    session: Session<'a>,
+    survey: Survey,
+    /// The same for whole units, where these are known.
+    aligned: Survey,
+    how: Option<Durable>,
+    series: Series,
+    scanned: Scanned,
+    sustained: Option<Sustained>,
+    depth: Option<usize>,
+}
+
+impl<'a> Probe<'a> {
+    fn new(session: Session<'a>) -> Self {
+        let (survey, series, scanned) = (Survey::default(), Series::default(), Scanned::default());
+        Self {
+            session,
+            survey,
+            aligned: Survey::default(),
+            how: None,
+            series,
+            scanned,
+            sustained: None,
+            depth: None,
+        }
+    }
+
+    fn run(mut self, seed: u64, claims: Claims) -> Result<Report, TargetError> {
+        let begun = within(self.begin())?;
+        let rotation = self.rotation();
+        let unit = match begun {
+            Ok(()) => self.unit()?,
+            Err(why) => Finding::unknown(why),
+        };
+        self.aligned = self.survey.clone();
+        if let (Some(unit), Some(_)) = (unit.value, self.how) {
+            let survey = within(survey::of_units(&mut self.session, &self.survey, unit))?;
+            self.aligned = survey.unwrap_or_default();
+        }
+        let (rmw, merge) = self.behaviour(&unit)?;
+        let depth = match self.depth.and_then(|depth| u64::try_from(depth).ok()) {
+            Some(depth) => Finding::of(depth, Confidence::Low, "so many writes later each has to wait"),
+            None => Finding::unknown("the cache was not filled"),
+        };
+        Ok(Report {
+            seed,
+            logical: self.session.logical,
+            written: self.session.written(),
+            requests: self.session.requests(),
+            elapsed: self.session.elapsed(),
+            unit,
+            rotation,
+            cache: behaviour::cache(&self.aligned),
+            rmw,
+            merge,
+            depth,
+            survey: self.survey,
+            scans: self.scanned.scans,
+            proof: self.scanned.proof,
+            sustained: self.sustained,
+            claims,
+        })
+    }
+
+    /// What is done about partly written units.
+    fn behaviour(
+        &mut self,
+        unit: &Finding<Boundary>,
+    ) -> Result<(Finding<RmwCost>, Finding<f64>), TargetError> {
+        let Some(found) = unit.value else {
+            return Ok((
+                Finding::unknown("the unit is not known"),
+                Finding::unknown("the unit is not known"),
+            ));
+        };
+        if found.size().get() == self.session.logical {
+            let cost = RmwCost { when: Rmw::None, one: 0.0, two: 0.0 };
+            let why = "no unit can be written in part";
+            return Ok((Finding::of(cost, unit.confidence, why), Finding::unknown(why)));
+        }
+        let Some(proof) = &self.scanned.proof else {
+            let why = "single writes do not wait for the medium";
+            return Ok((Finding::unknown(why), Finding::unknown(why)));
+        };
+        let rmw = within(behaviour::rmw(&mut self.session, &self.aligned, proof))?;
+        let merge = within(behaviour::merge(&mut self.session, found))?;
+        Ok((rmw.unwrap_or_else(Finding::unknown), merge.unwrap_or_else(Finding::unknown)))
+    }
+
+    /// What requests take, and whether something turns.
+    fn begin(&mut self) -> Step<()> {
+        survey::run(&mut self.session, &mut self.survey)?;
+        self.how = self.survey.durable();
+        self.session.tell("does it turn?");
+        if let Some(how) = self.how {
+            self.series = rotation::by_writes(&mut self.session, how)?;
+        }
+        if self.series.period.is_none() && self.survey.is_mechanical() {
+            self.series = rotation::by_reads(&mut self.session, median(&self.survey.read))?;
+        }
+        Ok(())
+    }
+
+    fn rotation(&self) -> Finding<Rotation> {
+        let coherence = self.series.coherence;
+        let read = median(&self.survey.read);
+        match self.series.period.and_then(Nanos::from_seconds) {
+            Some(period) => {
+                let why =
+                    format!("the same sector comes round in whole multiples of it, coherence {coherence:.3}");
+                Finding::of(Rotation::Period(period), Confidence::High, why)
+            }
+            None if read < survey::MECHANICAL => {
+                let why = format!("reads at random places take {:.0} µs", read * 1e6);
+                Finding::of(Rotation::None, Confidence::High, why)
+            }
+            None => Finding::unknown("reads take as long as on a disk, but nothing comes round"),
+        }
+    }
+
+    fn unit(&mut self) -> Result<Finding<Boundary>, TargetError> {
+        let Some(how) = self.how else {
+            return self.sustain("neither writes nor flushes wait for the medium");
+        };
+        let step = self.scan(how);
+        let found = match within(step)? {
+            Err(why) => Finding::unknown(why),
+            Ok(()) => self.judge(how)?,
+        };
+        if found.value.is_some() || how == Durable::Fua { Ok(found) } else { self.sustain(&found.why) }
+    }
+
+    /// The unit by sustained writes, where single ones tell nothing because of `reason`.
+    fn sustain(&mut self, reason: &str) -> Result<Finding<Boundary>, TargetError> {
+        let step = self.series();
+        let spent = match within(step)? {
+            Ok(()) => "sustained writes cost the same everywhere",
+            Err(why) => why,
+        };
+        Ok(match &self.sustained {
+            None => Finding::unknown(format!("{reason}, and {spent}")),
+            Some(proof) => {
+                let why = format!(
+                    "{reason}, but with the cache full writes on boundaries and off them differ {:.2} times, in each of {} rounds",
+                    proof.ratio(),
+                    proof.cheap.len()
+                );
+                Finding::of(proof.unit, Confidence::Medium, why)
+            }
+        })
+    }
+
+    fn series(&mut self) -> Step<()> {
+        let mechanical = self.survey.is_mechanical();
+        let mut search = Search::new(&mut self.session, mechanical, self.survey.cached())?;
+        if mechanical {
+            self.sustained = search.covering()?;
+        }
+        if self.sustained.is_none() {
+            self.sustained = search.straddling()?;
+        }
+        self.depth = search.before;
+        Ok(())
+    }
+
+    fn scan(&mut self, how: Durable) -> Step<()> {
+        if self.series.period.is_none() {
+            self.session.narrow(ARENA)?;
+            self.session.fill()?;
+        }
+        scan::run(&mut self.session, how, &mut self.scanned)
+    }
+
+    /// What the scans mean.
+    fn judge(&mut self, how: Durable) -> Result<Finding<Boundary>, TargetError> {
+        if let Some(proof) = &self.scanned.proof {
+            let why = format!(
+                "durable writes of a unit are cheap on its boundaries alone: {:.1} standard deviations, {:.2} times the time off them",
+                proof.weakest(),
+                proof.ratio()
+            );
+            return Ok(Finding::of(proof.unit, Confidence::High, why));
+        }
+        let contradicted = "some phases are cheaper, but not as those of any unit would be";
+        let Some(period) = self.series.period else {
+            // On flash a unit larger than is looked for makes every phase equal too, and nothing tells the two apart.
+            let flat = "no phase is cheaper than another";
+            return Ok(Finding::unknown(if self.scanned.contradicted { contradicted } else { flat }));
+        };
+        if self.scanned.contradicted {
+            return Ok(Finding::unknown(contradicted));
+        }
+        if how != Durable::Fua {
+            return Ok(Finding::unknown("no phase is cheaper when a flush follows each write"));
+        }
+        match within(self.excess(how))? {
+            Err(why) => Ok(Finding::unknown(why)),
+            Ok(excess) if excess.abs() < period / 2.0 => {
+                let logical = self.session.logical;
+                let why = format!(
+                    "every phase costs the same, and a durable write of one sector takes {:.2} revolutions more than a read",
+                    excess / period
+                );
+                let unit = Boundary::multiples_of(ByteCount::new(logical));
+                Ok(unit.map_or_else(
+                    || Finding::unknown("the logical sector is empty"),
+                    |unit| Finding::of(unit, Confidence::High, why),
+                ))
+            }
+            Ok(excess) => Ok(Finding::unknown(format!(
+                "every phase costs the same, but a durable write of one sector takes {:.2} revolutions more than a read: a unit larger than is looked for?",
+                excess / period
+            ))),
+        }
+    }
+
+    /// How much longer a durable write of one logical sector takes than a read of one, in seconds.
+    fn excess(&mut self, how: Durable) -> Step<f64> {
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        let places: Vec<(u64, u64)> = (0..COMPARED)
+            .map(|_| (self.session.slot() + self.session.logical, self.session.logical))
+            .collect();
+        self.session.prepare(&places)?;
+        for (offset, length) in places {
+            let elsewhere = self.session.slot();
+            reads.push(self.session.one(Operation::Read, elsewhere, length)?);
+            writes.push(self.session.durable(how, offset, length)?);
+        }
+        Ok(median(&writes) - median(&reads))
+    }
+}

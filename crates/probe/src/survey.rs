@@ -1,0 +1,100 @@
+//! What requests of each kind take, before anything is known of the drive.
+
+use straddle_drive::Operation;
+use straddle_units::Boundary;
+
+use crate::budget::Step;
+use crate::session::{Durable, SLOT, Session};
+use crate::statistics::{median, quantile};
+
+/// Requests of each kind.
+const COUNT: usize = 12;
+/// Seconds between writes to a disk: a small cache that a flush does not empty is then emptied because nothing else is to be
+/// done, and no write waits for room.
+const REST: f64 = 0.6;
+/// Bytes of each write.
+const SIZE: u64 = 16_384;
+/// A read from a platter takes at least so many seconds: less than half a revolution of the fastest.
+pub(crate) const MECHANICAL: f64 = 0.0015;
+
+/// Seconds of requests of each kind at random places, one at a time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Survey {
+    /// Reads of a logical sector.
+    pub read: Vec<f64>,
+    /// Writes that may stay in the cache, each to an empty one.
+    pub plain: Vec<f64>,
+    /// Writes with the flush after them.
+    pub flushed: Vec<f64>,
+    /// Writes with force unit access.
+    pub fua: Vec<f64>,
+}
+
+pub(crate) fn run(session: &mut Session<'_>, survey: &mut Survey) -> Step<()> {
+    session.tell("reads and writes of each kind");
+    for _ in 0..2 * COUNT {
+        let slot = session.slot();
+        survey.read.push(session.one(Operation::Read, slot, session.logical)?);
+    }
+    let places: Vec<(u64, u64)> = (0..2 * COUNT)
+        .map(|_| {
+            let phase = session.random.below((SLOT - SIZE) / session.logical) * session.logical;
+            (session.slot() + phase, SIZE)
+        })
+        .collect();
+    writes(session, survey, &places)
+}
+
+/// The same for writes of whole units, now that these are known: some drives let only partly written ones wait.
+pub(crate) fn of_units(session: &mut Session<'_>, before: &Survey, unit: Boundary) -> Step<Survey> {
+    let mut survey = Survey { read: before.read.clone(), ..Survey::default() };
+    session.tell("writes of whole units");
+    let places: Vec<(u64, u64)> =
+        (0..2 * COUNT).map(|_| (session.slot() + session.phase(unit, true), unit.size().get())).collect();
+    writes(session, &mut survey, &places)?;
+    Ok(survey)
+}
+
+/// Two writes at a time, one with a flush and one with FUA.
+fn writes(session: &mut Session<'_>, survey: &mut Survey, places: &[(u64, u64)]) -> Step<()> {
+    session.prepare(places)?;
+    let rest = if survey.is_mechanical() { REST } else { 0.0 };
+    for pair in places.chunks_exact(2) {
+        session.pause(rest);
+        let ((first, length), (second, _)) = (pair[0], pair[1]);
+        let write = session.one(Operation::Write, first, length)?;
+        survey.plain.push(write);
+        survey.flushed.push(write + session.one(Operation::Flush, 0, 0)?);
+        session.pause(rest);
+        survey.fua.push(session.one(Operation::WriteFua, second, length)?);
+        session.one(Operation::Flush, 0, 0)?;
+    }
+    Ok(())
+}
+
+impl Survey {
+    /// What makes writes wait for the medium. Force unit access first: it means the write's own place, where a flush may be
+    /// content with another.
+    pub(crate) fn durable(&self) -> Option<Durable> {
+        let waits = |times: &[f64]| {
+            if !self.is_mechanical() {
+                return median(times) > 3.0 * self.cached();
+            }
+            // What waits for a sector waits for ever different times; a slow link always takes the same.
+            let read = median(&self.read);
+            let spread = quantile(times, 0.75) - quantile(times, 0.25);
+            median(times) > read / 4.0 && spread > read / 20.0
+        };
+        if waits(&self.fua) { Some(Durable::Fua) } else { waits(&self.flushed).then_some(Durable::Flush) }
+    }
+
+    /// What a write into the cache takes: not those that had to wait for the medium all the same.
+    pub(crate) fn cached(&self) -> f64 {
+        quantile(&self.plain, 0.25)
+    }
+
+    /// Whether reads take as long as something that moves.
+    pub(crate) fn is_mechanical(&self) -> bool {
+        median(&self.read) > MECHANICAL
+    }
+}

@@ -1,0 +1,462 @@
+//! Sustained writes without a flush: what a cache hides shows when it is full.
+//!
+//! Once a cache is full, a write waits until the drive has made room, and so takes what the medium takes. Two kinds of series
+//! tell the unit. *Straddling*: writes of two logical sectors over one point change one unit, or two where the point is a
+//! boundary; they cost few bytes, so even a large cache can be filled. *Covering*: writes of a unit at each phase, as in the
+//! phase scan. Series of the different kinds take turns, and of each only its end is measured: on a disk, what a write
+//! waits for is one that came a cache's depth before, so the beginning is as long as the cache is deep.
+
+use std::collections::BTreeMap;
+
+use straddle_drive::{Nanos, Operation, Time};
+use straddle_units::{Boundary, ByteCount, ByteOffset};
+
+use crate::budget::{Halt, Step};
+use crate::session::{LARGEST_UNIT, Session};
+use crate::statistics::{count, mean, median, quantile};
+
+/// Slots of the arena on a disk (256 MiB) and on flash (1 GiB): more places than a cache holds writes.
+const ARENA: [usize; 2] = [2048, 8192];
+/// So many series at most until two in a row agree, this closely.
+const WARMING: usize = 5;
+const AGREE: f64 = 1.2;
+/// Writes after which a cache is looked at, until it is full.
+const LENGTHS: [usize; 5] = [512, 1024, 2048, 4096, 8192];
+/// So many writes are looked at together while the cache fills.
+const CHUNK: usize = 16;
+/// Writes of a series on flash. It programs several hundred units at a time, and a series has to hold some of these bursts.
+const BLOCK: usize = 1536;
+/// Where a drive keeps up with every write, one request of so many is a read: it waits for what the drive does.
+const READ_EACH: usize = 8;
+/// Writes at the end of a series on a disk that are measured.
+const MEASURED: usize = 256;
+/// What counts as slower: a unit more of two makes 1.5 or 2, a sector read of two 1.5.
+const SLOWER: f64 = 1.3;
+/// In a proof each slow series is slower than every fast one by this.
+const APART: f64 = 1.15;
+/// Rounds of a comparison, and of a proof by points: that eight series of sixteen are the slower ones by chance happens once in
+/// 13000 times.
+const ROUNDS: usize = 2;
+const PROVED: usize = 4;
+/// The size of the covering series that look for the unit.
+const COVERED: u64 = 4096;
+
+/// Sustained series of several kinds, with the seconds for each write, one for each round.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sustained {
+    /// The unit and where it begins.
+    pub unit: Boundary,
+    /// Whether the writes were two sectors over a point, or covered units.
+    pub straddling: bool,
+    /// Writes in each series.
+    pub length: usize,
+    /// What should be cheap, one or two for each round: points inside units, or writes of whole ones.
+    pub cheap: Vec<f64>,
+    /// What should be dear: points on boundaries, or writes off them.
+    pub dear: Vec<f64>,
+    /// Half a unit from the boundaries: cheap over points, dear where units are covered.
+    pub half: Vec<f64>,
+    /// Where units are covered, writes that are one logical sector short: dear.
+    pub short: Vec<f64>,
+}
+
+/// A kind of write: where in a unit it begins, and how long it is.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    places: Places,
+    length: u64,
+    /// Whether the place is the middle of the write.
+    over: bool,
+}
+
+/// Where writes of a kind begin, within 64 KiB.
+#[derive(Clone, Copy, Debug)]
+enum Places {
+    /// On the boundaries.
+    On(Boundary),
+    /// Off them.
+    Off(Boundary),
+}
+
+/// The search, with what it has to know of the drive.
+pub(crate) struct Search<'a, 'b> {
+    session: &'a mut Session<'b>,
+    mechanical: bool,
+    /// Requests at a time.
+    depth: usize,
+    /// What a write takes while there is room.
+    unhindered: f64,
+    /// Reads among the writes are measured, and not the writes.
+    reading: bool,
+    /// Writes of a series, and those of them that are not measured.
+    length: usize,
+    skipped: usize,
+    /// Writes that the cache took before it was full, as far as that was seen.
+    pub(crate) before: Option<usize>,
+}
+
+impl<'a, 'b> Search<'a, 'b> {
+    /// A search over an arena that is prepared here.
+    /// `cached` is what a single write takes that need not wait.
+    pub(crate) fn new(session: &'a mut Session<'b>, mechanical: bool, cached: f64) -> Step<Self> {
+        session.tell("preparing sustained writes");
+        if mechanical {
+            session.spread(ARENA[0])?
+        } else {
+            session.narrow(ARENA[1])?
+        }
+        // A disk that takes one write at a time into its cache fills it as fast as it can; flash needs many to be busy.
+        let depth = if mechanical { 1 } else { 32 };
+        Ok(Self {
+            session,
+            mechanical,
+            depth,
+            unhindered: cached,
+            reading: false,
+            length: BLOCK,
+            skipped: BLOCK / 4,
+            before: None,
+        })
+    }
+
+    /// The unit by points, if units begin at byte 0 of the drive.
+    pub(crate) fn straddling(&mut self) -> Step<Option<Sustained>> {
+        let logical = self.session.logical;
+        let (Some(every), Some(finest)) = (boundary(LARGEST_UNIT, 0), boundary(2 * logical, 0)) else {
+            return Ok(None);
+        };
+        let (on, inside) = (self.over(Places::On(every)), self.over(Places::Off(finest)));
+        let full = self.fill()?;
+        if !full && self.mechanical {
+            return Ok(None);
+        }
+        let (mut fast, mut slow) = self.levels(on, inside)?;
+        if slow < SLOWER * fast && !self.mechanical {
+            // Flash that is faster than any host: what it does besides is felt by reads.
+            self.reading = true;
+            (fast, slow) = self.levels(on, inside)?;
+        }
+        if slow < SLOWER * fast {
+            return Ok(None);
+        }
+        // The unit is the smallest of which every multiple is a boundary.
+        let mut sizes: Vec<u64> = std::iter::successors(Some(2 * logical), |size| Some(size * 2))
+            .take_while(|size| *size <= LARGEST_UNIT)
+            .collect();
+        while sizes.len() > 1 {
+            let middle = sizes.len() / 2;
+            // Is the smaller half possible? Then the odd multiples of its largest size are boundaries.
+            let size = sizes[middle - 1];
+            let Some(odd) = boundary(2 * size, size) else { return Ok(None) };
+            self.series(on)?;
+            let seconds = self.series(self.over(Places::On(odd)))?;
+            sizes = if seconds > (fast * slow).sqrt() {
+                sizes[..middle].to_vec()
+            } else {
+                sizes[middle..].to_vec()
+            };
+        }
+        match sizes.first().and_then(|size| boundary(*size, 0)) {
+            Some(unit) => self.prove_straddling(unit),
+            None => Ok(None),
+        }
+    }
+
+    /// The seconds of points inside units, and on boundaries.
+    fn levels(&mut self, on: Kind, inside: Kind) -> Step<(f64, f64)> {
+        let warmed = if self.reading { Vec::new() } else { vec![self.warm(on)?] };
+        let (mut fast, mut slow) = (Vec::new(), warmed);
+        for _ in 0..ROUNDS {
+            slow.push(self.series(on)?);
+            fast.push(self.series(inside)?);
+        }
+        Ok((median(&fast), median(&slow)))
+    }
+
+    /// Goes on until the rate is steady; the last.
+    fn warm(&mut self, kind: Kind) -> Step<f64> {
+        let mut before = self.series(kind)?;
+        for _ in 1..WARMING {
+            let seconds = self.series(kind)?;
+            if seconds < AGREE * before && before < AGREE * seconds {
+                return Ok(seconds);
+            }
+            before = seconds;
+        }
+        Ok(before)
+    }
+
+    fn prove_straddling(&mut self, unit: Boundary) -> Step<Option<Sustained>> {
+        let size = unit.size().get();
+        // Of the largest unit the odd multiples lie beyond the places.
+        let odd = if size < LARGEST_UNIT { boundary(2 * size, size) } else { Some(unit) };
+        let (Some(half), Some(odd)) = (boundary(size, size / 2), odd) else { return Ok(None) };
+        let mut proof = Sustained::new(unit, true, self.length);
+        for round in 0..PROVED {
+            if !self.mechanical {
+                // The cache has to be full again, after writes that the drive may keep up with.
+                self.write(self.over(Places::On(unit)), self.length / 2)?;
+            }
+            let mut series =
+                [(Places::On(unit), 0), (Places::On(odd), 0), (Places::Off(unit), 1), (Places::On(half), 2)];
+            if round % 2 == 1 {
+                series.swap(0, 1);
+                series.swap(2, 3);
+            }
+            for (places, index) in series {
+                let seconds = self.series(self.over(places))?;
+                proof.push(index, seconds);
+                if !proof.is_possible() {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(proof.is_proof().then_some(proof))
+    }
+
+    /// The unit by covering writes at each phase of 4096 bytes: a unit up to that size, wherever it begins.
+    pub(crate) fn covering(&mut self) -> Step<Option<Sustained>> {
+        let logical = self.session.logical;
+        if logical >= COVERED {
+            return Ok(None);
+        }
+        if !self.fill()? {
+            return Ok(None);
+        }
+        self.session.tell(&format!("{} sustained writes of {COVERED} bytes at each phase", self.length));
+        let mut times = Vec::new();
+        for phase in (0..COVERED / logical).map(|index| index * logical) {
+            let Some(places) = boundary(COVERED, phase) else { return Ok(None) };
+            times.push(self.series(Kind { places: Places::On(places), length: COVERED, over: false })?);
+        }
+        let (least, most) =
+            times.iter().fold((f64::MAX, 0.0_f64), |(least, most), time| (least.min(*time), most.max(*time)));
+        if most < SLOWER * least {
+            return Ok(None);
+        }
+        let limit = (least * most).sqrt();
+        let cheap: Vec<bool> = times.iter().map(|time| *time < limit).collect();
+        match pattern(&cheap, logical) {
+            Some(unit) => self.prove_covering(unit),
+            None => Ok(None),
+        }
+    }
+
+    fn prove_covering(&mut self, unit: Boundary) -> Step<Option<Sustained>> {
+        let size = unit.size().get();
+        let Some(half) = boundary(size, unit.phase().get() + size / 2) else { return Ok(None) };
+        let mut proof = Sustained::new(unit, false, self.length);
+        for _ in 0..ROUNDS {
+            let series = [
+                (Places::Off(unit), size),
+                (Places::On(unit), size),
+                (Places::On(half), size),
+                (Places::On(unit), size - self.session.logical),
+            ];
+            for ((places, length), index) in series.into_iter().zip(0..) {
+                let seconds = self.series(Kind { places, length, over: false })?;
+                proof.push(index, seconds);
+            }
+        }
+        Ok(proof.is_proof().then_some(proof))
+    }
+
+    /// Writes single sectors until the cache is full; whether it became so.
+    fn fill(&mut self) -> Step<bool> {
+        let logical = self.session.logical;
+        let Some(finest) = boundary(2 * logical, 0) else { return Ok(false) };
+        if self.before.is_some() {
+            return Ok(true);
+        }
+        let kind = Kind { places: Places::Off(finest), length: logical, over: false };
+        let mut written = 0;
+        for length in LENGTHS {
+            self.session.tell(&format!("{length} sustained writes, until the cache is full"));
+            let ends = self.write(kind, length)?;
+            let chunks: Vec<f64> = ends.windows(CHUNK + 1).step_by(CHUNK).map(slope).collect();
+            self.unhindered = self.unhindered.min(quantile(&chunks, 0.1));
+            let end = slope(&ends[ends.len() / 2..]);
+            // From the cache to the platter it is a long way; flash may be little slower than the link.
+            if end > self.unhindered * if self.mechanical { 4.0 } else { SLOWER } {
+                let full = chunks.iter().position(|chunk| *chunk > (end * self.unhindered).sqrt());
+                let before = written + full.unwrap_or(0) * CHUNK;
+                self.before = Some(before);
+                if self.mechanical {
+                    self.skipped = before + before / 4;
+                    self.length = self.skipped + MEASURED;
+                } else {
+                    // A burst is no larger than the cache.
+                    self.length = (before * 5 / 2).clamp(MEASURED, BLOCK);
+                    self.skipped = self.length / 4;
+                }
+                return Ok(true);
+            }
+            written += length;
+        }
+        Ok(false)
+    }
+
+    /// Two logical sectors over a point.
+    fn over(&self, places: Places) -> Kind {
+        Kind { places, length: 2 * self.session.logical, over: true }
+    }
+
+    /// The seconds for each write at the end of a series, or for each read.
+    fn series(&mut self, kind: Kind) -> Step<f64> {
+        let (length, skipped) = (self.length, self.skipped.min(self.length - CHUNK));
+        if self.reading {
+            return Ok(mean(&self.mixed(kind, length)?[skipped / READ_EACH..]));
+        }
+        Ok(slope(&self.write(kind, length)?[skipped..]))
+    }
+
+    /// Writes `length` times; when each was over, in nanoseconds.
+    fn write(&mut self, kind: Kind, length: usize) -> Step<Vec<u64>> {
+        if kind.length * length as u64 > self.session.left() {
+            return Err(Halt::Written);
+        }
+        let mut ends = Vec::with_capacity(length);
+        let mut sent = 0;
+        while ends.len() < length {
+            if sent < length && sent - ends.len() < self.depth {
+                let offset = self.place(kind);
+                self.session.send(Operation::Write, offset, kind.length)?;
+                sent += 1;
+            } else {
+                ends.push(self.session.wait()?.at.get());
+            }
+        }
+        Ok(ends)
+    }
+
+    /// As many writes, with reads among them; the seconds of each read.
+    fn mixed(&mut self, kind: Kind, length: usize) -> Step<Vec<f64>> {
+        if kind.length * length as u64 > self.session.left() {
+            return Err(Halt::Written);
+        }
+        let (mut reads, mut outstanding) = (BTreeMap::new(), 0);
+        let (mut times, mut sent) = (Vec::new(), 0);
+        let requests = length + length / READ_EACH;
+        while sent < requests || outstanding > 0 {
+            if sent < requests && outstanding < self.depth {
+                let at = self.session.now();
+                if sent % (READ_EACH + 1) == READ_EACH {
+                    let slot = self.session.slot();
+                    let id = self.session.send(Operation::Read, slot, self.session.logical)?;
+                    reads.insert(id, at);
+                } else {
+                    let offset = self.place(kind);
+                    self.session.send(Operation::Write, offset, kind.length)?;
+                }
+                (sent, outstanding) = (sent + 1, outstanding + 1);
+            } else {
+                let done = self.session.wait()?;
+                outstanding -= 1;
+                times.extend(reads.remove(&done.id).map(|sent: Time| done.at.since(sent).seconds()));
+            }
+        }
+        Ok(times)
+    }
+
+    fn place(&mut self, kind: Kind) -> u64 {
+        let (unit, aligned) = match kind.places {
+            Places::On(unit) => (unit, true),
+            Places::Off(unit) => (unit, false),
+        };
+        let phase = self.session.phase(unit, aligned);
+        let slot = self.session.slot();
+        // A point is in the second half of its slot, so that the write begins in the slot.
+        if kind.over { slot + LARGEST_UNIT + phase - self.session.logical } else { slot + phase }
+    }
+}
+
+impl Sustained {
+    const fn new(unit: Boundary, straddling: bool, length: usize) -> Self {
+        Self {
+            unit,
+            straddling,
+            length,
+            cheap: Vec::new(),
+            dear: Vec::new(),
+            half: Vec::new(),
+            short: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, index: usize, seconds: f64) {
+        let times = [&mut self.dear, &mut self.cheap, &mut self.half, &mut self.short];
+        if let Some(times) = times.into_iter().nth(index) {
+            times.push(seconds);
+        }
+    }
+
+    /// Whether every slow series is slower than every fast one, and by much on the whole.
+    fn is_proof(&self) -> bool {
+        let (fast, slow) = self.sides();
+        self.is_possible() && median(&slow) > SLOWER * median(&fast)
+    }
+
+    /// Whether no slow series so far is as fast as a fast one.
+    fn is_possible(&self) -> bool {
+        let (fast, slow) = self.sides();
+        let slowest = fast.iter().copied().fold(0.0, f64::max);
+        slow.iter().copied().fold(f64::INFINITY, f64::min) > APART * slowest
+    }
+
+    /// The seconds of what should be fast, and of what should be slow.
+    fn sides(&self) -> (Vec<f64>, Vec<f64>) {
+        let (mut fast, mut slow) = (self.cheap.clone(), self.dear.clone());
+        if self.straddling { &mut fast } else { &mut slow }.extend(&self.half);
+        slow.extend(&self.short);
+        (fast, slow)
+    }
+
+    /// How many times as long the dear writes take.
+    pub fn ratio(&self) -> f64 {
+        median(&self.dear) / median(&self.cheap)
+    }
+}
+
+/// Seconds for each write, of the moments when they were over: the slope of the line of least squares, which bursts at either
+/// end upset less than they would the mean.
+fn slope(ends: &[u64]) -> f64 {
+    let middle = (count(ends.len()) - 1.0) / 2.0;
+    let begun = ends.first().copied().unwrap_or(0);
+    let (mut product, mut square) = (0.0, 0.0);
+    for (index, end) in ends.iter().enumerate() {
+        let from_middle = count(index) - middle;
+        product += from_middle * Nanos::new(end - begun).seconds();
+        square += from_middle * from_middle;
+    }
+    product / square
+}
+
+/// The unit up to the size of the pattern whose boundaries are where it is cheap, if there is one.
+fn pattern(cheap: &[bool], step: u64) -> Option<Boundary> {
+    let sizes = std::iter::successors(Some(2 * step), |size| Some(size * 2))
+        .take_while(|size| *size <= step * cheap.len() as u64);
+    let units = sizes.flat_map(|size| (0..size / step).filter_map(move |index| boundary(size, index * step)));
+    let fits = |unit: &Boundary| {
+        cheap.iter().zip(0..).all(|(cheap, index)| unit.is_aligned(ByteOffset::new(index * step)) == *cheap)
+    };
+    units.into_iter().find(fits)
+}
+
+fn boundary(size: u64, phase: u64) -> Option<Boundary> {
+    Boundary::new(ByteCount::new(size), ByteCount::new(phase))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_that_of_one_unit_or_of_none() {
+        let at = |cheap: [u8; 8]| pattern(&cheap.map(|cheap| cheap == 1), 512);
+        assert_eq!(at([0, 0, 0, 0, 0, 0, 0, 1]), boundary(4096, 3584));
+        assert_eq!(at([0, 1, 0, 0, 0, 1, 0, 0]), boundary(2048, 512));
+        assert_eq!(at([1, 0, 1, 0, 1, 0, 1, 0]), boundary(1024, 0));
+        assert_eq!(at([0, 1, 1, 1, 1, 1, 1, 1]), None);
+        assert_eq!(at([1; 8]), None);
+    }
+}

@@ -1,0 +1,166 @@
+//! Random drives that could be built, as the text of a profile; and what a probe should find in them.
+
+#![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
+
+use straddle_drive::Profile;
+use straddle_units::{Boundary, ByteCount, ByteOffset};
+
+/// SplitMix64.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        u64::try_from((u128::from(self.next()) * u128::from(bound)) >> 64).unwrap()
+    }
+
+    /// A whole number from `low` to `high`.
+    pub(crate) fn within(&mut self, low: u64, high: u64) -> u64 {
+        low + self.below(high - low + 1)
+    }
+
+    /// A whole number from `low` to `high`, each power of two as likely as the next.
+    pub(crate) fn scaled(&mut self, low: u64, high: u64) -> u64 {
+        let octaves = (high / low).max(1).ilog2() + 1;
+        let octave = u32::try_from(self.below(u64::from(octaves))).unwrap();
+        let from = low << octave;
+        self.within(from, (2 * from - 1).min(high))
+    }
+
+    pub(crate) fn real(&mut self, low: f64, high: f64) -> f64 {
+        let share = f64::from(u32::try_from(self.below(1 << 20)).unwrap()) / f64::from(1 << 20);
+        low + (high - low) * share
+    }
+
+    pub(crate) fn one_in(&mut self, number: u64) -> bool {
+        self.below(number) == 0
+    }
+
+    /// One of them, each as often as it stands there.
+    pub(crate) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[usize::try_from(self.below(choices.len() as u64)).unwrap()]
+    }
+}
+
+/// What a probe should find: the unit and where it begins.
+pub(crate) fn truth(profile: &Profile) -> Boundary {
+    let physical = ByteCount::new(profile.sectors.physical);
+    let first = Boundary::multiples_of(physical).unwrap();
+    Boundary::new(physical, first.to_next(ByteOffset::new(profile.sectors.firmware_offset))).unwrap()
+}
+
+/// The drive of a seed.
+pub(crate) fn drive(seed: u64) -> (Profile, String) {
+    let mut random = Random(seed);
+    let text = if random.one_in(4) { ssd(&mut random) } else { disk(&mut random) };
+    let profile = Profile::parse("random", &text, &[]);
+    (profile.unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}")), text)
+}
+
+fn claims(random: &mut Random, capacity: u64, logical: u64, physical: u64, rotational: bool) -> String {
+    let claimed =
+        if random.one_in(3) { random.of(&[512, 4096, 4096, 16_384]) } else { physical.max(logical) };
+    let claimed = claimed.max(logical);
+    format!(
+        "name = \"random\"\ntitle = \"made by a test\"\n[claims]\nmodel = \"TEST\"\ncapacity_bytes = {}\n\
+        logical_sector_bytes = {logical}\nphysical_sector_bytes = {claimed}\nrotational = {rotational}\n",
+        capacity / 4096 * 4096,
+    )
+}
+
+fn disk(random: &mut Random) -> String {
+    let logical = if random.one_in(8) { 4096 } else { 512 };
+    let physical: u64 = random
+        .of(&[512, 512, 512, 1024, 2048, 4096, 4096, 4096, 4096, 4096, 4096, 4096, 8192, 16_384, 65_536]);
+    let physical = physical.max(logical);
+    let offset = match random.below(5) {
+        0 => logical,
+        1 => random.below(physical / logical) * logical,
+        _ => 0,
+    } & (physical - 1);
+    let (surfaces, track) = (random.within(1, 12), random.scaled(256 << 10, 2 << 20) / physical);
+    let capacity = (random.scaled(1 << 13, 1 << 18) * surfaces * track * physical).min(16 << 40);
+    let mut text = claims(random, capacity, logical, physical, true);
+    let track_to_track = random.real(0.3, 2.0);
+    let average = random.real(3.0, 13.0).max(5.0 * track_to_track);
+    let segment = random.scaled(64 << 10, 2 << 20) / physical * physical;
+    let policy =
+        random.of(&["immediate-serial", "immediate-merged", "destage-serial", "destage-merged", "deferred"]);
+    text += &format!(
+        "[sectors]\nphysical_bytes = {physical}\nfirmware_offset_bytes = {offset}\n\
+        [interface]\nlink_mb_s = {}\nread_overhead_us = {}\nwrite_overhead_us = {}\ncompletion_overhead_us = {}\n\
+        queue_depth = {}\n[spindle]\nrpm = {}\n\
+        [geometry]\nsurfaces = {}\nouter_sectors_per_track = {track}\ninner_sectors_per_track = {}\nzone_count = {}\n\
+        [seek]\ntrack_to_track_ms = {track_to_track}\naverage_ms = {average}\nfull_stroke_ms = {}\nhead_switch_ms = {}\n\
+        write_settle_ms = {}\n[read_cache]\nsegments = {}\nsegment_bytes = {segment}\nread_ahead_bytes = {}\n\
+        [write_cache]\nenabled = {}\nbytes = {}\nextents = {}\nsegment_bytes = {}\nwindow = {}\nsetup_us = {}\nidle_ms = {}\n\
+        [rmw]\npolicy = \"{policy}\"\n",
+        random.of(&[34, 150, 300, 600, 1200]),
+        random.within(20, 250),
+        random.within(20, 250),
+        random.of(&[0, 0, 20, 125]),
+        random.of(&[1, 32, 32, 128]),
+        random.of(&[4200.0, 5400.0, 5400.0, 5900.0, 7200.0, 7200.0, 10_000.0, 15_000.0])
+            * random.real(0.995, 1.005),
+        surfaces,
+        (track / 2).max(1),
+        random.within(1, 30),
+        average * random.real(1.8, 2.2),
+        random.real(0.3, 1.5),
+        random.real(0.0, 0.4),
+        random.of(&[0, 1, 8, 16, 32, 64]),
+        random.below(segment / physical + 1) * physical,
+        !random.one_in(6),
+        random.scaled(256 << 10, 64 << 20),
+        random.scaled(8, 512),
+        random.of(&[0, 0, 0, 0, 131_072, 1 << 20, 16 << 20]),
+        random.scaled(1, 512),
+        random.within(0, 600),
+        random.of(&[0, 0, 1, 50, 500]),
+    );
+    match random.below(12) {
+        0 => text += "non_volatile_cache = true\n",
+        1 => text += &format!("media_cache_bytes = {}\n", random.scaled(1 << 20, 256 << 20)),
+        _ => {}
+    }
+    text
+}
+
+fn ssd(random: &mut Random) -> String {
+    let logical = if random.one_in(10) { 4096 } else { 512 };
+    let unit: u64 = random.of(&[4096, 4096, 4096, 8192, 16_384, 16_384, 32_768, 65_536]);
+    let capacity = random.scaled(32 << 30, 256 << 30);
+    let mut text = claims(random, capacity, logical, unit, false);
+    let dies = random.scaled(4, 64);
+    text += &format!(
+        "[interface]\nlink_mb_s = {}\nread_overhead_us = {}\nwrite_overhead_us = {}\ncompletion_overhead_us = {}\n\
+        queue_depth = {}\n[flash]\nindirection_unit_bytes = {unit}\npage_bytes = {}\npages_per_block = {}\ndies = {dies}\n\
+        channels = {}\nread_us = {}\nprogram_us = {}\nerase_us = {}\nchannel_mb_s = {}\nbuffer_bytes = {}\n\
+        over_provisioning = {}\ncommand_us = {}\ndestage_after_ms = {}\npower_loss_protection = {}\npreconditioned = {}\n",
+        random.of(&[560, 560, 1800, 3500, 7000]),
+        random.within(3, 15),
+        random.within(3, 15),
+        random.within(1, 6),
+        random.of(&[32, 256, 1024]),
+        random.of(&[16_384, 32_768, 65_536]),
+        random.of(&[64, 128, 256]),
+        random.within(1, dies.min(16)),
+        random.within(30, 130),
+        random.within(300, 2500),
+        random.within(2000, 7000),
+        random.of(&[400, 667, 800, 1200]),
+        random.scaled(1 << 20, 64 << 20),
+        random.real(0.1, 0.3),
+        random.real(0.8, 10.0),
+        random.of(&[5, 100, 1000]),
+        random.one_in(2),
+        !random.one_in(4),
+    );
+    text
+}

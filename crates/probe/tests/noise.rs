@@ -1,0 +1,108 @@
+//! Random drives behind a host that is not alone: jitter, outliers and drift. The probe may be silent then, but not wrong.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::env;
+
+use common::Random;
+use straddle_bench::{Description, Modelled, Silent, Target, TargetError};
+use straddle_drive::{Completion, Counters, Nanos, Request, Time};
+use straddle_probe::{Budget, Claims, Surface, probe};
+use straddle_units::Span;
+
+/// So many seeds, or PROBE_DRIVES; from PROBE_SEED on.
+const DRIVES: u64 = 20;
+
+/// Each completion is told late: always by a little, sometimes by much, and by ever more.
+struct Noisy {
+    drive: Modelled,
+    random: Random,
+    /// The most that a completion is late by usually, and how much more it becomes in an hour.
+    jitter: f64,
+    drift: f64,
+    /// One completion in so many is late by up to 50 ms.
+    outliers: u64,
+}
+
+impl Target for Noisy {
+    fn description(&self) -> &Description {
+        self.drive.description()
+    }
+
+    fn capacity(&self) -> u64 {
+        self.drive.capacity()
+    }
+
+    fn logical_sector(&self) -> u64 {
+        self.drive.logical_sector()
+    }
+
+    fn now(&self) -> Time {
+        self.drive.now()
+    }
+
+    fn submit(&mut self, request: Request) -> Result<(), TargetError> {
+        self.drive.submit(request)
+    }
+
+    fn wait(&mut self) -> Result<Completion, TargetError> {
+        let done = self.drive.wait()?;
+        let hours = self.drive.now().since(Time::ZERO).seconds() / 3600.0;
+        let mut late = self.random.real(0.0, self.jitter) * (1.0 + self.drift * hours);
+        if self.random.one_in(self.outliers) {
+            late += self.random.real(0.001, 0.050);
+        }
+        self.drive.pause(Nanos::from_seconds(late).unwrap());
+        Ok(Completion { id: done.id, at: self.drive.now() })
+    }
+
+    fn pause(&mut self, length: Nanos) {
+        self.drive.pause(length);
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        None
+    }
+}
+
+impl Surface for Noisy {
+    fn prepare(&mut self, spans: &[Span]) -> Result<(), TargetError> {
+        self.drive.prepare(spans)
+    }
+}
+
+#[test]
+fn noise_never_makes_it_wrong() {
+    let number = |name: &str, usual: u64| env::var(name).map_or(usual, |text| text.parse().unwrap());
+    let (first, drives) = (number("PROBE_SEED", 1), number("PROBE_DRIVES", DRIVES));
+    let (mut silent, mut wrong) = (0, 0);
+    for seed in first..first + drives {
+        let (profile, text) = common::drive(seed);
+        let mut random = Random(seed ^ 0x5EED);
+        let jitter = random.of(&[2e-6, 20e-6, 100e-6, 500e-6]);
+        let (outliers, drift) = (random.of(&[50, 200, 1000]), random.real(0.0, 20.0));
+        let drive = Modelled::new("random", &profile);
+        let mut noisy = Noisy { drive, random, jitter, drift, outliers };
+        let budget = Budget { seed, ..Budget::default() };
+        let report = probe(&mut noisy, &budget, Claims::default(), &mut Silent).unwrap();
+        let truth = common::truth(&profile);
+        match report.unit.value {
+            Some(found) if found == truth => {}
+            None => {
+                silent += 1;
+                println!("seed {seed}, jitter {jitter}: cannot tell {truth:?}: {}", report.unit.why);
+            }
+            Some(found) => {
+                wrong += 1;
+                println!(
+                    "seed {seed}, jitter {jitter}: WRONG: {found:?} for {truth:?}: {}\n{text}",
+                    report.unit.why
+                );
+            }
+        }
+    }
+    println!("{drives} noisy drives from seed {first}: {wrong} wrong, {silent} not told");
+    assert_eq!(wrong, 0);
+}

@@ -1,0 +1,121 @@
+//! `straddle probe` from the command line, and what `check` makes of it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+struct Run {
+    out: String,
+    err: String,
+    code: i32,
+}
+
+fn straddle(arguments: &[&str]) -> Run {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_straddle"));
+    command.env_remove("NO_COLOR").stdin(Stdio::null());
+    let output = command.args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Run { out: text(output.stdout), err: text(output.stderr), code: output.status.code().unwrap() }
+}
+
+/// The text on one line, wherever it was broken.
+fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let run = straddle(arguments);
+    assert_eq!(run.code, 0, "{}", run.err);
+    let value: Value = serde_json::from_str(&run.out).unwrap_or_else(|e| panic!("{e}: {}", run.out));
+    let schema: Value = serde_json::from_str(&straddle(&["schema", "probe"]).out).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<String> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
+    assert!(errors.is_empty(), "{arguments:?}: {errors:?}");
+    value
+}
+
+#[test]
+fn a_lying_drive_with_its_jumper_is_seen_through() {
+    let report = json(&["probe", "drive:wd10ears,jumper=on", "--json"]);
+    assert_eq!(report["unit"]["value"], serde_json::json!({"size": 4096, "phase": 3584}));
+    assert_eq!(report["claims"]["unit"], 512);
+    assert_eq!(report["misreports"], true);
+    assert_eq!(report["write_cache"]["value"], "volatile");
+    assert!(report["written"].as_u64().unwrap() <= 64 << 20);
+    let text = straddle(&["probe", "drive:wd10ears,jumper=on"]);
+    assert_eq!(text.code, 0);
+    assert!(
+        flat(&text.out).contains("units of 4096 bytes that begin at byte 3584, and its claim is wrong"),
+        "{}",
+        text.out
+    );
+    assert!(
+        flat(&text.out).contains("LBA 63 of 512 bytes is aligned") && text.out.contains("5400 rpm"),
+        "{}",
+        text.out
+    );
+    assert!(text.out.lines().count() <= 40, "more than a screen");
+}
+
+#[test]
+fn the_same_seed_prints_the_same_and_another_finds_the_same() {
+    let run = |seed: &str| straddle(&["probe", "drive:wd20ears", "--seed", seed, "--json"]).out;
+    assert_eq!(run("7"), run("7"));
+    let unit = |text: &str| serde_json::from_str::<Value>(text).unwrap()["unit"]["value"].clone();
+    let (one, other) = (run("7"), run("8"));
+    assert_ne!(one, other);
+    assert_eq!(unit(&one), unit(&other));
+}
+
+#[test]
+fn what_was_measured_is_used_by_check() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("wd.json");
+    let name = file.to_str().unwrap();
+    assert_eq!(straddle(&["probe", "drive:wd10ears,jumper=on", "--save", name]).code, 0);
+    let checked = straddle(&["check", "--measured", name, "--json", "drive:640gb-512n"]);
+    let report: Value = serde_json::from_str(&checked.out).unwrap();
+    assert!(checked.out.contains("measured"), "{}", checked.out);
+    assert_eq!(report["targets"][0]["device"]["physical"]["value"], 4096, "{}", checked.out);
+    assert_eq!(straddle(&["check", "--measured", name, "--assume", "512n", "drive:wd10ears"]).code, 2);
+    for bad in [
+        "",
+        "{",
+        "{\"schema\":1}",
+        "{\"schema\":9,\"target\":\"x\",\"logical\":512,\"unit\":4096,\"phase\":0,\"rotates\":true}",
+    ] {
+        fs::write(&file, bad).unwrap();
+        let run = straddle(&["check", "--measured", name, "drive:wd10ears"]);
+        assert_eq!(run.code, 2, "{bad}: {}", run.err);
+        assert!(run.err.contains("wd.json"), "{}", run.err);
+    }
+    fs::write(
+        &file,
+        "{\"schema\":1,\"target\":\"x\",\"logical\":512,\"unit\":4095,\"phase\":0,\"rotates\":true}",
+    )
+    .unwrap();
+    assert_eq!(straddle(&["check", "--measured", name, "drive:wd10ears"]).code, 2);
+}
+
+#[test]
+fn a_budget_that_is_too_small_is_said_to_be() {
+    let report = json(&["probe", "drive:640gb-512n", "--max-write", "1MiB", "--json"]);
+    assert!(report["unit"].get("value").is_none());
+    assert!(report["unit"]["why"].as_str().unwrap().contains("as much was written as is allowed"));
+    let report = json(&["probe", "drive:640gb-512n", "--time", "1", "--json"]);
+    assert!(report["unit"].get("value").is_none());
+}
+
+#[test]
+fn what_cannot_be_probed_is_a_usage_error() {
+    for target in ["/dev/null", "image.raw", "drive:no-such-drive", ""] {
+        let run = straddle(&["probe", target]);
+        assert_eq!(run.code, 2, "{target}: {}", run.err);
+    }
+    assert_eq!(straddle(&["probe", "drive:wd10ears", "--max-write", "0"]).code, 2);
+    assert_eq!(straddle(&["probe", "drive:wd10ears", "--time", "never"]).code, 2);
+}
