@@ -11,9 +11,10 @@ mod common;
 use common::{
     Memory, Random, Reading, UNIT, block_of, plan_and_write, random_disk, random_part, random_table, seeds,
 };
+use straddle_device::Medium;
 use straddle_repair::apply::Backup;
 use straddle_repair::{Format, Grow, Part, Request, Seed, Size, Step};
-use straddle_units::{BlockSize, ByteCount};
+use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
 /// Up to so many units every set of them is tried.
 const EXHAUSTIVE: usize = 9;
@@ -135,44 +136,48 @@ fn every_cut_on_a_small_disk_leaves_the_old_or_the_new_table() {
     assert!(states > 1000);
 }
 
-/// A copy of a GPT that does not count, and a disk that has grown: each repaired under cuts.
+/// A copy of a GPT that is damaged, and a disk that has grown: each mended under cuts, with and without a change to the
+/// table at the same time.
 #[test]
 fn a_damaged_copy_is_mended_without_danger() {
     let mut states = 0;
+    let size = 16_u64 << 20;
     for assume in ["512e", "4kn"] {
-        let block = block_of(assume).get();
-        let size = 16_u64 << 20;
+        let (sector, block) = (block_of(assume).get(), block_of(assume));
         for (damaged, grown) in
-            [(Some(1), 0), (Some(size / block - 1), 0), (None, 8 << 20), (Some(1), 8 << 20)]
+            [(Some(1), 0), (Some(size / sector - 1), 0), (None, 8 << 20), (Some(1), 8 << 20)]
         {
-            let mut disk = Memory::new(size);
-            let wanted = table(Format::Gpt, &[(1 << 20, false), (2 << 20, false)]);
-            plan_and_write(&mut disk, assume, &wanted).unwrap();
-            let good = Reading::of(&disk, block_of(assume));
-            if let Some(lba) = damaged {
-                // A flaw in a sum, not in the place where the other copy is.
-                let mut header = vec![0; 512];
-                straddle_device::Medium::read_at(
-                    &disk,
-                    straddle_units::ByteOffset::new(lba * block),
-                    &mut header,
-                )
-                .unwrap();
-                header[60] ^= 1;
-                disk.put(lba * block, &header);
+            for changes in [false, true] {
+                let mut disk = Memory::new(size);
+                let wanted = table(Format::Gpt, &[(1 << 20, false), (2 << 20, false)]);
+                plan_and_write(&mut disk, assume, &wanted).unwrap();
+                let good = Reading::of(&disk, block);
+                if let Some(lba) = damaged {
+                    damage(&mut disk, lba * sector);
+                }
+                disk.len += grown;
+                assert_eq!(Reading::of(&disk, block).partitions, good.partitions);
+                let before = disk.clone();
+                let mend = request(|r| {
+                    (r.repair, r.relocate_backup) = (grown == 0, grown > 0);
+                    r.parts.extend(changes.then(|| Part::new(bytes(1 << 20))));
+                });
+                let (_, steps) = plan_and_write(&mut disk, assume, &mend).unwrap();
+                states += cut_everywhere(&before, &disk, &steps, block, 0);
+                assert_eq!(common::stack_of(&disk, block).problems, [], "{damaged:?} {grown}");
+                assert_eq!(Reading::of(&disk, block) == good, !changes);
             }
-            disk.len += grown;
-            assert_eq!(Reading::of(&disk, block_of(assume)).partitions, good.partitions);
-            let before = disk.clone();
-            let mend = request(|r| (r.repair, r.relocate_backup) = (grown == 0, grown > 0));
-            let (_, steps) = plan_and_write(&mut disk, assume, &mend).unwrap();
-            states += cut_everywhere(&before, &disk, &steps, block_of(assume), 0);
-            let stack = common::stack_of(&disk, block_of(assume));
-            assert_eq!(stack.problems, [], "{damaged:?} {grown}");
-            assert_eq!(Reading::of(&disk, block_of(assume)), good);
         }
     }
     println!("{states} states");
+}
+
+/// Changes a byte of the header at `at`: one of the disk's GUID, so that only the sum is wrong and not the other copy's place.
+fn damage(disk: &mut Memory, at: u64) {
+    let mut header = vec![0; UNIT];
+    disk.read_at(ByteOffset::new(at), &mut header).unwrap();
+    header[60] ^= 1;
+    disk.put(at, &header);
 }
 
 /// Random tables, and random changes to them one after the other.
