@@ -34,7 +34,7 @@ pub fn to_sfdisk(plan: &Plan, device: &str) -> String {
             let _ = write!(text, ", uuid={uuid}");
         }
         if !entry.name.is_empty() {
-            let _ = write!(text, ", name=\"{}\"", entry.name.replace('"', "\\x22"));
+            let _ = write!(text, ", name=\"{}\"", escaped(&entry.name));
         }
         if entry.attributes != 0 {
             let _ = write!(text, ", attrs=\"{}\"", attributes(entry.attributes));
@@ -45,6 +45,37 @@ pub fn to_sfdisk(plan: &Plan, device: &str) -> String {
         text.push('\n');
     }
     text
+}
+
+/// A name as sfdisk quotes it: what a shell would obey, and all but printable ASCII, as bytes (`fputs_quoted`, lib/fileutils.c).
+fn escaped(name: &str) -> String {
+    let mut text = String::new();
+    for byte in name.bytes() {
+        match byte {
+            b' '..=b'~' if !b"\"\\`$".contains(&byte) => text.push(char::from(byte)),
+            _ => {
+                let _ = write!(text, "\\x{byte:02x}");
+            }
+        }
+    }
+    text
+}
+
+/// The name that was quoted so.
+fn unescaped(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("\\x") {
+        bytes.extend_from_slice(&rest.as_bytes()[..at]);
+        let digits = rest.get(at + 2..at + 4).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match digits {
+            Some(byte) => bytes.push(byte),
+            None => bytes.extend_from_slice(b"\\x"),
+        }
+        rest = &rest[at + if digits.is_some() { 4 } else { 2 }..];
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The names of the first three bits; the others are numbers (libfdisk/src/gpt.c).
@@ -88,6 +119,14 @@ pub fn from_sfdisk(text: &str, request: &mut Request) -> Result<(), PlanError> {
     if request.table == Some(Format::Gpt) {
         return Ok(());
     }
+    let start_of = |part: &Part| match part.start {
+        Some(Place::Sector(sector)) => Some(sector),
+        _ => None,
+    };
+    // A primary partition behind the logical ones is listed before them.
+    if request.parts.iter().all(|part| start_of(part).is_some()) {
+        request.parts.sort_by_key(start_of);
+    }
     for part in &mut request.parts {
         part.logical = part.number.is_some_and(|number| number > 4);
     }
@@ -127,6 +166,11 @@ fn read_line(line: &str, request: &mut Request) -> Result<(), PlanError> {
             let id = after.trim_start_matches("0x");
             request.disk_id =
                 Some(if after.starts_with("0x") { format!("{id:0>8}") } else { id.to_uppercase() });
+        }
+        "grain" => {
+            let grain =
+                straddle_units::parse_size(after).map_err(|error| PlanError::Syntax(error.to_string()))?;
+            request.grain = Some(grain).filter(|grain| grain.get() != 0).or(request.grain);
         }
         "unit" if after == "sectors" => {}
         "device" | "first-lba" | "last-lba" | "sector-size" | "table-length" => {}
@@ -175,7 +219,7 @@ fn field(key: &str, value: &str, part: &mut Part) -> Result<(), PlanError> {
         "size" => part.size = with_unit(value).parse()?,
         "type" | "Id" => part.kind = Some(alias(value).to_owned()),
         "uuid" => part.uuid = Some(value.to_uppercase()),
-        "name" => part.name = value.replace("\\x22", "\""),
+        "name" => part.name = unescaped(value),
         "attrs" => part.attributes = parse_attributes(value)?,
         "bootable" => part.bootable = true,
         _ => return Err(PlanError::Syntax(format!("'{key}' is not understood"))),
@@ -224,8 +268,16 @@ mod tests {
     }
 
     #[test]
+    fn names_survive_quotation() {
+        for name in ["", "plain", "größer", "a\"b\\c $(x) `y`", "\\x", "\\x4", "a, b=c"] {
+            assert_eq!(unescaped(&escaped(name)), name);
+            assert!(!escaped(name).contains('"'), "{name}");
+        }
+    }
+
+    #[test]
     fn what_is_not_understood_is_said_with_its_line() {
-        for text in ["label: bsd", "\nwhat=1", "name=\"x", "start=x", "grain: 1M", "attrs=99"] {
+        for text in ["label: bsd", "\nwhat=1", "name=\"x", "start=x", "grain: x", "attrs=99"] {
             let error = read(text).unwrap_err().to_string();
             assert!(error.starts_with("line "), "{text}: {error}");
         }

@@ -144,7 +144,7 @@ impl Draft<'_> {
         };
         let start = self.checked_start(place, number)?;
         if start < cursor.at {
-            let other = if index == 0 { "the table itself" } else { "what comes before it" };
+            let other = if index == 0 { "the table itself" } else { "the partition before it" };
             return Err(PlanError::Overlap {
                 number,
                 start: start.get(),
