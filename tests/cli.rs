@@ -10,9 +10,12 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 16] = [
     "lab",
     "check",
+    "plan",
+    "apply",
+    "undo",
     "map",
     "explain",
     "efficiency",

@@ -9,7 +9,7 @@ mod gpt;
 mod mbr;
 
 use straddle_device::{Medium, ReadError};
-use straddle_layout::Stack;
+use straddle_layout::{Role, Stack, TableKind};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::error::PlanError;
@@ -43,6 +43,7 @@ pub fn encode(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Ste
         Format::Gpt => gpt::encode(plan, stack, &mut steps)?,
         Format::Mbr => mbr::encode(plan, stack, &mut steps)?,
     }
+    spare_old_chain(plan, stack, &steps.steps)?;
     // Only now does nothing need what was there before.
     for wipe in &plan.wipe {
         let len = usize::try_from(wipe.len).unwrap_or(0);
@@ -50,6 +51,32 @@ pub fn encode(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Ste
     }
     steps.flush();
     Ok(steps.steps)
+}
+
+/// Refuses to write over a record of the old table's logical partitions while the old table still counts: until byte 0 is
+/// written.
+fn spare_old_chain(plan: &Plan, stack: &Stack, steps: &[Step]) -> Result<(), PlanError> {
+    if !plan.fresh || stack.kind != TableKind::Mbr {
+        return Ok(());
+    }
+    let records: Vec<u64> = (stack.partitions.iter())
+        .filter_map(|partition| match partition.role {
+            Role::Logical { ebr } => ebr.to_bytes(stack.block).map(ByteOffset::get),
+            Role::Extended => Some(partition.span.start().get()),
+            Role::Primary => None,
+        })
+        .collect();
+    for step in steps {
+        let Step::Write { at, new, .. } = step else { continue };
+        if *at == 0 {
+            break;
+        }
+        let end = at.saturating_add(u64::try_from(new.len()).unwrap_or(u64::MAX));
+        if let Some(record) = records.iter().find(|record| (*at..end).contains(record)) {
+            return Err(PlanError::InTheWay(*record));
+        }
+    }
+    Ok(())
 }
 
 /// Steps in the making.

@@ -164,6 +164,11 @@ pub enum PlanError {
         "this changes {0} sectors that the present table is made of, and a power cut between them would leave neither table: do it in steps, a plan each"
     )]
     TwoSteps(usize),
+    /// The new table would overwrite the old one before it counts.
+    #[error(
+        "the new table goes where the old one has a record (byte {0}), and a power cut would leave neither: write an empty table first (--table mbr without --part), then plan again"
+    )]
+    InTheWay(u64),
     /// A plan that contradicts itself or its disk.
     #[error("the plan cannot be used: {0}")]
     Invalid(String),
