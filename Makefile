@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SECONDS_EACH ?= 600
 
-.PHONY: all setup build demo test lint bench validate planted cuts fuzz install docs
+.PHONY: all setup build demo test lint bench validate planted cuts plans fuzz install docs
 
 all: build
 
@@ -44,6 +44,11 @@ planted: setup
 # A thousand power cuts under six file systems. Takes a quarter of an hour, or two.
 cuts: setup
 	CUTS=1000 $(CARGO) test --release -p straddle --test cuts -- --nocapture
+
+# Power cuts under 5,000 series of changes to tables, and 2,000 random plans read back by other tools. Takes a quarter of an hour.
+plans: setup
+	CUTS=5000 $(CARGO) test -p straddle-repair --test power -- --nocapture
+	PLANS=2000 $(CARGO) test -p straddle-repair --test differential -- --nocapture
 
 # Each target for SECONDS_EACH seconds.
 fuzz: setup
