@@ -189,17 +189,17 @@ for table in gpt mbr; do
     done
     jq -r ".partitiontable | .sectorsize as \$s | .partitions[] | \"$table sfdisk \(.node | ltrimstr(\"/dev/vda\")) \(.start * \$s / 512) \"" sfdisk.json
     $S undo $table.json.undo --write /dev/vda > /dev/null
-    echo "$table left $(find /sys/block/vda -maxdepth 1 -name 'vda*' | wc -l)"
+    echo "$table left $(find /sys/block/vda/ -mindepth 1 -maxdepth 1 -name 'vda*' | wc -l)"
 done
 $S apply gpt.json --write /dev/vda --backup in-use.undo > /dev/null
 mkfs.ext4 -q /dev/vda1
 mkdir -p point
 mount /dev/vda1 point
 $S undo in-use.undo --write /dev/vda || echo "refused $?"
-echo "still $(find /sys/block/vda -maxdepth 1 -name 'vda*' | wc -l)"
+echo "still $(find /sys/block/vda/ -mindepth 1 -maxdepth 1 -name 'vda*' | wc -l)"
 umount point
 $S undo in-use.undo --write /dev/vda > /dev/null
-echo "left $(find /sys/block/vda -maxdepth 1 -name 'vda*' | wc -l)"
+echo "left $(find /sys/block/vda/ -mindepth 1 -maxdepth 1 -name 'vda*' | wc -l)"
 "#;
 
 /// A kernel with its own readers of both tables, in both sector sizes.

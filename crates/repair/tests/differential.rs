@@ -203,7 +203,7 @@ fn judge(plan: &Plan, request: &Request, disk: &FileDisk, assume: &str, told: &d
     no_worse_than_peers(plan, assume, told);
 }
 
-/// No peer's start, in the space where the first partition went, is on a boundary that ours is off.
+/// No peer's start, in the space where the first partition went, is on every boundary that ours is on, and on more.
 fn no_worse_than_peers(plan: &Plan, assume: &str, told: &dyn Fn() -> String) {
     let topology = topology(assume);
     let grain = Boundary::new(ByteCount::new(plan.grain), ByteCount::new(plan.phase)).unwrap();
@@ -217,18 +217,15 @@ fn no_worse_than_peers(plan: &Plan, assume: &str, told: &dyn Fn() -> String) {
         ) {
             let Some(theirs) = peer.start else { continue };
             let theirs = ByteOffset::new(theirs * plan.disk.sector);
-            for named in straddle_audit::named_boundaries(&topology) {
-                let (ours_is, theirs_is) =
-                    (named.boundary.is_aligned(start), named.boundary.is_aligned(theirs));
-                let is_large = named.boundary.size().get() > plan.disk.size / 4;
-                assert!(
-                    ours_is || !theirs_is || is_large,
-                    "{} is on a {}: {}",
-                    peer.tool,
-                    named.name,
-                    told()
-                );
-            }
+            // Of boundaries that do not meet on so small a disk, another choice is no better one.
+            let met = |at: ByteOffset| -> BTreeSet<&str> {
+                let named = straddle_audit::named_boundaries(&topology).into_iter();
+                let small = named.filter(|n| n.boundary.size().get() <= plan.disk.size / 4);
+                small.filter(|n| n.boundary.is_aligned(at)).map(|n| n.name).collect()
+            };
+            let (ours, theirs) = (met(start), met(theirs));
+            let is_worse = ours.is_subset(&theirs) && ours != theirs;
+            assert!(!is_worse, "{} is on {theirs:?}, we are on {ours:?}: {}", peer.tool, told());
         }
     }
 }
