@@ -16,9 +16,8 @@ use crate::disk::{Disk, DiskError};
 use crate::encode::{Step, encode};
 use crate::error::PlanError;
 use crate::fingerprint::Fingerprint;
-use crate::plan::Plan;
+use crate::plan::{Change, Plan, Table};
 
-use crate::plan::Table;
 pub use backup::{Backup, BackupError};
 pub use guard::{Use, users_of_device, users_of_file};
 
@@ -101,8 +100,28 @@ pub fn prepare(disk: &dyn Disk, plan: &Plan, serial: Option<&str>) -> Result<Vec
             "the table on it is not the one that the plan was made for: plan again".to_owned(),
         ));
     }
-    let steps = encode(plan, as_medium(disk), &stack)?;
-    Ok(steps)
+    check_kept(plan, &stack)?;
+    Ok(encode(plan, as_medium(disk), &stack)?)
+}
+
+/// Whether what the plan says to keep is there: a file may say anything.
+fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
+    for entry in &plan.table.partitions {
+        let sectors = match entry.change {
+            Change::New => continue,
+            Change::Kept => entry.sectors,
+            Change::Grown { from } => from,
+        };
+        let is_there =
+            |p: &straddle_layout::Partition| p.start.get() == entry.start && p.count.get() == sectors;
+        if plan.fresh || !stack.partitions.iter().any(is_there) {
+            let number = entry.number;
+            return Err(
+                PlanError::Invalid(format!("partition {number}, which it keeps, is not there")).into()
+            );
+        }
+    }
+    Ok(())
 }
 
 fn as_medium(disk: &dyn Disk) -> &dyn straddle_device::Medium {

@@ -356,6 +356,13 @@ fn a_plan_knows_its_disk() {
     let steps = apply::prepare(&disk, &plan, None).unwrap();
     apply::write(&mut disk, &steps).unwrap();
     assert!(refused(&disk, None).contains("plan again"), "a plan is for once");
+    let mut kept = plan.clone();
+    kept.table.partitions[0].change = straddle_repair::Change::Kept;
+    let blank = common::Memory::new(64 << 20);
+    assert!(apply::prepare(&blank, &kept, None).unwrap_err().to_string().contains("is not there"));
+    let mut bare = plan.clone();
+    bare.table.entries = 0;
+    assert!(apply::prepare(&blank, &bare, None).is_err());
     let mut edited = plan.clone();
     edited.table.partitions[0].sectors += 1 << 20;
     let error = apply::prepare(&common::Memory::new(64 << 20), &edited, None).unwrap_err().to_string();

@@ -67,7 +67,7 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "from_sfdisk")]
     pub(crate) file: Option<PathBuf>,
 
-    /// Read what is asked for from this sfdisk script (what 'sfdisk --dump' prints).
+    /// Read what is asked for from this sfdisk script (as sfdisk dumps them).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) from_sfdisk: Option<PathBuf>,
 
@@ -148,7 +148,7 @@ that is overwritten is in the backup first. A power cut at any point leaves the 
 #[derive(Debug, Args)]
 #[command(after_help = format!("{APPLY_EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub(crate) struct ApplyArguments {
-    /// A plan that 'straddle plan --save' kept.
+    /// A plan that 'straddle plan' kept (with --save).
     #[arg(value_name = "PLAN", value_hint = clap::ValueHint::FilePath)]
     pub(crate) plan: PathBuf,
 

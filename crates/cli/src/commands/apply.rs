@@ -25,11 +25,19 @@ struct Opened {
     disk: FileDisk,
     kernel_name: Option<String>,
     serial: Option<String>,
+    /// Its logical sector.
+    sector: u64,
 }
 
 pub(crate) fn apply(arguments: &ApplyArguments) -> Result<Exit> {
     let plan = load(&arguments.plan)?;
     let mut target = open(&arguments.write)?;
+    if target.kernel_name.is_some() && target.sector != plan.disk.sector {
+        let (name, sector, planned) = (&target.name, target.sector, plan.disk.sector);
+        let text =
+            format!("{name}: the plan counts in {planned}-byte sectors, and the disk has {sector}-byte ones");
+        return Err(RefusedError(text).into());
+    }
     let failed = |error: ApplyError, name: &str| of_apply_error(error, name);
     let serial = target.serial.clone();
     let steps = apply::prepare(&target.disk, &plan, serial.as_deref())
@@ -128,7 +136,8 @@ fn open(path: &Path) -> Result<Opened> {
     }
     let disk = FileDisk::open(path, target.size).map_err(|error| of_apply_error(error.into(), &name))?;
     let serial = target.kernel_name.as_deref().and_then(serial_of);
-    Ok(Opened { name, disk, kernel_name: target.kernel_name, serial })
+    let sector = target.topology.logical.value().get();
+    Ok(Opened { name, disk, kernel_name: target.kernel_name, serial, sector })
 }
 
 fn uses(path: &Path, target: &Target) -> Vec<String> {

@@ -116,6 +116,11 @@ fn read(target: &mut Target, options: &Options, name: &str) -> Result<Stack> {
         );
         return Err(RefusedError(text).into());
     }
+    if target.kind != DeviceKind::Image && options.logical.is_some() {
+        return Err(
+            UsageError(format!("{name} tells its sector size itself: --logical is for images")).into()
+        );
+    }
     let medium = target.medium.as_deref().ok_or_else(|| anyhow!("{name}: its bytes cannot be read"))?;
     if target.kind == DeviceKind::Image {
         let declared = options.logical.or(options.assume.logical());

@@ -47,6 +47,9 @@ impl Table {
         if self.last_usable >= blocks || self.first_usable > self.last_usable || self.entries > MOST_ENTRIES {
             return Err(invalid("its usable space is not on the disk, or its table is too large".to_owned()));
         }
+        if (self.format == Format::Gpt) == (self.entries == 0) {
+            return Err(invalid(format!("a {} has no array of {} entries", self.format, self.entries)));
+        }
         let mut numbers = BTreeSet::new();
         let mut occupied: Vec<(u64, u64, u32)> = Vec::new();
         for entry in &self.partitions {
