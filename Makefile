@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SECONDS_EACH ?= 600
 
-.PHONY: all setup build demo test lint bench validate planted cuts restores fuzz install docs
+.PHONY: all setup build demo test lint bench validate planted cuts restores plans fuzz install docs
 
 all: build
 
@@ -50,6 +50,11 @@ cuts: setup
 restores: setup
 	RESTORES=500 $(CARGO) test --release -p straddle --test restore -- --nocapture
 
+# Power cuts under 5,000 series of changes to tables, and 2,000 random plans read back by other tools. Takes a quarter of an hour.
+plans: setup
+	CUTS=5000 $(CARGO) test -p straddle-repair --test power -- --nocapture
+	PLANS=2000 $(CARGO) test -p straddle-repair --test differential -- --nocapture
+
 # Each target for SECONDS_EACH seconds.
 fuzz: setup
 	fuzz/run $(SECONDS_EACH)
@@ -64,7 +69,7 @@ install: build
 
 # What is generated from the code and kept in the repository.
 docs: build
-	for command in check bench drive drive-fit lab probe reproduce serve sim; do \
+	for command in check plan bench probe drive drive-fit lab reproduce serve sim; do \
 	    $${CARGO_TARGET_DIR:-target}/release/straddle schema $$command > docs/$$command.schema.json || exit; \
 	done
 	$${CARGO_TARGET_DIR:-target}/release/straddle drive show dt01aca300 --svg docs/figures/dt01aca300.svg > /dev/null

@@ -10,10 +10,13 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 17] = [
     "probe",
     "lab",
     "check",
+    "plan",
+    "apply",
+    "undo",
     "map",
     "explain",
     "efficiency",

@@ -39,7 +39,7 @@ fn check_kernel_misaligned(context: &Context<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Why the optimal I/O size cannot be true, if it can't.
-pub(crate) fn bogus_io_opt(topology: &Topology) -> Option<String> {
+pub fn bogus_io_opt(topology: &Topology) -> Option<String> {
     let figure = topology.io_opt.as_ref()?;
     // The user's word is taken as it is.
     if *figure.source() == Source::Declared {

@@ -3,6 +3,7 @@
 mod bench;
 mod drive;
 mod lab;
+mod plan;
 mod probe;
 mod reproduce;
 mod serve;
@@ -19,6 +20,7 @@ use straddle_units::{BlockSize, ByteCount, parse_size};
 pub(crate) use self::bench::{BenchArguments, Kind, Way};
 pub(crate) use self::drive::{Action, DriveArguments, FitArguments, ShowArguments};
 pub(crate) use self::lab::{LabArguments, Start};
+pub(crate) use self::plan::{ApplyArguments, PlanArguments, UndoArguments};
 pub(crate) use self::probe::ProbeArguments;
 pub(crate) use self::reproduce::ReproduceArguments;
 pub(crate) use self::serve::ServeArguments;
@@ -59,6 +61,12 @@ pub(crate) enum Command {
     Map(Box<CheckArguments>),
     /// Tell what a finding means, or count the read-modify-writes of an I/O.
     Explain(ExplainArguments),
+    /// Plan a partition table on the right boundaries. Nothing is written.
+    Plan(Box<PlanArguments>),
+    /// Write a plan, so that a power cut leaves the old table or the new one.
+    Apply(ApplyArguments),
+    /// Take back what 'straddle apply' wrote.
+    Undo(UndoArguments),
     /// Compute how much of a track holds data, for 512-byte and 4096-byte sectors.
     Efficiency(EfficiencyArguments),
     /// Run a workload at aligned and misaligned offsets, and tell what the difference costs.
@@ -101,6 +109,8 @@ pub(crate) enum Command {
 pub(crate) enum SchemaOf {
     /// `check --json`.
     Check,
+    /// `plan --json`.
+    Plan,
     /// `bench --json`.
     Bench,
     /// `drive list --json` and `drive show --json`.

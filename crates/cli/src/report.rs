@@ -8,6 +8,7 @@ pub(crate) mod drive;
 pub(crate) mod fit;
 pub(crate) mod lab;
 mod layers;
+pub(crate) mod plan;
 pub(crate) mod probe;
 pub(crate) mod reproduce;
 pub(crate) mod serve;

@@ -9,6 +9,7 @@ use crate::report::bench::BenchReport;
 use crate::report::drive::DrivesReport;
 use crate::report::fit::FitReport;
 use crate::report::lab::LabReport;
+use crate::report::plan::PlanReport;
 use crate::report::probe::ProbeReport;
 use crate::report::reproduce::ReproduceReport;
 use crate::report::serve::ServeReport;
@@ -73,6 +74,7 @@ pub(crate) fn json_schema(command: SchemaOf) -> schemars::Schema {
     let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     match command {
         SchemaOf::Check => generator.into_root_schema_for::<Report>(),
+        SchemaOf::Plan => generator.into_root_schema_for::<PlanReport>(),
         SchemaOf::Bench => generator.into_root_schema_for::<BenchReport>(),
         SchemaOf::Drive => generator.into_root_schema_for::<DrivesReport>(),
         SchemaOf::DriveFit => generator.into_root_schema_for::<FitReport>(),

@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod drive;
 pub(crate) mod fit;
 pub(crate) mod lab;
+pub(crate) mod plan;
 pub(crate) mod probe;
 pub(crate) mod reproduce;
 pub(crate) mod serve;

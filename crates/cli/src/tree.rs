@@ -5,7 +5,7 @@ use std::fmt::Write;
 use straddle_audit::{Finding, Severity};
 use straddle_layout::layer::{Facts, FileSystem, Layer, Segment};
 use straddle_layout::{Partition, Role, types};
-use straddle_units::{ByteCount, ByteOffset};
+use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::commands::check::Audited;
 use crate::output::{Styles, paint, printable};
@@ -38,31 +38,36 @@ fn cells(at: u64, size: u64) -> u64 {
     u64::try_from(u128::from(at) * u128::from(BAR) / u128::from(size.max(1))).unwrap_or(BAR).min(BAR)
 }
 
-/// The disk to scale: each partition as its number, free space as dots. A partition that is too small for a cell of
-/// its own still gets one.
+/// The disk with its partitions, and what a character of it stands for.
 fn bar(audited: &Audited, styles: Styles) -> String {
     let size = audited.target.size.get();
+    let listed = audited.stack.partitions.iter().filter(|p| p.role != Role::Extended);
+    let line = bar_line(size, listed.map(|partition| (partition.number, partition.span)).collect());
+    format!("  [{line}]\n  {}\n", paint(styles.faint, &scale(size)))
+}
+
+/// What a character of [`bar_line`] stands for.
+pub(crate) fn scale(size: u64) -> String {
+    format!("to scale: a character is {}, a dot is free space", ByteCount::new(size / BAR))
+}
+
+/// A disk of `size` bytes to scale: each partition as its number, free space as dots. A partition that is too small for a
+/// cell of its own still gets one.
+pub(crate) fn bar_line(size: u64, mut partitions: Vec<(u32, Span)>) -> String {
     let mut line: Vec<char> = std::iter::repeat_n('.', usize::try_from(BAR).unwrap_or(72)).collect();
-    let mut listed: Vec<&Partition> =
-        audited.stack.partitions.iter().filter(|p| p.role != Role::Extended).collect();
     // The largest first, so that one of less than a cell is drawn over it and not under it.
-    listed.sort_by_key(|partition| std::cmp::Reverse(partition.span.len()));
-    for partition in listed {
-        let mark = char::from_digit(partition.number % 36, 36).unwrap_or('?');
-        let first = cells(partition.span.start().get(), size);
-        let last = cells(partition.span.end().get(), size).max(first + 1);
+    partitions.sort_by_key(|(_, span)| std::cmp::Reverse(span.len()));
+    for (number, span) in partitions {
+        let mark = char::from_digit(number % 36, 36).unwrap_or('?');
+        let first = cells(span.start().get(), size);
+        let last = cells(span.end().get(), size).max(first + 1);
         for cell in first..last {
             if let Some(slot) = usize::try_from(cell).ok().and_then(|cell| line.get_mut(cell)) {
                 *slot = mark;
             }
         }
     }
-    let line: String = line.into_iter().collect();
-    let scale = ByteCount::new(size / BAR);
-    format!(
-        "  [{line}]\n  {}\n",
-        paint(styles.faint, &format!("to scale: a character is {scale}, a dot is free space"))
-    )
+    line.into_iter().collect()
 }
 
 /// What is needed to draw any node.

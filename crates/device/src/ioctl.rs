@@ -1,6 +1,6 @@
 //! Questions to the kernel and, through it, to drives.
 //!
-//! The law of this module: all `unsafe` of the workspace is here; nothing is ever written, every command sent
+//! The law of this module: all `unsafe` of the workspace is here; nothing is ever written to a disk, every command sent
 //! to a drive only reads, brings at most 4096 bytes and ends within [`TIMEOUT`]. Requests go to block and
 //! character devices only, so that no other file ever sees one of these numbers. The answers are raw bytes;
 //! [`crate::identify`] reads them.
@@ -279,6 +279,13 @@ pub fn block_limits(fd: impl AsFd) -> BlockLimitsIoctl {
         alignment_offset: int("BLKALIGNOFF", 122),
         read_only: int("BLKROGET", 94).map(|value| value != 0),
     }
+}
+
+/// Has the kernel read the partition table of the whole disk `fd` anew (BLKRRPART). The disk's bytes stay as they are; the
+/// kernel refuses while a partition of it is in use. Needs root.
+pub fn reread_partitions(fd: impl AsFd) -> Result<(), IoctlError> {
+    // SAFETY: BLKRRPART takes no argument and touches no memory of ours.
+    unsafe { call::<()>(fd.as_fd(), Meant::Block, "BLKRRPART", opcode::none(0x12, 95), None) }.map(|_| ())
 }
 
 /// `struct sg_io_hdr` of `scsi/sg.h`.

@@ -39,6 +39,26 @@ pub fn guid_text(guid: [u8; 16]) -> String {
     text
 }
 
+/// The bytes on disk of a GUID as people write it, in either case; `None` for any other text.
+pub fn parse_guid(text: &str) -> Option<[u8; 16]> {
+    let bytes = text.as_bytes();
+    let hyphens = [8, 13, 18, 23];
+    let is_written = |(at, c): (usize, &u8)| {
+        if hyphens.contains(&at) { *c == b'-' } else { c.is_ascii_hexdigit() }
+    };
+    if bytes.len() != 36 || !bytes.iter().enumerate().all(is_written) {
+        return None;
+    }
+    let mut guid = [0; 16];
+    for (byte, at) in guid.iter_mut().zip(GUID_TEXT_AT) {
+        *byte = u8::from_str_radix(text.get(at..at + 2)?, 16).ok()?;
+    }
+    Some(guid)
+}
+
+/// Where in the text of a GUID each byte of the disk has its two digits.
+const GUID_TEXT_AT: [usize; 16] = [6, 4, 2, 0, 11, 9, 16, 14, 19, 21, 24, 26, 28, 30, 32, 34];
+
 /// An MBR type as sfdisk writes it: hexadecimal, no prefix (`83`, `c`).
 pub fn mbr_text(id: u8) -> String {
     format!("{id:x}")
@@ -53,14 +73,12 @@ const fn guid(text: &str) -> [u8; 16] {
             _ => panic!("a GUID is written in capital hexadecimal digits"),
         }
     }
-    // Where in the text each byte of the disk has its two digits.
-    const AT: [usize; 16] = [6, 4, 2, 0, 11, 9, 16, 14, 19, 21, 24, 26, 28, 30, 32, 34];
     let text = text.as_bytes();
     assert!(text.len() == 36);
     let mut bytes = [0; 16];
     let mut i = 0;
     while i < 16 {
-        bytes[i] = digit(text[AT[i]]) << 4 | digit(text[AT[i] + 1]);
+        bytes[i] = digit(text[GUID_TEXT_AT[i]]) << 4 | digit(text[GUID_TEXT_AT[i] + 1]);
         i += 1;
     }
     bytes

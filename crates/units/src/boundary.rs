@@ -105,6 +105,25 @@ impl Boundary {
         self.size.get().is_multiple_of(finer.size.get()) && self.phase % finer.size.get() == finer.phase
     }
 
+    /// The family of the boundaries that both have: as far apart as the least common multiple of the two sizes. `None`
+    /// when there are none, because the phases contradict each other, or none nearer to each other than 2^64 bytes.
+    pub fn meet(self, other: Self) -> Option<Self> {
+        let (a, b) = (i128::from(self.size.get()), i128::from(other.size.get()));
+        let (common, inverse) = common_divisor(a, b);
+        let apart = i128::from(other.phase) - i128::from(self.phase);
+        if apart % common != 0 {
+            return None;
+        }
+        let size = u64::try_from((a / common).checked_mul(b)?).ok()?;
+        // The Chinese remainder theorem: `self.phase + k * a` is `other.phase` modulo b for this k.
+        let step = b / common;
+        let factor = |n: i128| u128::try_from(n.rem_euclid(step)).ok();
+        let k = factor(apart / common)? * factor(inverse)? % u128::try_from(step).ok()?;
+        let phase = (u128::from(self.phase) + k * u128::from(self.size.get())) % u128::from(size);
+        let phase = u64::try_from(phase).ok()?;
+        Self::new(ByteCount::new(size), ByteCount::new(phase))
+    }
+
     /// Counts the units a span touches, and those it covers only in part. A unit that the medium's start
     /// cuts short (before the first boundary when there is a phase) is a unit like the others: the drive
     /// holds the rest of it where no address reaches.
@@ -156,3 +175,14 @@ impl Boundary {
 /// How many boundaries of the coarsest family are tried for one that suits all. Real families meet within a few
 /// hundred (1 MiB and a 3 x 64 KiB stripe at every third); families whose phases contradict never do.
 const SEARCH_STEPS: u32 = 4096;
+
+/// The greatest common divisor g of two positive numbers, and the x of `a * x = g (mod b)`: Euclid's algorithm.
+fn common_divisor(a: i128, b: i128) -> (i128, i128) {
+    let (mut g, mut rest, mut x, mut next) = (a, b, 1, 0);
+    while rest != 0 {
+        let quotient = g / rest;
+        (g, rest) = (rest, g % rest);
+        (x, next) = (next, x - quotient * next);
+    }
+    (g, x)
+}

@@ -88,6 +88,29 @@ proptest! {
     }
 
     #[test]
+    fn two_families_meet_where_both_have_boundaries(a in 1_u64..80, b in 1_u64..80, p in 0_u64..80, q in 0_u64..80) {
+        let (one, other) = (boundary(a, p), boundary(b, q));
+        let both: Vec<u64> = (0..2 * a * b)
+            .filter(|at| [one, other].iter().all(|f| f.is_aligned(ByteOffset::new(*at))))
+            .collect();
+        match one.meet(other) {
+            None => prop_assert!(both.is_empty()),
+            Some(met) => {
+                let of_met: Vec<u64> = (0..2 * a * b).filter(|at| met.is_aligned(ByteOffset::new(*at))).collect();
+                prop_assert_eq!(of_met, both);
+                prop_assert!(met.implies(one) && met.implies(other));
+            }
+        }
+    }
+
+    #[test]
+    fn families_too_large_to_meet_do_not(a in (1_u64 << 62)..u64::MAX, b in (1_u64 << 62)..u64::MAX, p: u64, q: u64) {
+        if let Some(met) = boundary(a, p).meet(boundary(b, q)) {
+            prop_assert!(met.implies(boundary(a, p)) && met.implies(boundary(b, q)));
+        }
+    }
+
+    #[test]
     fn positions_and_counts_form_an_affine_space(a: u64, b in 0_u64..1 << 40, c in 0_u64..1 << 40) {
         let (at, b, c) = (ByteOffset::new(a), ByteCount::new(b), ByteCount::new(c));
         if let Some(sum) = at.checked_add(b).and_then(|at| at.checked_add(c)) {

@@ -1,5 +1,6 @@
 //! The commands, a file each.
 
+mod apply;
 mod bench;
 pub(crate) mod check;
 mod drive;
@@ -7,6 +8,7 @@ mod efficiency;
 mod explain;
 mod generate;
 mod lab;
+pub(crate) mod plan;
 mod probe;
 mod reproduce;
 mod serve;
@@ -24,6 +26,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Command::Check(arguments) => check::run(arguments, check::Form::Audit, styles),
         Command::Map(arguments) => check::run(arguments, check::Form::Map, styles),
         Command::Explain(explain) => explain::run(explain, styles),
+        Command::Plan(plan) => plan::run(plan, styles),
+        Command::Apply(apply) => apply::apply(apply),
+        Command::Undo(undo) => apply::undo(undo),
         Command::Efficiency(efficiency) => efficiency::run(efficiency),
         Command::Bench(bench) => bench::run(bench, styles),
         Command::Probe(probe) => probe::run(probe, styles),

@@ -1,0 +1,187 @@
+//! The command lines of `plan`, `apply` and `undo`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+use straddle_device::Assume;
+use straddle_repair::{Format, Grow, Part, Place, Seed};
+use straddle_units::{BlockSize, ByteCount};
+
+use super::{block_size, positive_size};
+
+/// Examples for `plan --help`.
+const PLAN_EXAMPLES: &str = "\
+Examples:
+  straddle plan disk.img --table gpt --part 512MiB,type=esp,fs=vfat,name=boot --part rest,name=root --save plan.json
+  straddle apply plan.json --write disk.img       write it; straddle undo plan.json.undo --write disk.img takes it back
+  straddle plan /dev/sdb --table mbr --part 20GiB,boot --part 50%,role=logical --part rest,role=logical
+  straddle plan /dev/sdb --add 10GiB,type=swap --delete 3 --grow 2
+  straddle plan /dev/sdb --file layout.toml --explain
+  straddle plan disk.img --assume stripe=192KiB --table gpt --part rest --explain
+  straddle plan disk.img --table gpt --part 64MiB,start=34s --allow-misaligned
+  straddle plan disk.img --relocate-backup        the disk has grown: the backup GPT to its end
+  straddle plan disk.img --table gpt --part rest --to-sfdisk | sfdisk other.img
+
+A partition is SIZE[,key=value...]: the size as 512MiB, 2048s (sectors), 25% (of the usable space) or rest; the keys are type
+(linux, esp, bios, xbootldr, swap, root, root-arm64, usr, home, srv, var, tmp, raid, lvm, luks, msdata, msr, prep, zfs, a GUID, or
+an MBR type in hexadecimal), name, fs, start, role (primary, logical), uuid, number, attrs; and the word boot.";
+
+/// Arguments of `plan`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{PLAN_EXAMPLES}\n\n{}", crate::exit::HELP))]
+pub(crate) struct PlanArguments {
+    /// A block device or a raw image. Nothing is written to it.
+    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) target: PathBuf,
+
+    /// Make a new table of this format; what is there is no part of it.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) table: Option<TableFormat>,
+
+    /// A partition of the new table, in order. Repeat it for more.
+    #[arg(long, value_name = "PART", value_parser = Part::from_str, requires = "table")]
+    pub(crate) part: Vec<Part>,
+
+    /// A partition to add to the table that is there, in the first free space that is large enough.
+    #[arg(long, value_name = "PART", value_parser = Part::from_str, conflicts_with = "table")]
+    pub(crate) add: Vec<Part>,
+
+    /// A partition to remove from the table that is there.
+    #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
+    pub(crate) delete: Vec<u32>,
+
+    /// A partition to grow, to a size or as far as there is room: its entry only, not what is in it.
+    #[arg(long, value_name = "NUMBER[=SIZE]", value_parser = Grow::from_str)]
+    pub(crate) grow: Vec<Grow>,
+
+    /// Write both copies of a GPT anew, from the one that is good.
+    #[arg(long)]
+    pub(crate) repair: bool,
+
+    /// The same, with the backup at the end of the disk and all space up to there usable: for a disk that has grown.
+    #[arg(long)]
+    pub(crate) relocate_backup: bool,
+
+    /// Read what is asked for from this TOML file (see docs/plan.md); options add to it.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "from_sfdisk")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Read what is asked for from this sfdisk script (as sfdisk dumps them).
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) from_sfdisk: Option<PathBuf>,
+
+    /// Where the first partition of --part or --add starts: a byte (1MiB), or a sector (34s).
+    #[arg(long, value_name = "PLACE", value_parser = Place::from_str)]
+    pub(crate) start: Option<Place>,
+
+    /// Take starts that are on no boundary; for experiments.
+    #[arg(long)]
+    pub(crate) allow_misaligned: bool,
+
+    /// Start partitions at multiples of this instead of 1 MiB (and of the erase block). What costs when missed stays.
+    #[arg(long, value_name = "BYTES", value_parser = positive_size)]
+    pub(crate) grain: Option<ByteCount>,
+
+    /// Also remove what was where new partitions begin (their first 68 KiB), and allow a disk that a file system fills.
+    #[arg(long)]
+    pub(crate) wipe: bool,
+
+    /// Where new identities come from, in hexadecimal; random without it. The plan tells it.
+    #[arg(long, value_name = "SEED", value_parser = Seed::from_str)]
+    pub(crate) seed: Option<Seed>,
+
+    /// The topology a target is meant for, as for `check`.
+    #[arg(long, value_name = "TOPOLOGY", value_parser = crate::drive_target::assume)]
+    pub(crate) assume: Option<Assume>,
+
+    /// The logical sector size of an image (found from its table otherwise, 512 where there is none).
+    #[arg(long, value_name = "BYTES", value_parser = block_size)]
+    pub(crate) logical: Option<BlockSize>,
+
+    /// Tell why each partition starts where it does, and where other tools would start it.
+    #[arg(long)]
+    pub(crate) explain: bool,
+
+    /// Keep the plan in this file, for 'straddle apply'.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) save: Option<PathBuf>,
+
+    /// Print JSON (see `straddle schema plan`).
+    #[arg(long, conflicts_with = "to_sfdisk")]
+    pub(crate) json: bool,
+
+    /// Print the table as an sfdisk script.
+    #[arg(long)]
+    pub(crate) to_sfdisk: bool,
+}
+
+/// The formats of new tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TableFormat {
+    /// GUID partition table.
+    Gpt,
+    /// Master boot record, "dos": for disks up to 2 TiB and old firmware.
+    Mbr,
+}
+
+impl From<TableFormat> for Format {
+    fn from(format: TableFormat) -> Self {
+        match format {
+            TableFormat::Gpt => Self::Gpt,
+            TableFormat::Mbr => Self::Mbr,
+        }
+    }
+}
+
+/// Examples for `apply --help`.
+const APPLY_EXAMPLES: &str = "\
+Examples:
+  straddle apply plan.json --write disk.img               the backup is plan.json.undo
+  straddle apply plan.json --write /dev/sdb --backup /root/sdb.undo
+  straddle apply plan.json --write /dev/sdb --dry-run     what would be written, byte by byte
+
+Nothing is written unless the target is the disk that the plan was made for, unchanged since, and nobody uses it. Every byte
+that is overwritten is in the backup first. A power cut at any point leaves the old table or the new one.";
+
+/// Arguments of `apply`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{APPLY_EXAMPLES}\n\n{}", crate::exit::HELP))]
+pub(crate) struct ApplyArguments {
+    /// A plan that 'straddle plan' kept (with --save).
+    #[arg(value_name = "PLAN", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) plan: PathBuf,
+
+    /// The block device or raw image to write to.
+    #[arg(long, value_name = "TARGET", value_hint = clap::ValueHint::FilePath, required = true)]
+    pub(crate) write: PathBuf,
+
+    /// Where to keep what is overwritten: a new file on another disk. PLAN.undo without this.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) backup: Option<PathBuf>,
+
+    /// Check everything, and tell what would be written, but write nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Examples for `undo --help`.
+const UNDO_EXAMPLES: &str = "\
+Examples:
+  straddle undo plan.json.undo --write disk.img
+
+It also puts back what an interrupted 'straddle apply' had written. Where the disk holds neither what was there before nor what
+was written, nothing is touched.";
+
+/// Arguments of `undo`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{UNDO_EXAMPLES}\n\n{}", crate::exit::HELP))]
+pub(crate) struct UndoArguments {
+    /// The backup that 'straddle apply' made.
+    #[arg(value_name = "BACKUP", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) backup: PathBuf,
+
+    /// The block device or raw image to write to.
+    #[arg(long, value_name = "TARGET", value_hint = clap::ValueHint::FilePath, required = true)]
+    pub(crate) write: PathBuf,
+}

@@ -1,0 +1,181 @@
+//! `straddle apply` and `straddle undo`: a plan written, and taken back.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow};
+use straddle_device::live::Machine;
+use straddle_device::{Options, Target};
+use straddle_repair::apply::{self, ApplyError, Backup, users_of_device, users_of_file};
+use straddle_repair::disk::{DiskError, FileDisk};
+use straddle_repair::{Plan, Step};
+
+use super::plan::{of_plan_error, serial_of};
+use crate::args::{ApplyArguments, UndoArguments};
+use crate::exit::{Exit, RefusedError, UsageError};
+use crate::output::{self, plural};
+
+/// No plan is larger.
+const LARGEST_PLAN: u64 = 16 << 20;
+
+/// The target of a write, open for it.
+struct Opened {
+    name: String,
+    disk: FileDisk,
+    kernel_name: Option<String>,
+    serial: Option<String>,
+    /// Its logical sector.
+    sector: u64,
+}
+
+pub(crate) fn apply(arguments: &ApplyArguments) -> Result<Exit> {
+    let plan = load(&arguments.plan)?;
+    let mut target = open(&arguments.write)?;
+    if target.kernel_name.is_some() && target.sector != plan.disk.sector {
+        let (name, sector, planned) = (&target.name, target.sector, plan.disk.sector);
+        let text =
+            format!("{name}: the plan counts in {planned}-byte sectors, and the disk has {sector}-byte ones");
+        return Err(RefusedError(text).into());
+    }
+    let failed = |error: ApplyError, name: &str| of_apply_error(error, name);
+    let serial = target.serial.clone();
+    let steps = apply::prepare(&target.disk, &plan, serial.as_deref())
+        .map_err(|error| failed(error, &target.name))?;
+    let backup_path = arguments.backup.clone().unwrap_or_else(|| with_undo(&arguments.plan));
+    let mut out = output::stdout();
+    if arguments.dry_run {
+        out.write_all(listing(&steps).as_bytes())?;
+        writeln!(
+            out,
+            "nothing was written; without --dry-run the backup would be {}",
+            backup_path.display()
+        )?;
+        out.flush()?;
+        return Ok(Exit::Aligned);
+    }
+    Backup::of(&steps, plan.disk.size, serial)
+        .store(&backup_path)
+        .map_err(|error| anyhow::Error::from(error).context(target.name.clone()))?;
+    apply::write(&mut target.disk, &steps)
+        .and_then(|()| apply::agrees(&target.disk, &plan))
+        .map_err(|error| failed(error, &target.name))?;
+    let told = tell_kernel(&target, Some(&plan));
+    let name = output::printable(&target.name);
+    let count = plural(plan.table.partitions.len(), "partition");
+    writeln!(
+        out,
+        "{name}: {} with {count} written and read back ({} in {})",
+        plan.table.format,
+        apply::written(&steps),
+        plural(steps.iter().filter(|step| matches!(step, Step::Write { .. })).count(), "place")
+    )?;
+    writeln!(out, "  to take it back: straddle undo {} --write {name}", backup_path.display())?;
+    out.flush()?;
+    told?;
+    Ok(Exit::Aligned)
+}
+
+pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
+    let backup = Backup::load(&arguments.backup)?;
+    let mut target = open(&arguments.write)?;
+    let steps = backup
+        .undoing(&target.disk, target.serial.as_deref())
+        .map_err(|error| of_apply_error(error, &target.name))?;
+    apply::write(&mut target.disk, &steps).map_err(|error| of_apply_error(error, &target.name))?;
+    let told = tell_kernel(&target, None);
+    let mut out = output::stdout();
+    writeln!(
+        out,
+        "{}: what was there before is there again, and was read back",
+        output::printable(&target.name)
+    )?;
+    out.flush()?;
+    told?;
+    Ok(Exit::Aligned)
+}
+
+fn load(path: &Path) -> Result<Plan> {
+    let told = || format!("{}: cannot read the plan", path.display());
+    let metadata = fs::metadata(path).with_context(told)?;
+    if !metadata.is_file() || metadata.len() > LARGEST_PLAN {
+        return Err(UsageError(format!(
+            "{}: no plan: it is no file, or too large to be one",
+            path.display()
+        ))
+        .into());
+    }
+    let text = fs::read_to_string(path).with_context(told)?;
+    Plan::from_json(&text).map_err(|error| of_plan_error(error, &path.display().to_string()))
+}
+
+/// `plan.json.undo` for `plan.json`.
+fn with_undo(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".undo");
+    PathBuf::from(name)
+}
+
+/// Opens the target for writing, once it is known that nobody uses it.
+fn open(path: &Path) -> Result<Opened> {
+    let name = path.display().to_string();
+    let target = straddle_device::open(path, &Options::default()).with_context(|| name.clone())?;
+    if target.container.is_some() {
+        let text = format!(
+            "{name} is an image of another format than raw: connect it as a device first (qemu-nbd -c)"
+        );
+        return Err(RefusedError(text).into());
+    }
+    if let Some(number) = target.partition {
+        return Err(UsageError(format!("{name} is partition {number} of a disk: name the disk")).into());
+    }
+    let uses = uses(path, &target);
+    if !uses.is_empty() {
+        let text = format!("{name}: nothing was written: it is in use: {}", uses.join("; "));
+        return Err(RefusedError(text).into());
+    }
+    let disk = FileDisk::open(path, target.size).map_err(|error| of_apply_error(error.into(), &name))?;
+    let serial = target.kernel_name.as_deref().and_then(serial_of);
+    let sector = target.topology.logical.value().get();
+    Ok(Opened { name, disk, kernel_name: target.kernel_name, serial, sector })
+}
+
+fn uses(path: &Path, target: &Target) -> Vec<String> {
+    match &target.kernel_name {
+        None => users_of_file(path),
+        Some(name) => {
+            let partitions: Vec<String> =
+                target.kernel_partitions.iter().flatten().map(|partition| partition.name.clone()).collect();
+            users_of_device(&Machine::read(None), name, &partitions)
+        }
+    }
+}
+
+/// Has the kernel take the table; on an image there is none that does.
+fn tell_kernel(target: &Opened, plan: Option<&Plan>) -> Result<()> {
+    let Some(name) = target.kernel_name.as_deref().filter(|_| target.disk.is_device()) else { return Ok(()) };
+    apply::tell_kernel(&target.disk, name, plan).map_err(|error| of_apply_error(error, &target.name))
+}
+
+/// Every write, a line each.
+fn listing(steps: &[Step]) -> String {
+    let line = |step: &Step| match step {
+        Step::Write { at, new, what, .. } => format!("byte {at:>14}  {:>8} bytes  {what}\n", new.len()),
+        Step::Flush => "flush\n".to_owned(),
+    };
+    steps.iter().map(line).collect()
+}
+
+fn of_apply_error(error: ApplyError, name: &str) -> anyhow::Error {
+    let is_refusal = matches!(
+        error,
+        ApplyError::OtherDisk(_) | ApplyError::InUse(_) | ApplyError::Disk(DiskError::InUse(_))
+    );
+    match error {
+        ApplyError::Plan(error) => of_plan_error(error, name),
+        error => {
+            let text = format!("{name}: {:#}", anyhow::Error::from(error));
+            if is_refusal { RefusedError(text).into() } else { anyhow!(text) }
+        }
+    }
+}

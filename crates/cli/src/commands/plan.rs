@@ -1,0 +1,196 @@
+//! `straddle plan`: what is asked for, as a plan for one disk. Nothing is written but the plan.
+
+use std::fs;
+use std::io::Write;
+
+use anyhow::{Context, Result, anyhow};
+use straddle_device::sysfs::{Attributes, Directory};
+use straddle_device::{DeviceKind, Options, Target};
+use straddle_layout::{Stack, TableKind, read_stack};
+use straddle_repair::peers::{Peer, peers};
+use straddle_repair::{Plan, PlanError, Request, Seed, Situation, from_sfdisk, make, parse_file, to_sfdisk};
+use straddle_units::{ByteOffset, Lba};
+
+use crate::args::PlanArguments;
+use crate::exit::{Exit, RefusedError, UsageError};
+use crate::output::{self, Styles};
+use crate::report::plan::PlanReport;
+use crate::text;
+
+/// A plan with what is told beside it.
+pub(crate) struct Planned {
+    /// The target as it was named.
+    pub(crate) name: String,
+    pub(crate) plan: Plan,
+    /// What other tools would do with each new partition, by its number.
+    pub(crate) peers: Vec<(u32, Vec<Peer>)>,
+}
+
+pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
+    let request = request(arguments)?;
+    let options = Options {
+        assume: arguments.assume.clone().unwrap_or_default(),
+        logical: arguments.logical,
+        ..Options::default()
+    };
+    let name = arguments.target.display().to_string();
+    let mut target = straddle_device::open(&arguments.target, &options).with_context(|| name.clone())?;
+    let stack = read(&mut target, &options, &name)?;
+    let medium = target.medium.as_deref().ok_or_else(|| anyhow!("{name}: its bytes cannot be read"))?;
+    let serial = target.kernel_name.as_deref().and_then(serial_of);
+    let situation =
+        Situation { medium, topology: &target.topology, stack: &stack, serial: serial.as_deref() };
+    let plan = make(&situation, &request).map_err(|error| of_plan_error(error, &name))?;
+    if let Some(path) = &arguments.save {
+        let kept = plan.to_json()? + "\n";
+        fs::write(path, kept).with_context(|| format!("{}: cannot keep the plan", path.display()))?;
+    }
+    let peers = if arguments.explain || arguments.json { all_peers(&target, &plan) } else { Vec::new() };
+    let planned = Planned { name, plan, peers };
+    if arguments.json {
+        output::print_json(&PlanReport::of(&planned))?;
+        return Ok(Exit::Aligned);
+    }
+    let mut out = output::stdout();
+    let text = if arguments.to_sfdisk {
+        to_sfdisk(&planned.plan, &planned.name)
+    } else {
+        text::plan::plan(&planned, arguments.save.as_deref(), arguments.explain, output::width(), styles)
+    };
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(Exit::Aligned)
+}
+
+/// What the command line and its files ask for.
+fn request(arguments: &PlanArguments) -> Result<Request> {
+    let mut request = Request::new(match arguments.seed {
+        Some(seed) => seed,
+        None => random_seed()?,
+    });
+    request.table = arguments.table.map(Into::into);
+    request.allow_misaligned = arguments.allow_misaligned;
+    request.grain = arguments.grain;
+    request.wipe = arguments.wipe;
+    (request.repair, request.relocate_backup) = (arguments.repair, arguments.relocate_backup);
+    let read = |path: &std::path::Path| {
+        fs::read_to_string(path).with_context(|| format!("{}: cannot read the request", path.display()))
+    };
+    let told = |path: &std::path::Path, error: PlanError| {
+        UsageError(format!("{}: {:#}", path.display(), anyhow::Error::from(error)))
+    };
+    if let Some(path) = &arguments.file {
+        parse_file(&read(path)?, &mut request).map_err(|error| told(path, error))?;
+    }
+    if let Some(path) = &arguments.from_sfdisk {
+        from_sfdisk(&read(path)?, &mut request).map_err(|error| told(path, error))?;
+    }
+    request.parts.extend(arguments.part.iter().chain(&arguments.add).cloned());
+    request.delete.extend(&arguments.delete);
+    request.grow.extend(&arguments.grow);
+    if let Some(start) = arguments.start {
+        let first = request.parts.first_mut();
+        first
+            .ok_or_else(|| UsageError("--start is for a partition: give --part or --add".to_owned()))?
+            .start = Some(start);
+    }
+    Ok(request)
+}
+
+fn random_seed() -> Result<Seed> {
+    let mut bytes = [0; 16];
+    let mut file = fs::File::open("/dev/urandom").context("no random numbers to be had")?;
+    std::io::Read::read_exact(&mut file, &mut bytes).context("no random numbers to be had")?;
+    Ok(Seed(u128::from_be_bytes(bytes)))
+}
+
+/// What is on the target, in the sector size that counts there; refuses what has no table of its own.
+fn read(target: &mut Target, options: &Options, name: &str) -> Result<Stack> {
+    if let Some(number) = target.partition {
+        let text = format!("{name} is partition {number} of a disk: name the disk");
+        return Err(UsageError(text).into());
+    }
+    if target.container.is_some() {
+        let text = format!(
+            "{name} is an image of another format than raw: connect it as a device first (qemu-nbd -c)"
+        );
+        return Err(RefusedError(text).into());
+    }
+    if target.kind != DeviceKind::Image && options.logical.is_some() {
+        return Err(
+            UsageError(format!("{name} tells its sector size itself: --logical is for images")).into()
+        );
+    }
+    let medium = target.medium.as_deref().ok_or_else(|| anyhow!("{name}: its bytes cannot be read"))?;
+    if target.kind == DeviceKind::Image {
+        let declared = options.logical.or(options.assume.logical());
+        let found = read_stack(medium, declared, options.logical)?;
+        if matches!(found.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr) {
+            target.topology.adopt_table_block(found.block);
+        }
+    }
+    Ok(read_stack(medium, Some(target.topology.logical.value()), None)?)
+}
+
+/// What a disk calls itself, so that another in its place is noticed.
+pub(crate) fn serial_of(kernel_name: &str) -> Option<String> {
+    let directory = Directory::new(std::path::Path::new("/sys/block").join(kernel_name.replace('/', "!")));
+    ["wwid", "device/wwid", "device/serial"].into_iter().find_map(|attribute| directory.text(attribute))
+}
+
+/// What the other tools would do with each new partition.
+fn all_peers(target: &Target, plan: &Plan) -> Vec<(u32, Vec<Peer>)> {
+    let block = target.topology.logical.value();
+    let byte = |lba: u64| Lba::new(lba).to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
+    let entries = &plan.table.partitions;
+    let of = |entry: &straddle_repair::Entry| {
+        // They start where the space before the partition does.
+        let before =
+            entries.iter().filter(|e| e.slot != straddle_repair::Slot::Extended && e.start < entry.start);
+        let free = before.map(|e| e.start + e.sectors).max().unwrap_or(plan.table.first_usable);
+        (entry.number, peers(&target.topology, target.size, byte(free)))
+    };
+    entries
+        .iter()
+        .filter(|e| e.change == straddle_repair::Change::New && e.slot != straddle_repair::Slot::Extended)
+        .map(of)
+        .collect()
+}
+
+/// The error with the target's name, and the exit that it stands for.
+pub(crate) fn of_plan_error(error: PlanError, name: &str) -> anyhow::Error {
+    use PlanError as E;
+    let is_usage = matches!(
+        error,
+        E::Syntax(_)
+            | E::Toml(_)
+            | E::Nothing
+            | E::Contradiction(_)
+            | E::UnknownType { .. }
+            | E::GptOnly { .. }
+            | E::ReservedType { .. }
+            | E::TooManyPrimaries
+            | E::Percents(_)
+            | E::TwoRests
+            | E::Empty(_)
+            | E::Name { .. }
+            | E::NotASector { .. }
+    );
+    let is_refusal = matches!(
+        error,
+        E::Misaligned { .. }
+            | E::WouldDestroy { .. }
+            | E::TwoSteps(_)
+            | E::InTheWay(_)
+            | E::Unchangeable(_)
+            | E::Overlap { .. }
+    );
+    let text = format!("{name}: {:#}", anyhow::Error::from(error));
+    if is_usage {
+        UsageError(text).into()
+    } else if is_refusal {
+        RefusedError(text).into()
+    } else {
+        anyhow!(text)
+    }
+}

@@ -1,0 +1,210 @@
+//! What `plan --json` prints.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use straddle_repair::peers::Peer;
+use straddle_repair::{Change, Considered, Entry, Format, Slot, type_name};
+
+use crate::commands::plan::Planned;
+
+/// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
+const SCHEMA: u32 = 1;
+
+/// What `straddle plan --json` prints. What `apply` reads is what `--save` keeps.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "straddle plan")]
+pub(crate) struct PlanReport {
+    /// The version of this form.
+    schema: u32,
+    /// The version of straddle.
+    straddle: &'static str,
+    /// The target as it was named.
+    target: String,
+    /// Its size in bytes.
+    size: u64,
+    /// Whether the table is made anew; else the present one is changed.
+    fresh: bool,
+    /// The table.
+    table: TableReport,
+    /// The partitions as they are.
+    before: Vec<EntryReport>,
+    /// Partitions start at multiples of so many bytes …
+    grain: u64,
+    /// … counted from this byte.
+    phase: u64,
+    /// The boundaries that were considered.
+    boundaries: Vec<BoundaryReport>,
+    /// What is worth knowing.
+    notes: Vec<String>,
+    /// The seed of new identities, in hexadecimal.
+    seed: String,
+}
+
+/// The table.
+#[derive(Debug, Serialize, JsonSchema)]
+struct TableReport {
+    /// "gpt" or "mbr".
+    format: &'static str,
+    /// The disk's identity.
+    id: String,
+    /// The sector size that it counts in.
+    sector_size: u64,
+    /// First usable sector.
+    first_usable_lba: u64,
+    /// Last usable sector.
+    last_usable_lba: u64,
+    /// Its partitions, by number.
+    partitions: Vec<EntryReport>,
+}
+
+/// A partition.
+#[derive(Debug, Serialize, JsonSchema)]
+struct EntryReport {
+    /// Its number.
+    number: u32,
+    /// First sector.
+    start_lba: u64,
+    /// Number of sectors.
+    sectors: u64,
+    /// First byte.
+    start: u64,
+    /// Bytes.
+    size: u64,
+    /// "primary", "extended" or "logical".
+    role: &'static str,
+    /// GPT type GUID or MBR type.
+    #[serde(rename = "type")]
+    kind: String,
+    /// The type's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    type_name: Option<&'static str>,
+    /// The partition's own GUID (GPT).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uuid: Option<String>,
+    /// The partition's name (GPT).
+    #[serde(skip_serializing_if = "String::is_empty")]
+    name: String,
+    /// The active flag (MBR).
+    bootable: bool,
+    /// "kept", "new" or "grown".
+    change: &'static str,
+    /// Why it is where it is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    why: Vec<String>,
+    /// Where other tools would start it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    peers: Vec<PeerReport>,
+}
+
+/// What another tool would do.
+#[derive(Debug, Serialize, JsonSchema)]
+struct PeerReport {
+    /// Its name.
+    tool: String,
+    /// The version whose rule this is.
+    version: String,
+    /// The rule.
+    rule: String,
+    /// The sector at which it would start; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_lba: Option<u64>,
+    /// The boundaries that this start misses.
+    misses: Vec<String>,
+}
+
+/// A boundary that was considered.
+#[derive(Debug, Serialize, JsonSchema)]
+struct BoundaryReport {
+    /// Its name.
+    name: String,
+    /// Its size in bytes.
+    size: u64,
+    /// Who says so.
+    source: String,
+    /// Why starts are not on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<String>,
+}
+
+impl PlanReport {
+    pub(crate) fn of(planned: &Planned) -> Self {
+        let (plan, sector) = (&planned.plan, planned.plan.disk.sector);
+        let format = plan.table.format;
+        let peers_of = |number: u32| {
+            let found = planned.peers.iter().find(|(of, _)| *of == number);
+            found.map(|(_, peers)| peers.iter().map(peer).collect()).unwrap_or_default()
+        };
+        let after =
+            plan.table.partitions.iter().map(|e| entry(e, sector, format, peers_of(e.number))).collect();
+        Self {
+            schema: SCHEMA,
+            straddle: env!("CARGO_PKG_VERSION"),
+            target: planned.name.clone(),
+            size: plan.disk.size,
+            fresh: plan.fresh,
+            table: TableReport {
+                format: match format {
+                    Format::Gpt => "gpt",
+                    Format::Mbr => "mbr",
+                },
+                id: plan.table.id.clone(),
+                sector_size: sector,
+                first_usable_lba: plan.table.first_usable,
+                last_usable_lba: plan.table.last_usable,
+                partitions: after,
+            },
+            before: plan.before.iter().map(|e| entry(e, sector, format, Vec::new())).collect(),
+            grain: plan.grain,
+            phase: plan.phase,
+            boundaries: plan.considered.iter().map(boundary).collect(),
+            notes: plan.notes.clone(),
+            seed: plan.seed.clone(),
+        }
+    }
+}
+
+fn entry(entry: &Entry, sector: u64, format: Format, peers: Vec<PeerReport>) -> EntryReport {
+    EntryReport {
+        number: entry.number,
+        start_lba: entry.start,
+        sectors: entry.sectors,
+        start: entry.start.saturating_mul(sector),
+        size: entry.sectors.saturating_mul(sector),
+        role: match entry.slot {
+            Slot::Primary => "primary",
+            Slot::Extended => "extended",
+            Slot::Logical { .. } => "logical",
+        },
+        kind: entry.kind.clone(),
+        type_name: type_name(&entry.kind, format),
+        uuid: entry.uuid.clone(),
+        name: entry.name.clone(),
+        bootable: entry.bootable,
+        change: match entry.change {
+            Change::Kept => "kept",
+            Change::New => "new",
+            Change::Grown { .. } => "grown",
+        },
+        why: entry.why.clone(),
+        peers,
+    }
+}
+
+fn peer(peer: &Peer) -> PeerReport {
+    PeerReport {
+        tool: peer.tool.clone(),
+        version: peer.version.clone(),
+        rule: peer.rule.clone(),
+        start_lba: peer.start,
+        misses: peer.misses.clone(),
+    }
+}
+
+fn boundary(considered: &Considered) -> BoundaryReport {
+    BoundaryReport {
+        name: considered.name.clone(),
+        size: considered.size,
+        source: considered.source.clone(),
+        left_out: considered.left_out.clone(),
+    }
+}

@@ -1,0 +1,242 @@
+//! Writing: the only code of the project that changes what is on a disk that it was not given to play with.
+//!
+//! The law of this module: nothing is written before the disk is known to be the plan's, nobody uses it, and every byte that
+//! will be overwritten is in a backup on stable storage; nothing is said to be done before it was read back.
+
+mod backup;
+mod guard;
+
+use std::io;
+
+use straddle_device::ReadError;
+use straddle_layout::{Stack, read_stack};
+use straddle_units::{ByteCount, ByteOffset};
+
+use crate::disk::{Disk, DiskError};
+use crate::encode::{Step, encode};
+use crate::error::PlanError;
+use crate::fingerprint::Fingerprint;
+use crate::plan::{Change, Plan, Table};
+
+pub use backup::{Backup, BackupError};
+pub use guard::{Use, users_of_device, users_of_file};
+
+/// Why nothing, or not everything, was written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApplyError {
+    /// The disk is not the one that the plan, or the backup, was made for, or is no longer as it was. Nothing was written.
+    #[error("nothing was written: {0}")]
+    OtherDisk(String),
+    /// It cannot be opened. Nothing was written.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// Somebody uses it. Nothing was written.
+    #[error("nothing was written: it is in use: {0}")]
+    InUse(String),
+    /// The plan cannot be encoded. Nothing was written.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The backup cannot be kept, or read. Nothing was written.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
+    /// The disk cannot be read.
+    #[error("the disk cannot be read")]
+    Read(#[from] ReadError),
+    /// A write failed: the table is the old one or the new one, and the backup has what was there.
+    #[error("writing {what} at byte {at} failed: undo with the backup")]
+    Write {
+        /// What was written.
+        what: String,
+        /// Where.
+        at: u64,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// What was written is not what is read.
+    #[error(
+        "{what} at byte {at} reads differently from what was written: do not trust this disk; undo with the backup"
+    )]
+    Differs {
+        /// What was written.
+        what: String,
+        /// Where.
+        at: u64,
+    },
+    /// The kernel did not take the new table.
+    #[error("the table is written, but {0}")]
+    Kernel(String),
+}
+
+/// The steps that `plan` takes on `disk`, once it is certain that it is the plan's disk.
+pub fn prepare(disk: &dyn Disk, plan: &Plan, serial: Option<&str>) -> Result<Vec<Step>, ApplyError> {
+    plan.validate()?;
+    let block = plan.block()?;
+    let size = disk.len().get();
+    if size != plan.disk.size {
+        return Err(ApplyError::OtherDisk(format!(
+            "the plan is for a disk of {} bytes, and this one has {size}",
+            plan.disk.size
+        )));
+    }
+    if plan.disk.serial.as_deref() != serial {
+        let told = |serial: Option<&str>| {
+            serial.map_or_else(
+                || "without a serial number".to_owned(),
+                |s| format!("with the serial number {s}"),
+            )
+        };
+        return Err(ApplyError::OtherDisk(format!(
+            "the plan is for a disk {}, and this is one {}",
+            told(plan.disk.serial.as_deref()),
+            told(serial)
+        )));
+    }
+    let stack = read_stack(as_medium(disk), Some(block), None)?;
+    let found = Fingerprint::of(as_medium(disk), &stack, block, plan.disk.serial.clone())?;
+    if found != plan.disk {
+        return Err(ApplyError::OtherDisk(
+            "the table on it is not the one that the plan was made for: plan again".to_owned(),
+        ));
+    }
+    check_kept(plan, &stack)?;
+    Ok(encode(plan, as_medium(disk), &stack)?)
+}
+
+/// Whether what the plan says to keep is there: a file may say anything.
+fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
+    for entry in &plan.table.partitions {
+        let sectors = match entry.change {
+            Change::New => continue,
+            Change::Kept => entry.sectors,
+            Change::Grown { from } => from,
+        };
+        let is_there =
+            |p: &straddle_layout::Partition| p.start.get() == entry.start && p.count.get() == sectors;
+        if plan.fresh || !stack.partitions.iter().any(is_there) {
+            let number = entry.number;
+            return Err(
+                PlanError::Invalid(format!("partition {number}, which it keeps, is not there")).into()
+            );
+        }
+    }
+    Ok(())
+}
+
+fn as_medium(disk: &dyn Disk) -> &dyn straddle_device::Medium {
+    disk
+}
+
+/// Writes `steps`, and reads everything back. [`Backup::store`] has to have kept what they overwrite.
+pub fn write(disk: &mut dyn Disk, steps: &[Step]) -> Result<(), ApplyError> {
+    for step in steps {
+        match step {
+            Step::Write { at, new, what, .. } => disk
+                .write_at(ByteOffset::new(*at), new)
+                .map_err(|source| ApplyError::Write { what: what.clone(), at: *at, source })?,
+            Step::Flush => flush(disk)?,
+        }
+    }
+    flush(disk)?;
+    verify(disk, steps)
+}
+
+fn flush(disk: &mut dyn Disk) -> Result<(), ApplyError> {
+    disk.flush().map_err(|source| ApplyError::Write { what: "the cache".to_owned(), at: 0, source })
+}
+
+/// Compares what is on the disk with what was written last at each place.
+fn verify(disk: &dyn Disk, steps: &[Step]) -> Result<(), ApplyError> {
+    for (index, step) in steps.iter().enumerate() {
+        let Step::Write { at, new, what, .. } = step else { continue };
+        let mut found = vec![0; new.len()];
+        disk.read_at(ByteOffset::new(*at), &mut found)?;
+        // A later step may have written over a part of it.
+        let mut expected = new.clone();
+        for later in &steps[index + 1..] {
+            if let Step::Write { at: from, new, .. } = later {
+                lay_over(&mut expected, *at, new, *from);
+            }
+        }
+        if found != expected {
+            return Err(ApplyError::Differs { what: what.clone(), at: *at });
+        }
+    }
+    Ok(())
+}
+
+/// Lays `over`, which stands at `over_at`, over `under`, which stands at `at`, where they share bytes.
+fn lay_over(under: &mut [u8], at: u64, over: &[u8], over_at: u64) {
+    for (index, byte) in over.iter().enumerate() {
+        let place = u64::try_from(index).ok().and_then(|i| over_at.checked_add(i)?.checked_sub(at));
+        if let Some(slot) = place.and_then(|p| usize::try_from(p).ok()).and_then(|p| under.get_mut(p)) {
+            *slot = *byte;
+        }
+    }
+}
+
+/// Whether the table that is read from `disk` is the plan's: every partition with its number, place and type.
+pub fn agrees(disk: &dyn Disk, plan: &Plan) -> Result<(), ApplyError> {
+    let stack = read_stack(as_medium(disk), Some(plan.block()?), None)?;
+    let differs = |why: String| Err(ApplyError::Differs { what: format!("the table ({why})"), at: 0 });
+    let found = listed(&stack);
+    let wanted = wanted(&plan.table);
+    if found != wanted {
+        return differs(format!("{found:?}, not {wanted:?}"));
+    }
+    Ok(())
+}
+
+/// Number, first sector and count.
+type Listed = Vec<(u32, u64, u64)>;
+
+fn listed(stack: &Stack) -> Listed {
+    let mut listed: Listed =
+        stack.partitions.iter().map(|p| (p.number, p.start.get(), p.count.get())).collect();
+    listed.sort_unstable();
+    listed
+}
+
+fn wanted(table: &Table) -> Listed {
+    let mut wanted: Listed = table.partitions.iter().map(|e| (e.number, e.start, e.sectors)).collect();
+    wanted.sort_unstable();
+    wanted
+}
+
+/// How many bytes the steps write.
+pub fn written(steps: &[Step]) -> ByteCount {
+    let len = |step: &Step| match step {
+        Step::Write { new, .. } => u64::try_from(new.len()).unwrap_or(u64::MAX),
+        Step::Flush => 0,
+    };
+    ByteCount::new(steps.iter().map(len).sum())
+}
+
+/// Has the kernel read the table of a block device, and compares what it then lists with `plan`'s table, or the table that
+/// is read from the disk where there is no plan (after an undo).
+pub fn tell_kernel(disk: &crate::disk::FileDisk, name: &str, plan: Option<&Plan>) -> Result<(), ApplyError> {
+    straddle_device::ioctl::reread_partitions(disk.file()).map_err(|error| {
+        ApplyError::Kernel(format!(
+            "the kernel still has the former one in use ({error}): reboot before using the disk"
+        ))
+    })?;
+    let directory = straddle_device::sysfs::Directory::new(std::path::Path::new("/sys/block").join(name));
+    let mut found: Vec<(u32, u64)> = straddle_device::sysfs::partitions(&directory)
+        .iter()
+        .map(|partition| (partition.number, partition.span.start().get()))
+        .collect();
+    found.sort_unstable();
+    let Some(plan) = plan else { return Ok(()) };
+    let block = plan.disk.sector;
+    let mut wanted: Vec<(u32, u64)> =
+        plan.table.partitions.iter().map(|entry| (entry.number, entry.start.saturating_mul(block))).collect();
+    wanted.sort_unstable();
+    // Kernels without room for so many minors list none at all.
+    if found != wanted {
+        return Err(ApplyError::Kernel(format!(
+            "the kernel lists partitions (number, byte) {found:?}, where the table has {wanted:?}"
+        )));
+    }
+    Ok(())
+}

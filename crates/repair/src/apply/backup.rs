@@ -1,0 +1,185 @@
+//! What was there before: every byte that is overwritten, in a file.
+//!
+//! The law of this module: a backup is on stable storage before it is said to be stored, it never replaces another file, and
+//! it is only believed when its sum is right.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use straddle_units::ByteOffset;
+
+use super::ApplyError;
+use crate::disk::Disk;
+use crate::encode::Step;
+use crate::fingerprint::hex;
+
+/// The version of a backup's form.
+const VERSION: u32 = 1;
+/// A power cut leaves units of this size whole.
+const UNIT: usize = 512;
+/// No backup is larger: tables and a wipe's 68 KiB for each of 1024 partitions, two digits a byte and twice.
+const LARGEST: u64 = 512 << 20;
+
+/// Why a backup is none.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// It cannot be written, or is there already.
+    #[error("{}: cannot store the backup; nothing was written to the disk", path.display())]
+    Store {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// It cannot be read.
+    #[error("{}: cannot read the backup", path.display())]
+    Load {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// It is not what was stored.
+    #[error("{}: no backup that can be trusted: {why}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// The bytes of one write, before and after.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum Kept {
+    Write { at: u64, what: String, old: String, new: String },
+    Flush,
+}
+
+/// What a plan overwrote on which disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Backup {
+    version: u32,
+    /// The disk's size in bytes.
+    size: u64,
+    /// Its serial number.
+    serial: Option<String>,
+    /// SHA-256 of the steps' JSON.
+    sum: String,
+    steps: Vec<Kept>,
+}
+
+fn sum_of(steps: &[Kept]) -> String {
+    // Strings and numbers: serialising cannot fail.
+    hex(&Sha256::digest(serde_json::to_vec(steps).unwrap_or_default()))
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok()).collect()
+}
+
+impl Backup {
+    /// The backup of what `steps` overwrite on a disk.
+    pub fn of(steps: &[Step], size: u64, serial: Option<String>) -> Self {
+        let kept = |step: &Step| match step {
+            Step::Write { at, old, new, what } => {
+                Kept::Write { at: *at, what: what.clone(), old: hex(old), new: hex(new) }
+            }
+            Step::Flush => Kept::Flush,
+        };
+        let steps: Vec<Kept> = steps.iter().map(kept).collect();
+        Self { version: VERSION, size, serial, sum: sum_of(&steps), steps }
+    }
+
+    /// Stores it in a new file, and returns when it is on stable storage: the file and its name.
+    pub fn store(&self, path: &Path) -> Result<(), BackupError> {
+        let failed = |source: io::Error| BackupError::Store { path: path.to_owned(), source };
+        let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(failed)?;
+        let text = serde_json::to_vec(self).map_err(|error| failed(error.into()))?;
+        file.write_all(&text).and_then(|()| file.sync_all()).map_err(failed)?;
+        let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
+    }
+
+    /// Reads one that was stored.
+    pub fn load(path: &Path) -> Result<Self, BackupError> {
+        let failed = |source: io::Error| BackupError::Load { path: path.to_owned(), source };
+        let damaged = |why: String| BackupError::Damaged { path: path.to_owned(), why };
+        let metadata = std::fs::metadata(path).map_err(failed)?;
+        if !metadata.is_file() || metadata.len() > LARGEST {
+            return Err(damaged("it is no file, or too large to be one".to_owned()));
+        }
+        let text = std::fs::read(path).map_err(failed)?;
+        let backup: Self = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+        if backup.version != VERSION {
+            return Err(damaged(format!(
+                "its version is {}, and this program reads {VERSION}",
+                backup.version
+            )));
+        }
+        if backup.sum != sum_of(&backup.steps) {
+            return Err(damaged("its sum is not the one of its contents".to_owned()));
+        }
+        Ok(backup)
+    }
+
+    /// The steps that were taken; `None` when the file contradicts itself.
+    fn steps(&self) -> Option<Vec<Step>> {
+        let step = |kept: &Kept| match kept {
+            Kept::Flush => Some(Step::Flush),
+            Kept::Write { at, what, old, new } => {
+                let (old, new) = (unhex(old)?, unhex(new)?);
+                let end = at.checked_add(u64::try_from(old.len()).ok()?)?;
+                (old.len() == new.len() && end <= self.size).then(|| Step::Write {
+                    at: *at,
+                    old,
+                    new,
+                    what: what.clone(),
+                })
+            }
+        };
+        self.steps.iter().map(step).collect()
+    }
+
+    /// The steps that put everything back on `disk`: those that were taken, the other way round. Where the disk holds
+    /// neither what was there before nor what was written, somebody else has changed it, and it is refused.
+    pub fn undoing(&self, disk: &dyn Disk, serial: Option<&str>) -> Result<Vec<Step>, ApplyError> {
+        let other = |why: String| ApplyError::OtherDisk(why);
+        if disk.len().get() != self.size || self.serial.as_deref() != serial {
+            let text = format!("the backup is of another disk ({} bytes)", self.size);
+            return Err(other(text));
+        }
+        let steps = self.steps().ok_or_else(|| other("the backup contradicts itself".to_owned()))?;
+        let mut undoing = Vec::new();
+        for step in steps.iter().rev() {
+            let Step::Write { at, old, new, what } = step else {
+                undoing.push(Step::Flush);
+                continue;
+            };
+            let mut found = vec![0; old.len()];
+            disk.read_at(ByteOffset::new(*at), &mut found)?;
+            let units = found.chunks(UNIT).zip(old.chunks(UNIT).zip(new.chunks(UNIT)));
+            if let Some(index) = units.into_iter().position(|(now, (old, new))| now != old && now != new) {
+                let byte =
+                    u64::try_from(index * UNIT).ok().and_then(|offset| at.checked_add(offset)).unwrap_or(*at);
+                return Err(other(format!(
+                    "byte {byte} ({what}) holds neither what the backup has nor what was written over it: somebody has changed it since"
+                )));
+            }
+            undoing.push(Step::Write { at: *at, old: found, new: old.clone(), what: what.clone() });
+        }
+        undoing.push(Step::Flush);
+        Ok(undoing)
+    }
+}

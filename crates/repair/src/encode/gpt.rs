@@ -1,0 +1,354 @@
+//! GUID partition tables as bytes (UEFI specification, chapter 5).
+//!
+//! The law of this module: a header or an entry that was there is patched, so that what it says beyond the fields of the
+//! specification stays; of two copies the one that does not count is written first, then the one that does, and a protective
+//! MBR where there was none comes last, because it is what makes a GPT count.
+
+use straddle_device::Medium;
+use straddle_device::fields::{array, has, le32, le64};
+use straddle_layout::types::parse_guid;
+use straddle_layout::{Stack, TableKind};
+use straddle_units::BlockSize;
+
+use super::Steps;
+use crate::error::PlanError;
+use crate::fingerprint::bytes_of;
+use crate::plan::{Change, Entry, GPT_ENTRY_BYTES, Plan, primary_is_damaged};
+
+/// Offsets in a header (table 5-5).
+mod header {
+    pub(super) const REVISION: usize = 8;
+    pub(super) const SIZE: usize = 12;
+    pub(super) const CRC: usize = 16;
+    pub(super) const MY_LBA: usize = 24;
+    pub(super) const ALTERNATE: usize = 32;
+    pub(super) const FIRST_USABLE: usize = 40;
+    pub(super) const LAST_USABLE: usize = 48;
+    pub(super) const DISK_GUID: usize = 56;
+    pub(super) const ENTRIES_LBA: usize = 72;
+    pub(super) const ENTRY_COUNT: usize = 80;
+    pub(super) const ENTRY_SIZE: usize = 84;
+    pub(super) const ENTRIES_CRC: usize = 88;
+    /// The size of the fields.
+    pub(super) const BYTES: usize = 92;
+}
+
+/// Offsets in an entry (table 5-6).
+mod entry {
+    pub(super) const GUID: usize = 16;
+    pub(super) const START: usize = 32;
+    pub(super) const LAST: usize = 40;
+    pub(super) const ATTRIBUTES: usize = 48;
+    pub(super) const NAME: usize = 56;
+    pub(super) const END: usize = 128;
+}
+
+const SIGNATURE: &[u8] = b"EFI PART";
+/// Revision 1.0.
+const REVISION: u32 = 0x0001_0000;
+const PRIMARY_LBA: u64 = 1;
+const LARGEST_ARRAY: u64 = 8 << 20;
+
+fn put32(bytes: &mut [u8], at: usize, value: u32) {
+    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+fn put64(bytes: &mut [u8], at: usize, value: u64) {
+    bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+/// The copy of the present table that counts, as bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct CurrentGpt {
+    block: u64,
+    /// The header's whole block.
+    header: Vec<u8>,
+    /// The array of entries, in whole entries.
+    array: Vec<u8>,
+}
+
+impl CurrentGpt {
+    /// Reads the copy that the layout crate took: the primary one unless it is damaged.
+    pub(crate) fn read(medium: &dyn Medium, stack: &Stack) -> Result<Self, PlanError> {
+        let block = stack.block;
+        let last = block.blocks_floor(medium.len()).get().saturating_sub(1);
+        let missing = || PlanError::Unchangeable("neither copy of the GPT can be used".to_owned());
+        if !primary_is_damaged(stack) {
+            return Self::at(medium, block, PRIMARY_LBA).ok_or_else(missing);
+        }
+        let said = block_at(medium, block, PRIMARY_LBA)
+            .filter(|header| has(header, 0, SIGNATURE))
+            .map(|header| le64(&header, header::ALTERNATE))
+            .filter(|lba| (PRIMARY_LBA + 1..last).contains(lba));
+        let backup =
+            said.and_then(|lba| Self::at(medium, block, lba)).or_else(|| Self::at(medium, block, last));
+        backup.ok_or_else(missing)
+    }
+
+    /// The copy whose header stands at `lba`, if its sums are right.
+    fn at(medium: &dyn Medium, block: BlockSize, lba: u64) -> Option<Self> {
+        let header = block_at(medium, block, lba).filter(|header| has(header, 0, SIGNATURE))?;
+        let size = usize::try_from(le32(&header, header::SIZE)).ok()?;
+        if size < header::BYTES || size > header.len() || le64(&header, header::MY_LBA) != lba {
+            return None;
+        }
+        let is_whole = le32(&header, header::CRC) == header_crc(&header, size);
+        let len =
+            u64::from(le32(&header, header::ENTRY_COUNT)) * u64::from(le32(&header, header::ENTRY_SIZE));
+        if !is_whole || len > LARGEST_ARRAY || le32(&header, header::ENTRY_SIZE) < 128 {
+            return None;
+        }
+        let start = straddle_units::Lba::new(le64(&header, header::ENTRIES_LBA)).to_bytes(block)?;
+        let span = straddle_units::Span::new(start, straddle_units::ByteCount::new(len))?;
+        let array = bytes_of(medium, span).ok()?;
+        let is_whole = crc32fast::hash(&array) == le32(&header, header::ENTRIES_CRC);
+        is_whole.then(|| Self { block: block.get(), header, array })
+    }
+
+    pub(crate) fn first_usable(&self) -> u64 {
+        le64(&self.header, header::FIRST_USABLE)
+    }
+
+    pub(crate) fn last_usable(&self) -> u64 {
+        le64(&self.header, header::LAST_USABLE)
+    }
+
+    pub(crate) fn disk_guid(&self) -> [u8; 16] {
+        array(&self.header, header::DISK_GUID)
+    }
+
+    pub(crate) fn entries(&self) -> u32 {
+        le32(&self.header, header::ENTRY_COUNT)
+    }
+
+    /// Blocks that the array fills.
+    pub(crate) fn array_blocks(&self) -> u64 {
+        u64::try_from(self.array.len()).unwrap_or(u64::MAX).div_ceil(self.block)
+    }
+
+    fn my_lba(&self) -> u64 {
+        le64(&self.header, header::MY_LBA)
+    }
+
+    /// Where the other copy is said to be.
+    pub(crate) fn other_lba(&self) -> u64 {
+        le64(&self.header, header::ALTERNATE)
+    }
+
+    fn is_primary(&self) -> bool {
+        self.my_lba() == PRIMARY_LBA
+    }
+
+    /// Where the backup is, or belongs where it says nothing that can be.
+    fn backup_lba(&self, last: u64) -> u64 {
+        let lba = if self.is_primary() { le64(&self.header, header::ALTERNATE) } else { self.my_lba() };
+        if (PRIMARY_LBA + 1..=last).contains(&lba) && lba > self.last_usable() { lba } else { last }
+    }
+
+    /// Where the array of the primary copy is, or belongs.
+    fn primary_array_lba(&self) -> u64 {
+        if self.is_primary() { le64(&self.header, header::ENTRIES_LBA) } else { PRIMARY_LBA + 1 }
+    }
+
+    /// A table with nothing in it.
+    fn new(block: u64, entries: u32) -> Self {
+        let mut header = vec![0; usize::try_from(block).unwrap_or(header::BYTES)];
+        header[..8].copy_from_slice(SIGNATURE);
+        put32(&mut header, header::REVISION, REVISION);
+        put32(&mut header, header::SIZE, 92);
+        put64(&mut header, header::MY_LBA, PRIMARY_LBA);
+        put64(&mut header, header::ENTRIES_LBA, PRIMARY_LBA + 1);
+        put32(&mut header, header::ENTRY_COUNT, entries);
+        put32(&mut header, header::ENTRY_SIZE, 128);
+        let len = u64::from(entries) * GPT_ENTRY_BYTES;
+        Self { block, header, array: vec![0; usize::try_from(len).unwrap_or(0)] }
+    }
+
+    /// Makes the array say what `plan` says.
+    fn patch(&mut self, plan: &Plan) -> Result<(), PlanError> {
+        let size = usize::try_from(le32(&self.header, header::ENTRY_SIZE)).unwrap_or(entry::END);
+        for (bytes, number) in self.array.chunks_exact_mut(size).zip(1..) {
+            let planned = plan.table.partitions.iter().find(|entry| entry.number == number);
+            match planned {
+                None if bytes.starts_with(&[0; 16]) => {}
+                None => bytes.fill(0),
+                Some(planned) => match planned.change {
+                    Change::Kept => {}
+                    Change::Grown { .. } => put64(bytes, entry::LAST, last_of(planned)),
+                    Change::New => {
+                        bytes.fill(0);
+                        fill(bytes, planned)?;
+                    }
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// The header of one copy.
+    fn header_for(
+        &self,
+        plan: &Plan,
+        my_lba: u64,
+        alternate: u64,
+        array_lba: u64,
+    ) -> Result<Vec<u8>, PlanError> {
+        let mut bytes = self.header.clone();
+        put64(&mut bytes, header::MY_LBA, my_lba);
+        put64(&mut bytes, header::ALTERNATE, alternate);
+        put64(&mut bytes, header::FIRST_USABLE, plan.table.first_usable);
+        put64(&mut bytes, header::LAST_USABLE, plan.table.last_usable);
+        let guid = parse_guid(&plan.table.id)
+            .ok_or_else(|| PlanError::Invalid("its disk GUID is none".to_owned()))?;
+        bytes[header::DISK_GUID..header::DISK_GUID + 16].copy_from_slice(&guid);
+        put64(&mut bytes, header::ENTRIES_LBA, array_lba);
+        put32(&mut bytes, header::ENTRIES_CRC, crc32fast::hash(&self.array));
+        let size = usize::try_from(le32(&bytes, header::SIZE)).unwrap_or(header::BYTES);
+        let crc = header_crc(&bytes, size);
+        put32(&mut bytes, header::CRC, crc);
+        Ok(bytes)
+    }
+}
+
+fn block_at(medium: &dyn Medium, block: BlockSize, lba: u64) -> Option<Vec<u8>> {
+    let span = straddle_units::Span::of_blocks(
+        straddle_units::Lba::new(lba),
+        straddle_units::LbaCount::new(1),
+        block,
+    )?;
+    bytes_of(medium, span).ok()
+}
+
+/// The sum of a header of `size` bytes, in which its own field counts as zero.
+fn header_crc(bytes: &[u8], size: usize) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&bytes[..header::CRC]);
+    crc.update(&[0; 4]);
+    crc.update(&bytes[header::CRC + 4..size]);
+    crc.finalize()
+}
+
+fn last_of(entry: &Entry) -> u64 {
+    entry.start.saturating_add(entry.sectors.saturating_sub(1))
+}
+
+/// Fills the bytes of a new entry.
+fn fill(bytes: &mut [u8], planned: &Entry) -> Result<(), PlanError> {
+    let guid = |text: &str| {
+        parse_guid(text)
+            .ok_or_else(|| PlanError::Invalid(format!("partition {}: '{text}' is no GUID", planned.number)))
+    };
+    bytes[..16].copy_from_slice(&guid(&planned.kind)?);
+    bytes[entry::GUID..entry::START].copy_from_slice(&guid(planned.uuid.as_deref().unwrap_or_default())?);
+    put64(bytes, entry::START, planned.start);
+    put64(bytes, entry::LAST, last_of(planned));
+    put64(bytes, entry::ATTRIBUTES, planned.attributes);
+    for (place, unit) in bytes[entry::NAME..entry::END].chunks_exact_mut(2).zip(planned.name.encode_utf16()) {
+        place.copy_from_slice(&unit.to_le_bytes());
+    }
+    Ok(())
+}
+
+/// Where the copies go.
+struct Places {
+    last: u64,
+    backup_array: u64,
+    primary_array: u64,
+}
+
+pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Result<(), PlanError> {
+    let last = (plan.disk.size / steps.block).saturating_sub(1);
+    let old = if plan.fresh { None } else { Some(CurrentGpt::read(steps.medium, stack)?) };
+    let mut table = old.clone().unwrap_or_else(|| CurrentGpt::new(steps.block, plan.table.entries));
+    let backup = match &old {
+        Some(old) if !plan.relocate_backup => old.backup_lba(last),
+        _ => last,
+    };
+    let places = Places {
+        last,
+        backup_array: backup.saturating_sub(table.array_blocks()),
+        primary_array: old.as_ref().map_or(PRIMARY_LBA + 1, CurrentGpt::primary_array_lba),
+    };
+    check_room(plan, &table, &places)?;
+    table.patch(plan)?;
+    let primary = Copy { table: &table, lba: PRIMARY_LBA, array: places.primary_array, name: "primary" };
+    let second = Copy { table: &table, lba: backup, array: places.backup_array, name: "backup" };
+    // The copy that counts is the last to be touched. One that stands elsewhere is not touched at all.
+    let backup_counts = match &old {
+        Some(old) => old.my_lba() == backup,
+        None => primary_is_damaged(stack),
+    };
+    let order = if backup_counts { [primary, second] } else { [second, primary] };
+    for (index, copy) in order.iter().enumerate() {
+        copy.write(plan, order[1 - index].lba, steps)?;
+        steps.flush();
+    }
+    protect(plan, stack, &places, steps)?;
+    steps.flush();
+    Ok(())
+}
+
+/// Whether both arrays have room beside the usable space.
+fn check_room(plan: &Plan, table: &CurrentGpt, places: &Places) -> Result<(), PlanError> {
+    let array = table.array_blocks();
+    let primary_end = places.primary_array.saturating_add(array);
+    let fits = places.primary_array > PRIMARY_LBA
+        && primary_end <= plan.table.first_usable
+        && places.backup_array > plan.table.last_usable;
+    if fits {
+        return Ok(());
+    }
+    let why =
+        "its arrays and its usable space overlap; --relocate-backup gives the backup its place at the end";
+    Err(PlanError::Unchangeable(why.to_owned()))
+}
+
+/// A copy to write.
+struct Copy<'a> {
+    table: &'a CurrentGpt,
+    lba: u64,
+    array: u64,
+    name: &'static str,
+}
+
+impl Copy<'_> {
+    fn write(&self, plan: &Plan, alternate: u64, steps: &mut Steps<'_>) -> Result<(), PlanError> {
+        let byte = |lba: u64| lba.saturating_mul(steps.block);
+        let (array, header) = (byte(self.array), byte(self.lba));
+        steps.write(array, &self.table.array, &format!("{} GPT, entries", self.name))?;
+        let bytes = self.table.header_for(plan, self.lba, alternate, self.array)?;
+        Ok(steps.write(header, &bytes, &format!("{} GPT, header", self.name))?)
+    }
+}
+
+/// The MBR of a disk with a GPT: an entry over everything, so that who knows only MBRs sees no free space.
+fn protect(plan: &Plan, stack: &Stack, places: &Places, steps: &mut Steps<'_>) -> Result<(), PlanError> {
+    const ENTRIES: usize = 446;
+    let mut sector = steps.read(0, steps.block)?;
+    let covered = u32::try_from(places.last).unwrap_or(u32::MAX);
+    let is_signed = has(&sector, 510, &[0x55, 0xAA]);
+    let slots = || (0..4).map(|slot| ENTRIES + slot * 16);
+    let protective = slots().find(|at| is_signed && sector[at + 4] == 0xEE && le32(&sector, at + 8) == 1);
+    match protective {
+        // A hybrid one, and one that covers less on purpose, stays; where the disk has another size it is brought up to date.
+        Some(at) if !plan.fresh => {
+            if plan.relocate_backup && stack.kind != TableKind::HybridMbr {
+                put32(&mut sector, at + 12, covered);
+            }
+        }
+        None if !plan.fresh && is_signed && slots().any(|at| sector[at + 4] != 0) => {}
+        _ => {
+            if !plan.wipe.is_empty() && matches!(stack.kind, TableKind::Content(_)) {
+                sector[..ENTRIES].fill(0);
+            }
+            sector[ENTRIES..510].fill(0);
+            let entry = &mut sector[ENTRIES..ENTRIES + 16];
+            // From LBA 1, cylinder 0, head 0, sector 2, to what cannot be said in these terms (table 5-4).
+            entry[..8].copy_from_slice(&[0x00, 0x00, 0x02, 0x00, 0xEE, 0xFF, 0xFF, 0xFF]);
+            put32(entry, 8, 1);
+            put32(entry, 12, covered);
+            sector[510..512].copy_from_slice(&[0x55, 0xAA]);
+        }
+    }
+    Ok(steps.write(0, &sector, "protective MBR")?)
+}

@@ -1,0 +1,271 @@
+//! MBRs and chains of extended boot records as bytes.
+//!
+//! The law of this module: the new table comes true with one sector, the MBR or one record of the chain; every record that is
+//! new is written before, where the old table has none. What takes more is refused.
+
+use std::collections::BTreeMap;
+
+use straddle_device::fields::{byte, has, le32};
+use straddle_layout::types::is_extended;
+use straddle_layout::{Stack, TableKind};
+
+use super::Steps;
+use super::gpt::CurrentGpt;
+use crate::error::PlanError;
+use crate::plan::{Change, Entry, Plan, Slot};
+
+const DISK_ID: usize = 440;
+const ENTRIES: usize = 446;
+const ENTRY: usize = 16;
+const SIGNATURE_AT: usize = 510;
+const SIGNATURE: [u8; 2] = [0x55, 0xAA];
+const ACTIVE: u8 = 0x80;
+/// More records than this are followed by nobody.
+const MOST_RECORDS: usize = 1024;
+/// The geometry that every BIOS pretends for large disks.
+const HEADS: u64 = 255;
+const TRACK: u64 = 63;
+
+/// One table of four entries.
+fn slot(index: usize) -> std::ops::Range<usize> {
+    ENTRIES + index * ENTRY..ENTRIES + (index + 1) * ENTRY
+}
+
+fn put32(bytes: &mut [u8], at: usize, value: u64) -> Result<(), PlanError> {
+    let value = u32::try_from(value)
+        .map_err(|_| PlanError::Invalid(format!("sector {value} needs more than 32 bits")))?;
+    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    Ok(())
+}
+
+/// Cylinder, head and sector of an address, or the largest there is.
+fn chs(lba: u64) -> [u8; 3] {
+    let (cylinder, head, sector) = (lba / (HEADS * TRACK), lba / TRACK % HEADS, lba % TRACK + 1);
+    if cylinder > 1023 {
+        return [0xFE, 0xFF, 0xFF];
+    }
+    let low = |n: u64| u8::try_from(n & 0xFF).unwrap_or(0xFF);
+    [low(head), low(sector | (cylinder >> 2 & 0xC0)), low(cylinder)]
+}
+
+/// Fills an entry for a partition whose start is counted from `base`.
+fn fill(bytes: &mut [u8], entry: &Entry, base: u64) -> Result<(), PlanError> {
+    let invalid = || PlanError::Invalid(format!("partition {}: its type is none", entry.number));
+    let id = u8::from_str_radix(&entry.kind, 16).map_err(|_| invalid())?;
+    fill_with(bytes, if entry.bootable { ACTIVE } else { 0 }, id, (entry.start, entry.sectors), base)
+}
+
+fn fill_with(
+    bytes: &mut [u8],
+    status: u8,
+    id: u8,
+    (start, sectors): (u64, u64),
+    base: u64,
+) -> Result<(), PlanError> {
+    bytes[0] = status;
+    bytes[1..4].copy_from_slice(&chs(start));
+    bytes[4] = id;
+    bytes[5..8].copy_from_slice(&chs(start.saturating_add(sectors.saturating_sub(1))));
+    put32(bytes, 8, start.saturating_sub(base))?;
+    put32(bytes, 12, sectors)
+}
+
+/// Changes the size of an entry.
+fn resize(bytes: &mut [u8], entry: &Entry) -> Result<(), PlanError> {
+    bytes[5..8].copy_from_slice(&chs(entry.start.saturating_add(entry.sectors.saturating_sub(1))));
+    put32(bytes, 12, entry.sectors)
+}
+
+pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Result<(), PlanError> {
+    let mut mbr = steps.read(0, steps.block)?;
+    if plan.fresh {
+        if !plan.wipe.is_empty() && matches!(stack.kind, TableKind::Content(_)) {
+            mbr[..ENTRIES].fill(0);
+        }
+        let id = u32::from_str_radix(&plan.table.id, 16);
+        let id = id.map_err(|_| PlanError::Invalid("its disk identity is none".to_owned()))?;
+        mbr[DISK_ID..DISK_ID + 4].copy_from_slice(&id.to_le_bytes());
+        mbr[ENTRIES..SIGNATURE_AT].fill(0);
+        mbr[SIGNATURE_AT..SIGNATURE_AT + 2].copy_from_slice(&SIGNATURE);
+    }
+    for number in 1..=4 {
+        let bytes = &mut mbr[slot(usize::try_from(number - 1).unwrap_or(0))];
+        match plan.table.partitions.iter().find(|entry| entry.number == number) {
+            // An entry of no size or type is none, and stays.
+            None if byte(bytes, 4) == 0 || le32(bytes, 12) == 0 => {}
+            None => bytes.fill(0),
+            Some(entry) => match entry.change {
+                Change::Kept => {}
+                Change::Grown { .. } => resize(bytes, entry)?,
+                Change::New => fill(bytes, entry, 0)?,
+            },
+        }
+    }
+    let old = Chain::read(plan, stack, steps)?;
+    let new = old.changed(plan, steps)?;
+    commit(&old, &new, &mbr, steps)?;
+    steps.flush();
+    forget_gpt(plan, stack, steps)
+}
+
+/// A chain of records: each sector with its bytes, in the order of their links.
+#[derive(Clone, Debug, Default)]
+struct Chain {
+    records: Vec<(u64, Vec<u8>)>,
+}
+
+impl Chain {
+    /// The chain of the present table's container, if the container stays.
+    fn read(plan: &Plan, stack: &Stack, steps: &Steps<'_>) -> Result<Self, PlanError> {
+        let mut chain = Self::default();
+        let kept = |entry: &&Entry| entry.slot == Slot::Extended && entry.change != Change::New;
+        let Some(extended) = plan.table.partitions.iter().find(kept).filter(|_| !plan.fresh) else {
+            return Ok(chain);
+        };
+        debug_assert_eq!(stack.kind, TableKind::Mbr);
+        let odd = |why: &str| PlanError::Unchangeable(format!("its chain of logical partitions {why}"));
+        let mut at = extended.start;
+        loop {
+            let record = steps.read(at.saturating_mul(steps.block), steps.block)?;
+            if !has(&record, SIGNATURE_AT, &SIGNATURE) || chain.records.len() > MOST_RECORDS {
+                return Err(odd("cannot be followed"));
+            }
+            let used = |index: usize| {
+                let bytes = &record[slot(index)];
+                byte(bytes, 4) != 0 && le32(bytes, 12) != 0
+            };
+            let is_link = |index: usize| used(index) && is_extended(record[slot(index)][4]);
+            if is_link(0) || used(2) || used(3) || (used(1) && !is_link(1)) {
+                return Err(odd("has entries in unusual places"));
+            }
+            let next =
+                is_link(1).then(|| extended.start.saturating_add(u64::from(le32(&record[slot(1)], 8))));
+            chain.records.push((at, record));
+            match next {
+                Some(next) if chain.records.iter().any(|(at, _)| *at == next) => {
+                    return Err(odd("is a loop"));
+                }
+                Some(next) => at = next,
+                None => return Ok(chain),
+            }
+        }
+    }
+
+    /// The chain that `plan` wants: records of partitions that are gone left out, new ones at the end.
+    fn changed(&self, plan: &Plan, steps: &Steps<'_>) -> Result<Self, PlanError> {
+        let Some(extended) = plan.table.partitions.iter().find(|entry| entry.slot == Slot::Extended) else {
+            return Ok(Self::default());
+        };
+        let mut wanted: BTreeMap<u64, &Entry> = BTreeMap::new();
+        let mut order = Vec::new();
+        for entry in &plan.table.partitions {
+            if let Slot::Logical { ebr } = entry.slot {
+                wanted.insert(ebr, entry);
+                order.push(ebr);
+            }
+        }
+        let is_old = |at: u64| self.records.iter().any(|(old, _)| *old == at);
+        // The first record stands at the container's start, in use or not.
+        let mut places = vec![extended.start];
+        places.extend(
+            self.records
+                .iter()
+                .map(|(at, _)| *at)
+                .filter(|at| *at != extended.start && wanted.contains_key(at)),
+        );
+        places.extend(order.into_iter().filter(|at| *at != extended.start && !is_old(*at)));
+        let mut chain = Self::default();
+        for (index, at) in places.iter().enumerate() {
+            let mut record = match self.records.iter().find(|(old, _)| old == at) {
+                Some((_, bytes)) => bytes.clone(),
+                None => vec![0; usize::try_from(steps.block).unwrap_or(512)],
+            };
+            record[SIGNATURE_AT..SIGNATURE_AT + 2].copy_from_slice(&SIGNATURE);
+            match wanted.get(at) {
+                None => record[slot(0)].fill(0),
+                Some(entry) => match entry.change {
+                    Change::Kept => {}
+                    Change::Grown { .. } => resize(&mut record[slot(0)], entry)?,
+                    Change::New => {
+                        record[slot(0)].fill(0);
+                        fill(&mut record[slot(0)], entry, *at)?;
+                    }
+                },
+            }
+            link(&mut record, extended, places.get(index + 1).map(|next| (*next, wanted.get(next))))?;
+            chain.records.push((*at, record));
+        }
+        Ok(chain)
+    }
+}
+
+/// Sets a record's link to the next one, and leaves one that already leads there as it is.
+fn link(record: &mut [u8], extended: &Entry, next: Option<(u64, Option<&&Entry>)>) -> Result<(), PlanError> {
+    let bytes = &mut record[slot(1)];
+    let Some((next, entry)) = next else {
+        if byte(bytes, 4) != 0 {
+            bytes.fill(0);
+        }
+        return Ok(());
+    };
+    // The size that a link tells is nobody's business: what follows a right one stays, so that growing takes one sector.
+    if is_extended(bytes[4]) && u64::from(le32(bytes, 8)) == next.saturating_sub(extended.start) {
+        return Ok(());
+    }
+    // As DOS has it, a link covers the next record and its partition.
+    let end = entry.map_or(next + 1, |entry| entry.start.saturating_add(entry.sectors));
+    let sectors = end.saturating_sub(next);
+    fill_with(bytes, 0, 0x05, (next, sectors), extended.start)
+}
+
+/// Writes the records that are new, and then the one sector that makes them count.
+fn commit(old: &Chain, new: &Chain, mbr: &[u8], steps: &mut Steps<'_>) -> Result<(), PlanError> {
+    let is_old = |at: u64| old.records.iter().any(|(old, _)| *old == at);
+    // The last of the chain first: no link leads to what is not there yet.
+    for (at, record) in new.records.iter().rev().filter(|(at, _)| !is_old(*at)) {
+        steps.write(at.saturating_mul(steps.block), record, "extended boot record")?;
+    }
+    steps.flush();
+    let mut committing = Vec::new();
+    for (at, record) in new.records.iter().filter(|(at, _)| is_old(*at)) {
+        let before = old.records.iter().find(|(old, _)| old == at).map(|(_, bytes)| bytes);
+        if before != Some(record) {
+            committing.push((*at, record.as_slice(), "extended boot record"));
+        }
+    }
+    if steps.read(0, steps.block)? != mbr {
+        committing.push((0, mbr, "MBR"));
+    }
+    if committing.len() > 1 {
+        return Err(PlanError::TwoSteps(committing.len()));
+    }
+    for (at, bytes, what) in committing {
+        steps.write(at.saturating_mul(steps.block), bytes, what)?;
+    }
+    Ok(())
+}
+
+/// Takes the signatures of a GPT away that is one no longer: tools that look further than the MBR would offer it.
+fn forget_gpt(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Result<(), PlanError> {
+    if !plan.fresh || !matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr) {
+        return Ok(());
+    }
+    let zeros = vec![0; usize::try_from(stack.block.get()).unwrap_or(512)];
+    let last = stack.block.blocks_floor(steps.medium.len()).get().saturating_sub(1);
+    let mut headers = vec![1, last];
+    headers.extend(CurrentGpt::read(steps.medium, stack).ok().map(|current| current.other_lba()));
+    headers.sort_unstable();
+    headers.dedup();
+    for lba in headers.into_iter().filter(|lba| (1..=last).contains(lba)) {
+        let at = lba.saturating_mul(stack.block.get());
+        let is_taken = plan.table.partitions.iter().any(|entry| match entry.slot {
+            Slot::Logical { ebr } => ebr == lba,
+            _ => entry.slot == Slot::Extended && entry.start == lba,
+        });
+        if !is_taken && has(&steps.read(at, 8)?, 0, b"EFI PART") {
+            steps.write(at, &zeros, "header of the former GPT")?;
+        }
+    }
+    steps.flush();
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! By what a plan knows its disk again.
+//!
+//! The law of this module: everything that the present table is made of goes into the hash, and nothing else: a boot loader or
+//! a file system may write where it likes.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use straddle_device::fields::{has, le32, le64};
+use straddle_device::{Medium, ReadError};
+use straddle_layout::{Role, Stack};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
+
+/// A disk as it was when the plan was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fingerprint {
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its logical sector.
+    pub sector: u64,
+    /// Its serial number, where it says one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
+    /// SHA-256 of the bytes that its table is made of.
+    pub table: String,
+}
+
+/// No array of entries is larger than this: the layout crate takes none that is.
+const LARGEST_ARRAY: u64 = 8 << 20;
+
+impl Fingerprint {
+    /// The fingerprint of `medium`, on which `stack` was read.
+    pub fn of(
+        medium: &dyn Medium,
+        stack: &Stack,
+        block: BlockSize,
+        serial: Option<String>,
+    ) -> Result<Self, ReadError> {
+        let mut hash = Sha256::new();
+        for span in structures(medium, stack, block)? {
+            hash.update(span.start().get().to_le_bytes());
+            hash.update(span.len().get().to_le_bytes());
+            hash.update(bytes_of(medium, span)?);
+        }
+        Ok(Self { size: medium.len().get(), sector: block.get(), serial, table: hex(&hash.finalize()) })
+    }
+}
+
+/// Two digits a byte.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of a span.
+pub(crate) fn bytes_of(medium: &dyn Medium, span: Span) -> Result<Vec<u8>, ReadError> {
+    let len = usize::try_from(span.len().get()).unwrap_or(usize::MAX);
+    if ByteOffset::new(medium.len().get()) < span.end() {
+        return Err(ReadError::PastEnd { at: span.start(), want: len, len: medium.len().get() });
+    }
+    let mut bytes = vec![0; len];
+    medium.read_at(span.start(), &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Where the structures of the present table stand, and where those of a GPT would.
+fn structures(medium: &dyn Medium, stack: &Stack, block: BlockSize) -> Result<Vec<Span>, ReadError> {
+    let mut spans = Vec::new();
+    let mut add = |span: Option<Span>| {
+        spans.extend(span.filter(|span| span.end().get() <= medium.len().get() && !spans.contains(span)));
+    };
+    let mut blocks = vec![block];
+    blocks.extend((stack.block != block).then_some(stack.block));
+    for block in blocks {
+        let one = |lba: Lba| Span::of_blocks(lba, LbaCount::new(1), block);
+        add(one(Lba::new(0)));
+        let last = block.blocks_floor(medium.len()).last_lba().unwrap_or_default();
+        let mut headers = vec![Lba::new(1), last];
+        for at in 0..2 {
+            let Some(span) = one(headers[at]).filter(|span| span.end().get() <= medium.len().get()) else {
+                continue;
+            };
+            add(Some(span));
+            let header = bytes_of(medium, span)?;
+            if !has(&header, 0, b"EFI PART") {
+                continue;
+            }
+            let array = u64::from(le32(&header, 80)).saturating_mul(u64::from(le32(&header, 84)));
+            if array <= LARGEST_ARRAY {
+                let start = Lba::new(le64(&header, 72)).to_bytes(block);
+                add(start.and_then(|start| Span::new(start, ByteCount::new(array))));
+            }
+            headers.push(Lba::new(le64(&header, 32)));
+        }
+        for other in headers.into_iter().skip(2) {
+            add(one(other));
+        }
+        for partition in &stack.partitions {
+            match partition.role {
+                Role::Extended => add(one(partition.start)),
+                Role::Logical { ebr } => add(one(ebr)),
+                Role::Primary => {}
+            }
+        }
+    }
+    Ok(spans)
+}

@@ -1,0 +1,248 @@
+//! The grain: the boundaries on which partitions of a disk start and end, and why.
+//!
+//! The law of this module: every boundary that the audit would miss is considered, in the audit's own order, and is either
+//! taken or left out with a reason in words. A grain of more than a quarter of the disk is none: libfdisk draws the same line
+//! (libfdisk/src/alignment.c).
+
+use serde::{Deserialize, Serialize};
+use straddle_audit::{ATOMIC_UNIT, Severity, bogus_io_opt, named_boundaries};
+use straddle_device::topology::{AlignmentOffset, Topology};
+use straddle_units::{BlockSize, Boundary, ByteCount};
+
+/// The physical sector of nearly every disk since 2010, whatever it says; also the largest sector of LUKS.
+const USUAL_PHYSICAL: ByteCount = ByteCount::new(4096);
+
+/// The grain takes at most this part of the disk.
+const LARGEST_SHARE: u64 = 4;
+
+/// A boundary that was considered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Considered {
+    /// What it is called: `physical sector`, `stripe`.
+    pub name: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Who says so.
+    pub source: String,
+    /// Why starts are not on it; `None` when they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
+}
+
+/// Where partitions may start and end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grain {
+    /// Where they start; a partition without a size of its own ends there too.
+    pub start: Boundary,
+    /// Where they end at least: a size that was asked for is rounded up to this.
+    pub end: Boundary,
+    /// Every boundary that was considered.
+    pub considered: Vec<Considered>,
+}
+
+/// A boundary to consider.
+struct Candidate {
+    name: &'static str,
+    boundary: Boundary,
+    source: String,
+    /// Whether ends have to be on it too: what a write in the last block would have to be completed to.
+    at_end: bool,
+}
+
+impl Grain {
+    /// The grain of a disk of `size` bytes in blocks of `block`. `asked` takes the place of the 1 MiB and of the erase block,
+    /// which only advice stands for.
+    pub fn of(topology: &Topology, size: ByteCount, block: BlockSize, asked: Option<ByteCount>) -> Self {
+        // A block size is never zero, and so is no family of its multiples empty.
+        #[expect(clippy::expect_used, reason = "a block size is at least 512")]
+        let blocks = Boundary::multiples_of(block.bytes()).expect("a block size is at least 512");
+        let mut grain = Self { start: blocks, end: blocks, considered: Vec::new() };
+        for candidate in candidates(topology, asked) {
+            grain.consider(candidate, size);
+        }
+        if topology.alignment_offset.value() == AlignmentOffset::Misaligned {
+            grain.considered.push(Considered {
+                name: "alignment offset".to_owned(),
+                size: 0,
+                source: topology.alignment_offset.source().to_string(),
+                left_out: Some("the kernel says -1: no start is aligned for all devices below".to_owned()),
+            });
+        }
+        if let (Some(why), Some(figure)) = (bogus_io_opt(topology), &topology.io_opt) {
+            grain.considered.push(Considered {
+                name: "optimal I/O size".to_owned(),
+                size: figure.value().get(),
+                source: figure.source().to_string(),
+                left_out: Some(format!("it cannot be true: {why}")),
+            });
+        }
+        grain
+    }
+
+    /// Takes a candidate, or says why not.
+    fn consider(&mut self, candidate: Candidate, size: ByteCount) {
+        let Candidate { name, boundary, source, at_end } = candidate;
+        let met = self.start.meet(boundary);
+        let largest = ByteCount::new(size.get() / LARGEST_SHARE);
+        let left_out = match met {
+            None => Some("it shares no boundary with those above".to_owned()),
+            Some(met) if met == self.start => None,
+            Some(met) if met.size() > largest => Some(format!(
+                "with those above it makes {} ({} bytes), more than a quarter of the disk",
+                met.size(),
+                met.size().get()
+            )),
+            Some(met) => {
+                self.start = met;
+                None
+            }
+        };
+        if at_end
+            && left_out.is_none()
+            && let Some(end) = self.end.meet(boundary)
+        {
+            self.end = end;
+        }
+        let considered = Considered { name: name.to_owned(), size: boundary.size().get(), source, left_out };
+        self.considered.push(considered);
+    }
+
+    /// The boundaries that starts are on.
+    pub fn taken(&self) -> impl Iterator<Item = &Considered> {
+        self.considered.iter().filter(|c| c.left_out.is_none())
+    }
+}
+
+/// The boundaries to consider, what costs most when missed first.
+fn candidates(topology: &Topology, asked: Option<ByteCount>) -> Vec<Candidate> {
+    let mut candidates = Vec::new();
+    for named in named_boundaries(topology) {
+        let is_advice = named.rule.severity <= Severity::Advice;
+        if is_advice && asked.is_some() {
+            continue;
+        }
+        let at_end = matches!(named.name, "physical sector" | "indirection unit");
+        let (name, boundary, source) = (named.name, named.boundary, source_of(topology, named.name));
+        candidates.push(Candidate { name, boundary, source, at_end });
+    }
+    let atomic = topology.atomic.as_ref().and_then(|figure| {
+        let (boundary, source) = (figure.value().start_boundary()?, figure.source().to_string());
+        Some(Candidate { name: ATOMIC_UNIT, boundary, source, at_end: false })
+    });
+    let usual = topology.boundary_of(USUAL_PHYSICAL).map(|boundary| Candidate {
+        name: "4096-byte sector",
+        boundary,
+        source: "what most disks have, should this one hide it".to_owned(),
+        at_end: true,
+    });
+    // Behind what is more than advice, before what is advice.
+    let is_advice = |c: &Candidate| matches!(c.name, "erase block" | "1 MiB grain");
+    let at = candidates.iter().position(is_advice).unwrap_or(candidates.len());
+    candidates.splice(at..at, atomic.into_iter().chain(usual));
+    let asked = asked.and_then(|size| topology.boundary_of(size)).map(|boundary| Candidate {
+        name: "grain",
+        boundary,
+        source: "asked for".to_owned(),
+        at_end: false,
+    });
+    candidates.extend(asked);
+    candidates
+}
+
+/// Who says a boundary.
+fn source_of(topology: &Topology, name: &str) -> String {
+    let figure = match name {
+        "physical sector" => Some(&topology.physical),
+        "indirection unit" => topology.indirection_unit.as_ref(),
+        "RAID chunk" => topology.chunk.as_ref(),
+        "stripe" => topology.stripe.as_ref(),
+        "minimum I/O size" => topology.io_min.as_ref(),
+        "optimal I/O size" => topology.io_opt.as_ref(),
+        "erase block" => topology.erase_block.as_ref(),
+        _ => None,
+    };
+    figure.map_or_else(|| "what every current tool uses".to_owned(), |figure| figure.source().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::str::FromStr;
+
+    use straddle_device::Assume;
+    use straddle_device::topology::{Figure, Source};
+    use straddle_units::{GIB, KIB, MIB};
+
+    use super::*;
+
+    fn topology(assume: &str) -> Topology {
+        let mut topology = Topology::unknown();
+        Assume::from_str(assume).unwrap().apply(&mut topology);
+        topology
+    }
+
+    fn grain(assume: &str, size: u64) -> Grain {
+        Grain::of(&topology(assume), ByteCount::new(size), BlockSize::B512, None)
+    }
+
+    fn sizes(assume: &str, size: u64) -> (u64, u64, u64) {
+        let grain = grain(assume, size);
+        (grain.start.size().get(), grain.start.phase().get(), grain.end.size().get())
+    }
+
+    #[test]
+    fn each_boundary_is_taken_in_its_own_right() {
+        assert_eq!(sizes("512e", 100 * GIB), (MIB, 0, 4096));
+        assert_eq!(sizes("512n", 100 * GIB), (MIB, 0, 4096), "a drive may hide its sectors");
+        assert_eq!(sizes("512e,iu=64KiB", 100 * GIB), (MIB, 0, 64 * KIB));
+        assert_eq!(sizes("512e,stripe=192KiB", 100 * GIB), (3 * MIB, 0, 4096), "no power of two");
+        assert_eq!(sizes("512e,erase=3MiB", 100 * GIB), (3 * MIB, 0, 4096));
+        assert_eq!(sizes("512e,erase=4MiB,stripe=1536KiB", 100 * GIB), (12 * MIB, 0, 4096));
+        assert_eq!(sizes("512e,atomic=16KiB,atomic-boundary=2MiB", 100 * GIB), (2 * MIB, 0, 4096));
+        assert_eq!(sizes("physical=4096,offset=3584", 100 * GIB), (MIB, 3584, 4096));
+    }
+
+    #[test]
+    fn a_small_disk_has_a_small_grain() {
+        assert_eq!(sizes("512e", 4 * MIB), (MIB, 0, 4096));
+        assert_eq!(sizes("512e", 4 * MIB - 512), (4096, 0, 4096));
+        let grain = grain("512e", 2 * MIB);
+        let last = grain.considered.last().unwrap();
+        assert_eq!(last.name, "1 MiB grain");
+        assert!(last.left_out.as_ref().unwrap().contains("a quarter of the disk"));
+    }
+
+    #[test]
+    fn what_contradicts_is_left_out() {
+        // Atomic writes count from byte 0, physical sectors of this drive do not.
+        let grain = grain("physical=4096,offset=3584,atomic=16KiB", 100 * GIB);
+        let atomic = grain.considered.iter().find(|c| c.name == ATOMIC_UNIT).unwrap();
+        assert_eq!(atomic.left_out.as_deref(), Some("it shares no boundary with those above"));
+        assert_eq!((grain.start.size().get(), grain.start.phase().get()), (MIB, 3584));
+    }
+
+    #[test]
+    fn an_optimum_that_cannot_be_true_is_refused() {
+        let mut topology = topology("512e");
+        topology.io_opt =
+            Some(Figure::new(ByteCount::new(33_553_920), Source::Sysfs("queue/optimal_io_size")));
+        let grain = Grain::of(&topology, ByteCount::new(100 * GIB), BlockSize::B512, None);
+        assert_eq!(grain.start.size().get(), MIB);
+        let refused = grain.considered.iter().find(|c| c.size == 33_553_920).unwrap();
+        assert!(refused.left_out.as_ref().unwrap().contains("65535 blocks"));
+    }
+
+    #[test]
+    fn a_grain_that_is_asked_for_replaces_advice_only() {
+        let of = |assume: &str, asked: u64| {
+            let size = ByteCount::new(100 * GIB);
+            Grain::of(&topology(assume), size, BlockSize::B512, Some(ByteCount::new(asked)))
+                .start
+                .size()
+                .get()
+        };
+        assert_eq!(of("512e", 64 * KIB), 64 * KIB);
+        assert_eq!(of("512e,stripe=192KiB", 64 * KIB), 192 * KIB);
+        assert_eq!(of("512e,erase=8MiB", 4 * MIB), 4 * MIB);
+    }
+}

@@ -1,0 +1,98 @@
+//! Identities for new tables and partitions, from a seed.
+//!
+//! The law of this module: the same seed gives the same identities; where seeds come from is the caller's business.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// 128 bits from which identities are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seed(pub u128);
+
+impl fmt::Display for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}", self.0)
+    }
+}
+
+impl FromStr for Seed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        u128::from_str_radix(text, 16)
+            .map(Self)
+            .map_err(|_| format!("'{text}' is no seed: write up to 32 hexadecimal digits"))
+    }
+}
+
+/// The sequence of identities of a seed.
+pub(crate) struct Identities {
+    high: u64,
+    low: u64,
+}
+
+/// The step and the mixing of SplitMix64 (Steele, Lea, Flood 2014).
+const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
+fn mixed(state: u64) -> u64 {
+    let z = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+impl Identities {
+    pub(crate) fn new(seed: Seed) -> Self {
+        let bytes = seed.0.to_be_bytes();
+        let half = |from: usize| straddle_device::fields::be64(&bytes, from);
+        Self { high: half(0), low: half(8) }
+    }
+
+    /// A GUID of version 4 (RFC 9562), as it stands on disk.
+    pub(crate) fn guid(&mut self) -> [u8; 16] {
+        self.high = self.high.wrapping_add(STEP);
+        self.low = self.low.wrapping_add(STEP);
+        let mut guid = [0; 16];
+        guid[..8].copy_from_slice(&mixed(self.high).to_be_bytes());
+        guid[8..].copy_from_slice(&mixed(self.low).to_be_bytes());
+        // The first three fields are little endian: the version's digit is in the second byte of the third.
+        guid[7] = guid[7] & 0x0F | 0x40;
+        guid[8] = guid[8] & 0x3F | 0x80;
+        guid
+    }
+
+    /// An MBR's identity, which is not zero.
+    pub(crate) fn disk_id(&mut self) -> u32 {
+        straddle_device::fields::le32(&self.guid(), 0).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use straddle_layout::types::guid_text;
+
+    use super::*;
+
+    #[test]
+    fn identities_are_random_guids_and_repeat_by_seed() {
+        let all = |seed: u128| -> Vec<String> {
+            let mut identities = Identities::new(Seed(seed));
+            (0..50).map(|_| guid_text(identities.guid())).collect()
+        };
+        assert_eq!(all(7), all(7));
+        let mut together: Vec<String> = (0..40).flat_map(all).collect();
+        for text in &together {
+            assert_eq!(text.as_bytes()[14], b'4', "{text}");
+            assert!(b"89AB".contains(&text.as_bytes()[19]), "{text}");
+        }
+        together.sort();
+        together.dedup();
+        assert_eq!(together.len(), 40 * 50);
+    }
+
+    #[test]
+    fn seeds_are_hexadecimal() {
+        assert_eq!("ff".parse(), Ok(Seed(255)));
+        assert_eq!(Seed(255).to_string(), "ff");
+        assert!("xyz".parse::<Seed>().is_err() && "1".repeat(33).parse::<Seed>().is_err());
+    }
+}

@@ -1,0 +1,138 @@
+//! Names for partition types.
+//!
+//! The law of this module: a name means the same purpose in both tables; where a table has no type for it, it says so.
+
+use straddle_layout::types::{guid_text, parse_guid};
+use straddle_layout::{PartitionType, types};
+
+use crate::error::PlanError;
+use crate::plan::Format;
+
+/// A name, and the types that it stands for.
+#[derive(Clone, Copy, Debug)]
+pub struct Alias {
+    /// The name.
+    pub name: &'static str,
+    /// The GPT type.
+    pub guid: &'static str,
+    /// The MBR type, where there is one.
+    pub mbr: Option<u8>,
+}
+
+const fn alias(name: &'static str, guid: &'static str, mbr: Option<u8>) -> Alias {
+    Alias { name, guid, mbr }
+}
+
+/// Every name. The GUIDs are those of the UEFI specification, of the Discoverable Partitions Specification, and of util-linux
+/// (include/pt-gpt-partnames.h); the MBR types those of include/pt-mbr-partnames.h.
+pub const ALIASES: [Alias; 19] = [
+    alias("linux", "0FC63DAF-8483-4772-8E79-3D69D8477DE4", Some(0x83)),
+    alias("esp", ESP, Some(0xEF)),
+    alias("bios", BIOS_BOOT, None),
+    alias("xbootldr", "BC13C2FF-59E6-4262-A352-B275FD6F7172", Some(0xEA)),
+    alias("swap", "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F", Some(0x82)),
+    alias("root", "4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709", Some(0x83)),
+    alias("root-arm64", "B921B045-1DF0-41C3-AF44-4C6F280D3FAE", Some(0x83)),
+    alias("usr", "8484680C-9521-48C6-9C11-B0720656F69E", Some(0x83)),
+    alias("home", "933AC7E1-2EB4-4F13-B844-0E14E2AEF915", Some(0x83)),
+    alias("srv", "3B8F8425-20E0-4F3B-907F-1A25A76F98E8", Some(0x83)),
+    alias("var", "4D21B016-B534-45C2-A9FB-5C16E091FD2D", Some(0x83)),
+    alias("tmp", "7EC6F557-3BC5-4ACA-B293-16EF5DF639D1", Some(0x83)),
+    alias("raid", "A19D880F-05FC-4D3B-A006-743F0F84911E", Some(0xFD)),
+    alias("lvm", "E6D6D379-F507-44C2-A23C-238F2A3DF928", Some(0x8E)),
+    alias("luks", "CA7D7CCB-63ED-4C53-861C-1742536059CC", Some(0x83)),
+    alias("msdata", "EBD0A0A2-B9E5-4433-87C0-68B6B72699C7", Some(0x07)),
+    alias("msr", "E3C9E316-0B5C-4DB8-817D-F92DF00215AE", None),
+    alias("prep", "9E1A2D38-C612-4316-AA26-8B49521E5A8B", Some(0x41)),
+    alias("zfs", "6A898CC3-1DD2-11B2-99A6-080020736631", Some(0xBF)),
+];
+
+pub(crate) const ESP: &str = "C12A7328-F81F-11D2-BA4B-00A0C93EC93B";
+pub(crate) const BIOS_BOOT: &str = "21686148-6449-6E6F-744E-656564454649";
+
+/// The type that `text` names in a table of `format`, as the plan writes it: a GUID in capitals, or hexadecimal digits.
+pub(crate) fn resolve(text: &str, format: Format) -> Result<String, PlanError> {
+    let unknown = || PlanError::UnknownType { text: text.to_owned(), format };
+    if let Some(alias) = ALIASES.iter().find(|alias| alias.name.eq_ignore_ascii_case(text)) {
+        return match format {
+            Format::Gpt => Ok(alias.guid.to_owned()),
+            Format::Mbr => {
+                let id = alias.mbr.ok_or(PlanError::GptOnly { name: alias.name })?;
+                Ok(types::mbr_text(id))
+            }
+        };
+    }
+    match format {
+        Format::Gpt => parse_guid(text).filter(|guid| *guid != [0; 16]).map(guid_text).ok_or_else(unknown),
+        Format::Mbr => {
+            let digits = text.strip_prefix("0x").unwrap_or(text);
+            let id = u8::from_str_radix(digits, 16).ok().ok_or_else(unknown)?;
+            match id {
+                0 => Err(unknown()),
+                types::PROTECTIVE => Err(PlanError::ReservedType { id }),
+                id if types::is_extended(id) => Err(PlanError::ReservedType { id }),
+                id => Ok(types::mbr_text(id)),
+            }
+        }
+    }
+}
+
+/// The type of a partition that is to hold this file system, by name.
+pub(crate) fn of_file_system(fs: &str, format: Format) -> &'static str {
+    match (fs, format) {
+        ("swap", _) => "swap",
+        ("vfat" | "fat32", Format::Mbr) => "c",
+        ("vfat" | "fat32" | "ntfs" | "exfat", _) => "msdata",
+        ("zfs", _) => "zfs",
+        ("lvm", _) => "lvm",
+        ("luks", _) => "luks",
+        _ => "linux",
+    }
+}
+
+/// The type as the layout crate has it; `None` for a text that is none.
+pub(crate) fn parsed(text: &str, format: Format) -> Option<PartitionType> {
+    match format {
+        Format::Gpt => parse_guid(text).map(PartitionType::Guid),
+        Format::Mbr => u8::from_str_radix(text, 16).ok().map(PartitionType::Mbr),
+    }
+}
+
+/// What a type is called, as a plan writes it.
+pub fn type_name(text: &str, format: Format) -> Option<&'static str> {
+    parsed(text, format).and_then(|kind| types::name(&kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_mean_types_that_the_tables_know() {
+        for alias in ALIASES {
+            let guid = resolve(alias.name, Format::Gpt).unwrap();
+            assert_eq!(guid_text(parse_guid(&guid).unwrap()), guid, "{}", alias.name);
+            assert!(type_name(&guid, Format::Gpt).is_some(), "{}", alias.name);
+            match (resolve(alias.name, Format::Mbr), alias.mbr) {
+                (Ok(id), Some(_)) => assert!(type_name(&id, Format::Mbr).is_some(), "{}", alias.name),
+                (Err(PlanError::GptOnly { .. }), None) => {}
+                (other, _) => panic!("{}: {other:?}", alias.name),
+            }
+        }
+    }
+
+    #[test]
+    fn other_types_are_given_as_the_table_writes_them() {
+        let guid = "0fc63daf-8483-4772-8e79-3d69d8477de4";
+        assert_eq!(resolve(guid, Format::Gpt).unwrap(), guid.to_uppercase());
+        assert_eq!(resolve("8e", Format::Mbr).unwrap(), "8e");
+        assert_eq!(resolve("0xC", Format::Mbr).unwrap(), "c");
+        for (text, format) in
+            [("83", Format::Gpt), (guid, Format::Mbr), ("nonsense", Format::Gpt), ("0", Format::Mbr)]
+        {
+            assert!(matches!(resolve(text, format), Err(PlanError::UnknownType { .. })), "{text}");
+        }
+        assert!(matches!(resolve("5", Format::Mbr), Err(PlanError::ReservedType { id: 5 })));
+        assert!(matches!(resolve("ee", Format::Mbr), Err(PlanError::ReservedType { .. })));
+    }
+}

@@ -1,0 +1,27 @@
+//! Partition tables planned on the right boundaries, and written so that a cut at any point leaves the old or the new one.
+//!
+//! The law of this crate: planning and encoding are pure, and a [`Plan`] is a value; only [`apply`] writes, it writes what a
+//! plan or a backup says and nothing else, and no byte is overwritten that is not in a backup on stable storage before.
+
+pub mod apply;
+pub mod disk;
+mod encode;
+mod error;
+mod fingerprint;
+mod grain;
+mod guid;
+mod kinds;
+pub mod peers;
+mod plan;
+mod request;
+mod sfdisk;
+
+pub use encode::{Step, encode};
+pub use error::PlanError;
+pub use fingerprint::Fingerprint;
+pub use grain::{Considered, Grain};
+pub use guid::Seed;
+pub use kinds::{ALIASES, Alias, type_name};
+pub use plan::{Change, Entry, Format, Plan, Situation, Slot, Table, VERSION, Wipe, make};
+pub use request::{Grow, Part, Place, Request, Size, parse_file};
+pub use sfdisk::{from_sfdisk, to_sfdisk};

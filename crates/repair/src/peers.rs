@@ -1,0 +1,176 @@
+//! Where other tools would start a partition in the same place.
+//!
+//! The law of this module: each rule is the tool's own, as its sources have it at the version that is named; nothing is run.
+
+use serde::{Deserialize, Serialize};
+use straddle_audit::{GRAIN, Severity, named_boundaries};
+use straddle_device::topology::Topology;
+use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Lba};
+
+/// 65,535 blocks of 512 bytes, which libfdisk alone knows to be no optimum (util-linux commit bbb66067c, 2020).
+const ALL_ONES: u64 = 65_535 * 512;
+
+/// What a tool would do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    /// Its name.
+    pub tool: String,
+    /// The version whose rule this is.
+    pub version: String,
+    /// The rule, with this disk's figures.
+    pub rule: String,
+    /// The sector at which it would start the partition; `None` past the disk.
+    pub start: Option<u64>,
+    /// The boundaries above advice that this start misses.
+    pub misses: Vec<String>,
+}
+
+/// The choices of parted, fdisk, sgdisk and systemd-repart for a partition in the free space from byte `from` on, on a
+/// device of `size` bytes with this topology.
+pub fn peers(topology: &Topology, size: ByteCount, from: ByteOffset) -> Vec<Peer> {
+    let block = topology.logical.value();
+    let from = Choice { topology, size, from, block };
+    vec![from.parted(), from.fdisk(), from.sgdisk(), from.repart()]
+}
+
+struct Choice<'a> {
+    topology: &'a Topology,
+    size: ByteCount,
+    from: ByteOffset,
+    block: BlockSize,
+}
+
+impl Choice<'_> {
+    fn peer(
+        &self,
+        tool: &str,
+        version: &str,
+        rule: String,
+        grain: Option<Boundary>,
+        from: ByteOffset,
+    ) -> Peer {
+        let byte = grain.and_then(|grain| grain.ceil(from)).filter(|at| at.get() < self.size.get());
+        let misses = |at: ByteOffset| {
+            named_boundaries(self.topology)
+                .into_iter()
+                .filter(|named| named.rule.severity > Severity::Advice && !named.boundary.is_aligned(at))
+                .map(|named| named.name.to_owned())
+                .collect()
+        };
+        Peer {
+            tool: tool.to_owned(),
+            version: version.to_owned(),
+            rule,
+            start: byte.map(|at| Lba::containing(at, self.block).get()),
+            misses: byte.map(misses).unwrap_or_default(),
+        }
+    }
+
+    fn io(&self) -> (u64, u64) {
+        let value = |figure: &Option<straddle_device::topology::Figure<ByteCount>>| {
+            figure.as_ref().map_or(0, |figure| figure.value().get())
+        };
+        (value(&self.topology.io_min), value(&self.topology.io_opt))
+    }
+
+    /// `linux_get_optimum_alignment`, libparted/arch/linux.c.
+    fn parted(&self) -> Peer {
+        let (io_min, io_opt) = self.io();
+        let divides = |size: u64| size == 0 || GRAIN.get().is_multiple_of(size);
+        let (grain, why) = if divides(io_min) && divides(io_opt) {
+            (GRAIN.get(), "1 MiB, which minimum and optimal I/O size divide".to_owned())
+        } else if io_opt == 0 {
+            (io_min, format!("the minimum I/O size, {io_min} bytes"))
+        } else {
+            (io_opt, format!("the optimal I/O size, {io_opt} bytes, which it does not doubt"))
+        };
+        let grain = self.whole(grain);
+        self.peer("parted", "3.5", format!("multiples of {why}"), grain, self.from)
+    }
+
+    /// A grain in whole blocks, at the device's alignment offset.
+    fn whole(&self, grain: u64) -> Option<Boundary> {
+        let block = self.block.get();
+        let grain = (grain / block).max(1).saturating_mul(block);
+        self.topology.boundary_of(ByteCount::new(grain))
+    }
+
+    /// `fdisk_discover_topology` and `fdisk_reset_alignment`, libfdisk/src/alignment.c.
+    fn fdisk(&self) -> Peer {
+        let (io_min, io_opt) = self.io();
+        let physical = self.topology.physical.value().get();
+        let asked = if io_opt == 0 { io_min.max(physical) } else { io_opt };
+        let io = if asked == ALL_ONES || !asked.is_multiple_of(physical) { physical } else { asked };
+        let mut grain = io.max(GRAIN.get());
+        let mut first = if io > GRAIN.get() { io } else { GRAIN.get() };
+        let mut rule = format!("multiples of {grain} bytes, the larger of 1 MiB and the I/O size");
+        if self.size.get() <= grain.saturating_mul(4) {
+            (grain, first) = (physical, physical);
+            rule = format!("multiples of the physical sector, {physical} bytes, on a disk this small");
+        }
+        let first = ByteOffset::new(first.min(self.topology.phase().get().max(first)));
+        self.peer("fdisk", "util-linux 2.38", rule, self.whole(grain), self.from.max(first))
+    }
+
+    /// `GPTData::GPTData` and `ComputeAlignment`, gpt.cc: a new table, on which nothing suggests another grain.
+    fn sgdisk(&self) -> Peer {
+        let rule = "multiples of 1 MiB, whatever the device says".to_owned();
+        let grain = Boundary::multiples_of(GRAIN);
+        self.peer("sgdisk", "1.0.9", rule, grain, self.from)
+    }
+
+    /// `context_place_partitions`, src/partition/repart.c; the first sector is libfdisk's, 2048.
+    fn repart(&self) -> Peer {
+        let rule = "multiples of 4096 bytes, from 1 MiB on".to_owned();
+        let grain = Boundary::multiples_of(ByteCount::new(4096.max(self.block.get())));
+        self.peer("systemd-repart", "252", rule, grain, self.from.max(ByteOffset::new(GRAIN.get())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use straddle_device::topology::{AlignmentOffset, Figure, Source};
+
+    use super::*;
+
+    fn starts(change: impl FnOnce(&mut Topology), size: u64) -> Vec<Option<u64>> {
+        let mut topology = Topology::unknown();
+        change(&mut topology);
+        let from = ByteOffset::new(34 * 512);
+        peers(&topology, ByteCount::new(size), from).into_iter().map(|peer| peer.start).collect()
+    }
+
+    fn opt(topology: &mut Topology, min: u64, opt: u64) {
+        topology.io_min = Some(Figure::new(ByteCount::new(min), Source::Declared));
+        topology.io_opt = Some(Figure::new(ByteCount::new(opt), Source::Declared));
+    }
+
+    #[test]
+    fn each_has_its_own_rule() {
+        let size = 100 << 30;
+        let all = |n: u64| vec![Some(n); 4];
+        assert_eq!(starts(|_| (), size), all(2048));
+        // The published trouble with USB bridges: parted starts at 65535.
+        let bogus = starts(|t| opt(t, 512, 33_553_920), size);
+        assert_eq!(bogus, [Some(65_535), Some(2048), Some(2048), Some(2048)]);
+        let stripe = starts(|t| opt(t, 65_536, 196_608), size);
+        assert_eq!(stripe, [Some(384), Some(2048), Some(2048), Some(2048)]);
+        // util-linux tests/expected/fdisk/align-512-4K-63 steps in 2048 sectors from 7.
+        let shifted = starts(
+            |t| {
+                t.alignment_offset =
+                    Figure::new(AlignmentOffset::Bytes(ByteCount::new(3584)), Source::Declared)
+            },
+            size,
+        );
+        assert_eq!(shifted[..2], [Some(2055), Some(2055)]);
+    }
+
+    #[test]
+    fn what_they_miss_is_named() {
+        let mut topology = Topology::unknown();
+        topology.stripe = Some(Figure::new(ByteCount::new(192 << 10), Source::Declared));
+        let all = peers(&topology, ByteCount::new(100 << 30), ByteOffset::new(0));
+        assert!(all.iter().any(|peer| peer.misses == ["stripe"]), "{all:?}");
+    }
+}

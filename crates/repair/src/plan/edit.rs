@@ -1,0 +1,344 @@
+//! Changes to the table that is there: what is not named stays as it is, bit for bit.
+
+use straddle_layout::{Problem, TableKind};
+use straddle_units::{ByteCount, ByteOffset, Lba, Span};
+
+use super::place::{check_percents, extended_entry, next_number, next_primary};
+use super::{Change, Draft, Entry, Format, MBR_LBAS, MBR_LEAD, Slot, Table, kept, span_of};
+use crate::encode::CurrentGpt;
+use crate::error::PlanError;
+use crate::fingerprint::hex;
+use crate::request::{Grow, Part, Size};
+
+impl Draft<'_> {
+    /// The present table with the changes that are asked for.
+    pub(super) fn changed_table(&mut self) -> Result<Table, PlanError> {
+        let request = self.request;
+        let rewrites = request.repair || request.relocate_backup;
+        if request.parts.is_empty() && request.delete.is_empty() && request.grow.is_empty() && !rewrites {
+            return Err(PlanError::Nothing);
+        }
+        if request.disk_id.is_some() {
+            return Err(PlanError::Contradiction(
+                "only a new table takes another identity: give --table".to_owned(),
+            ));
+        }
+        check_percents(&request.parts)?;
+        let mut table = self.present_table()?;
+        if rewrites && table.format == Format::Mbr {
+            return Err(PlanError::Contradiction(
+                "an MBR has no second copy to repair or relocate".to_owned(),
+            ));
+        }
+        for number in &request.delete {
+            delete(&mut table, *number)?;
+        }
+        for grow in &request.grow {
+            self.grow(&mut table, *grow)?;
+        }
+        self.renumber(&mut table);
+        for part in &request.parts {
+            self.add(&mut table, part)?;
+        }
+        table.partitions.sort_by_key(|entry| entry.number);
+        Ok(table)
+    }
+
+    /// The table that is there, all of it kept.
+    fn present_table(&mut self) -> Result<Table, PlanError> {
+        let stack = self.situation.stack;
+        let unchangeable = |why: String| Err(PlanError::Unchangeable(why));
+        let format = match &stack.kind {
+            TableKind::Gpt | TableKind::HybridMbr => Format::Gpt,
+            TableKind::Mbr => Format::Mbr,
+            TableKind::Content(name) => return Err(PlanError::NoTable { found: (*name).to_owned() }),
+            TableKind::None | TableKind::Kernel => {
+                return Err(PlanError::NoTable { found: "nothing known is on it".to_owned() });
+            }
+        };
+        if stack.block != self.block() {
+            return unchangeable(format!(
+                "it counts in {}-byte sectors, and the disk has {}-byte ones",
+                stack.block,
+                self.block()
+            ));
+        }
+        for problem in &stack.problems {
+            match problem {
+                Problem::GptPastEnd { .. } if self.request.relocate_backup => {}
+                Problem::GptPrimaryDamaged { .. }
+                | Problem::GptBackupDamaged { .. }
+                | Problem::GptBackupMisplaced { .. }
+                | Problem::GptCopiesDiffer { .. } => {
+                    self.notes.push(format!("{problem}; this plan writes both copies"));
+                }
+                Problem::NoProtectiveMbr { .. } if self.request.repair => {}
+                other => return unchangeable(other.to_string()),
+            }
+        }
+        let partitions = stack.partitions.iter().map(kept).collect();
+        match format {
+            Format::Gpt => {
+                let current = CurrentGpt::read(self.situation.medium, stack)?;
+                let (first_usable, mut last_usable) = (current.first_usable(), current.last_usable());
+                if self.request.relocate_backup {
+                    let behind = current.array_blocks() + 2;
+                    let too_small = || PlanError::DiskTooSmall(self.situation.size());
+                    last_usable = self.situation.blocks().checked_sub(behind).ok_or_else(too_small)?;
+                }
+                let id = straddle_layout::types::guid_text(current.disk_guid());
+                Ok(Table { format, id, first_usable, last_usable, entries: current.entries(), partitions })
+            }
+            Format::Mbr => {
+                let id: Vec<u8> = stack.disk_id.iter().rev().copied().collect();
+                let last_usable = self.situation.blocks().min(MBR_LBAS).saturating_sub(1);
+                let first_usable = MBR_LEAD.get().div_ceil(self.block().get());
+                Ok(Table { format, id: hex(&id), first_usable, last_usable, entries: 0, partitions })
+            }
+        }
+    }
+
+    /// Grows a partition into the free space behind it.
+    fn grow(&mut self, table: &mut Table, grow: Grow) -> Result<(), PlanError> {
+        let Grow { number, size } = grow;
+        let block = self.block();
+        let index = table.partitions.iter().position(|entry| entry.number == number);
+        let index = index.ok_or(PlanError::NoSuchPartition(number))?;
+        let entry = &table.partitions[index];
+        let cannot = |why: String| PlanError::CannotGrow { number, why };
+        let span = span_of(entry, block).ok_or_else(|| cannot("its end cannot be counted".to_owned()))?;
+        let space = self.space_of(table, entry.slot);
+        let obstacles = obstacles(table, entry.slot, block);
+        let next = obstacles.iter().filter(|o| o.start() >= span.end()).map(|o| o.start()).min();
+        let limit = next.unwrap_or(space.end()).min(space.end());
+        let end = match size {
+            Some(size) => {
+                let end = self.end_of_size(Size::Bytes(size), span.start(), ByteCount::ZERO);
+                if end > limit {
+                    let free = limit.checked_since(span.start()).unwrap_or_default();
+                    let needed = end.checked_since(span.start()).unwrap_or_default();
+                    return Err(PlanError::TooBig { number, needed, free });
+                }
+                end
+            }
+            None => self.full_end(span.start(), limit),
+        };
+        if end <= span.end() {
+            let free = limit.checked_since(span.end()).unwrap_or_default();
+            return Err(cannot(match size {
+                Some(size) => format!("it has {} bytes, and {} are asked for", span.len().get(), size.get()),
+                None => format!("{} bytes are free behind it, with no boundary among them", free.get()),
+            }));
+        }
+        let entry = &mut table.partitions[index];
+        entry.change = Change::Grown { from: entry.sectors };
+        entry.sectors = Lba::containing(end, block).get() - entry.start;
+        entry.why.push(format!("it keeps its start and ends at byte {end}"));
+        Ok(())
+    }
+
+    /// Gives logical partitions the numbers that they will have: the kernel counts them along the chain.
+    fn renumber(&mut self, table: &mut Table) {
+        let mut logical: Vec<&mut Entry> =
+            table.partitions.iter_mut().filter(|e| matches!(e.slot, Slot::Logical { .. })).collect();
+        logical.sort_by_key(|entry| entry.number);
+        for (entry, number) in logical.into_iter().zip(5..) {
+            if entry.number != number {
+                self.notes.push(format!("logical partition {} becomes number {number}", entry.number));
+                entry.number = number;
+            }
+        }
+    }
+
+    /// Adds a partition where there is room.
+    fn add(&mut self, table: &mut Table, part: &Part) -> Result<(), PlanError> {
+        self.check_part(part, table.format)?;
+        let has_extended = table.partitions.iter().any(|entry| entry.slot == Slot::Extended);
+        if part.logical && !has_extended {
+            self.add_extended(table)?;
+        }
+        let number = next_number(table, part, false)?;
+        let slot = if part.logical { Slot::Logical { ebr: 0 } } else { Slot::Primary };
+        let space = self.space_of(table, slot);
+        let gaps = gaps(space, obstacles(table, slot, self.block()));
+        let largest = gaps.iter().map(|gap| gap.len()).max().unwrap_or_default();
+        let shared = self.shared(space.start(), space.end());
+        let mut best: Option<(Span, Span, Option<u64>)> = None;
+        for gap in gaps {
+            let Some((span, ebr)) = self.in_gap(table, part, number, gap, shared)? else { continue };
+            let is_better =
+                best.is_none_or(|(other, ..)| part.size == Size::Rest && span.len() > other.len());
+            if is_better {
+                best = Some((span, gap, ebr));
+            }
+        }
+        let Some((span, gap, ebr)) = best else {
+            return Err(self.does_not_fit(table, part, number, largest, shared, space));
+        };
+        let why = self.why(part, span.start(), gap.start());
+        let slot = ebr.map_or(Slot::Primary, |ebr| Slot::Logical { ebr });
+        let entry = self.entry(part, number, slot, span, table.format, why)?;
+        table.partitions.push(entry);
+        Ok(())
+    }
+
+    /// Why there is no place for a part.
+    fn does_not_fit(
+        &self,
+        table: &Table,
+        part: &Part,
+        number: u32,
+        free: ByteCount,
+        shared: ByteCount,
+        space: Span,
+    ) -> PlanError {
+        if let Some(place) = part.start {
+            let start = match self.checked_start(place, number) {
+                Ok(start) => start,
+                Err(error) => return error,
+            };
+            let block = self.block();
+            let inside = |span: &Span| span.start() <= start && start < span.end();
+            let other = table.partitions.iter().find(|e| span_of(e, block).is_some_and(|span| inside(&span)));
+            if let Some((other, span)) = other.and_then(|e| Some((e, span_of(e, block)?))) {
+                let (other, end) = (format!("partition {}", other.number), span.end().get());
+                return PlanError::Overlap { number, start: start.get(), other, end };
+            }
+            if start < space.start() || start >= space.end() {
+                let (first, end) = (space.start().get(), space.end().get());
+                return PlanError::Outside { number, at: start.get(), first, end };
+            }
+        }
+        let origin = ByteOffset::new(self.grain.start.phase().get());
+        let end = self.end_of_size(part.size, origin, shared);
+        let needed = match part.size {
+            Size::Rest => self.grain.end.size(),
+            _ => end.checked_since(origin).unwrap_or_default(),
+        };
+        PlanError::TooBig { number, needed, free }
+    }
+
+    /// Where a part would be in a gap, and the record of a logical one.
+    fn in_gap(
+        &self,
+        table: &Table,
+        part: &Part,
+        number: u32,
+        gap: Span,
+        shared: ByteCount,
+    ) -> Result<Option<(Span, Option<u64>)>, PlanError> {
+        let block = self.block();
+        let mut from = gap.start();
+        let mut ebr = None;
+        if part.logical {
+            let Some((record, behind)) = self.record(table, gap.start()) else { return Ok(None) };
+            (ebr, from) = (Some(record), behind);
+        }
+        let start = match part.start {
+            Some(place) => Some(self.checked_start(place, number)?).filter(|start| *start >= from),
+            None => self.grain.start.ceil(from),
+        };
+        let Some(start) = start.filter(|start| *start < gap.end()) else { return Ok(None) };
+        let end = match part.size {
+            Size::Rest => self.full_end(start, gap.end()),
+            size => self.end_of_size(size, start, shared),
+        };
+        if let Some(len) = end.checked_since(start).filter(|len| *len > ByteCount::ZERO && end <= gap.end()) {
+            debug_assert!(Lba::from_bytes_exact(start, block).is_some());
+            return Ok(Span::new(start, len).map(|span| (span, ebr)));
+        }
+        Ok(None)
+    }
+
+    /// The sector of a new extended boot record in a gap from `at` on, and the first byte behind it. The first record
+    /// stands at the container's start; where no partition uses it, it is taken.
+    fn record(&self, table: &Table, at: ByteOffset) -> Option<(u64, ByteOffset)> {
+        let block = self.block();
+        let extended = table.partitions.iter().find(|entry| entry.slot == Slot::Extended)?;
+        let has_logical = table.partitions.iter().any(|entry| matches!(entry.slot, Slot::Logical { .. }));
+        if !has_logical {
+            let behind = Lba::new(extended.start + 1).to_bytes(block)?;
+            return Some((extended.start, behind.max(at)));
+        }
+        let lead = self.lead_in(at)?;
+        Some((Lba::containing(lead.start(), block).get(), lead.end()))
+    }
+
+    /// Adds an extended partition over the largest gap.
+    fn add_extended(&mut self, table: &mut Table) -> Result<(), PlanError> {
+        let number = next_primary(table)?;
+        let block = self.block();
+        let space = self.space_of(table, Slot::Extended);
+        let gap =
+            gaps(space, obstacles(table, Slot::Extended, block)).into_iter().max_by_key(|gap| gap.len());
+        let usable = gap.and_then(|gap| {
+            let start = self.grain.start.ceil(gap.start())?;
+            Span::new(start, gap.end().checked_since(start)?)
+        });
+        let span = usable.filter(|span| span.len() > block.bytes()).ok_or(PlanError::TooBig {
+            number,
+            needed: self.grain.start.size(),
+            free: gap.map_or(ByteCount::ZERO, Span::len),
+        })?;
+        let start = Lba::containing(span.start(), block).get();
+        table.partitions.push(extended_entry(number, start, block.blocks_floor(span.len()).get()));
+        Ok(())
+    }
+
+    /// The bytes in which a partition of this kind may lie.
+    fn space_of(&self, table: &Table, slot: Slot) -> Span {
+        let block = self.block();
+        let byte = |lba: u64| Lba::new(lba).to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
+        let extended = table.partitions.iter().find(|entry| entry.slot == Slot::Extended);
+        let inside = extended.filter(|_| matches!(slot, Slot::Logical { .. }));
+        let (first, end) = match inside {
+            Some(extended) => (byte(extended.start), byte(extended.start.saturating_add(extended.sectors))),
+            None => (byte(table.first_usable), byte(table.last_usable.saturating_add(1))),
+        };
+        Span::new(first, end.checked_since(first).unwrap_or_default()).unwrap_or(Span::first(ByteCount::ZERO))
+    }
+}
+
+/// Removes a partition, and with an extended one all that is in it.
+fn delete(table: &mut Table, number: u32) -> Result<(), PlanError> {
+    let index = table.partitions.iter().position(|entry| entry.number == number);
+    let removed = table.partitions.remove(index.ok_or(PlanError::NoSuchPartition(number))?);
+    if removed.slot == Slot::Extended {
+        table.partitions.retain(|entry| !matches!(entry.slot, Slot::Logical { .. }));
+    }
+    Ok(())
+}
+
+/// What is in the way of a partition of this kind.
+fn obstacles(table: &Table, slot: Slot, block: straddle_units::BlockSize) -> Vec<Span> {
+    let one = |lba: u64| Span::of_blocks(Lba::new(lba), straddle_units::LbaCount::new(1), block);
+    let mut spans = Vec::new();
+    for entry in &table.partitions {
+        match (slot, entry.slot) {
+            (Slot::Logical { .. }, Slot::Logical { ebr }) => {
+                spans.extend(span_of(entry, block));
+                spans.extend(one(ebr));
+            }
+            (Slot::Logical { .. }, Slot::Extended) => spans.extend(one(entry.start)),
+            (Slot::Logical { .. }, Slot::Primary) | (_, Slot::Logical { .. }) => {}
+            _ => spans.extend(span_of(entry, block)),
+        }
+    }
+    spans
+}
+
+/// The free spans of `space` between `obstacles`, in order.
+fn gaps(space: Span, mut obstacles: Vec<Span>) -> Vec<Span> {
+    obstacles.sort_by_key(|span| span.start());
+    let mut gaps = Vec::new();
+    let mut at = space.start();
+    for obstacle in obstacles {
+        if let Some(len) = obstacle.start().min(space.end()).checked_since(at) {
+            gaps.extend(Span::new(at, len));
+        }
+        at = at.max(obstacle.end());
+    }
+    gaps.extend(space.end().checked_since(at).and_then(|len| Span::new(at, len)));
+    gaps.retain(|gap| !gap.is_empty());
+    gaps
+}

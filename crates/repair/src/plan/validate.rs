@@ -1,0 +1,170 @@
+//! What every plan has to fulfil, whoever wrote it.
+
+use std::collections::BTreeSet;
+
+use straddle_layout::types::parse_guid;
+use straddle_units::BlockSize;
+
+use super::{Entry, Format, MBR_LBAS, Plan, Slot, Table};
+use crate::error::PlanError;
+use crate::kinds;
+
+/// The units of UTF-16 in a name (UEFI specification, table 5-6).
+const NAME_UNITS: usize = 36;
+/// More entries than this are in no array that is read again.
+const MOST_ENTRIES: u32 = 1024;
+
+impl Plan {
+    /// Says what is wrong with it, if anything is.
+    pub fn validate(&self) -> Result<(), PlanError> {
+        let block = self.block()?;
+        let blocks = self.disk.size / block.get();
+        self.table.validate(block, blocks)?;
+        for wipe in &self.wipe {
+            let end = wipe.start.checked_add(wipe.len);
+            let fits = end.is_some_and(|end| end <= self.disk.size);
+            if !fits || !wipe.start.is_multiple_of(block.get()) || wipe.len > 1 << 20 {
+                return Err(invalid(format!("it wipes {} bytes from byte {}", wipe.len, wipe.start)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn invalid(text: String) -> PlanError {
+    PlanError::Invalid(text)
+}
+
+impl Table {
+    fn validate(&self, block: BlockSize, blocks: u64) -> Result<(), PlanError> {
+        let id_is_one = match self.format {
+            Format::Gpt => parse_guid(&self.id).is_some(),
+            Format::Mbr => self.id.len() == 8 && u32::from_str_radix(&self.id, 16).is_ok(),
+        };
+        if !id_is_one {
+            return Err(invalid(format!("'{}' is no identity for a {} disk", self.id, self.format)));
+        }
+        if self.last_usable >= blocks || self.first_usable > self.last_usable || self.entries > MOST_ENTRIES {
+            return Err(invalid("its usable space is not on the disk, or its table is too large".to_owned()));
+        }
+        if (self.format == Format::Gpt) == (self.entries == 0) {
+            return Err(invalid(format!("a {} has no array of {} entries", self.format, self.entries)));
+        }
+        let mut numbers = BTreeSet::new();
+        let mut occupied: Vec<(u64, u64, u32)> = Vec::new();
+        for entry in &self.partitions {
+            entry.validate(self, block)?;
+            if !numbers.insert(entry.number) {
+                return Err(invalid(format!("there are two partitions {}", entry.number)));
+            }
+            let end = entry.start.checked_add(entry.sectors).filter(|end| *end <= blocks);
+            let end = end.ok_or_else(|| invalid(format!("partition {} ends past the disk", entry.number)))?;
+            match entry.slot {
+                Slot::Primary => occupied.push((entry.start, end, entry.number)),
+                Slot::Extended => {}
+                Slot::Logical { ebr } => {
+                    occupied.push((entry.start, end, entry.number));
+                    occupied.push((ebr, ebr.saturating_add(1), entry.number));
+                    self.validate_logical(entry, ebr, end)?;
+                }
+            }
+        }
+        occupied.sort_unstable();
+        let overlap = occupied.windows(2).find(|pair| pair[0].1 > pair[1].0);
+        if let Some(pair) = overlap {
+            return Err(invalid(format!("partitions {} and {} share sectors", pair[0].2, pair[1].2)));
+        }
+        self.validate_containers(&occupied)
+    }
+
+    fn extended(&self) -> impl Iterator<Item = &Entry> {
+        self.partitions.iter().filter(|entry| entry.slot == Slot::Extended)
+    }
+
+    fn validate_logical(&self, entry: &Entry, ebr: u64, end: u64) -> Result<(), PlanError> {
+        let holds =
+            |e: &Entry| e.start <= ebr && ebr < entry.start && end <= e.start.saturating_add(e.sectors);
+        if self.format == Format::Mbr && self.extended().any(holds) {
+            return Ok(());
+        }
+        Err(invalid(format!(
+            "logical partition {} is in no extended one, or before its record",
+            entry.number
+        )))
+    }
+
+    /// Nothing but logical partitions may be in the extended one.
+    fn validate_containers(&self, occupied: &[(u64, u64, u32)]) -> Result<(), PlanError> {
+        if self.extended().count() > 1 {
+            return Err(invalid("it has two extended partitions".to_owned()));
+        }
+        for extended in self.extended() {
+            let end = extended.start.saturating_add(extended.sectors);
+            let primary = |number: u32| number <= 4;
+            let inside = occupied
+                .iter()
+                .find(|(from, to, number)| primary(*number) && *from < end && extended.start < *to);
+            if let Some((_, _, number)) = inside {
+                return Err(invalid(format!("partition {number} is in the extended one")));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Entry {
+    fn validate(&self, table: &Table, block: BlockSize) -> Result<(), PlanError> {
+        let number = self.number;
+        let is_fitting = match (table.format, self.slot) {
+            (Format::Gpt, Slot::Primary) => (1..=table.entries).contains(&number),
+            (Format::Gpt, _) => false,
+            (Format::Mbr, Slot::Logical { .. }) => number > 4,
+            (Format::Mbr, _) => (1..=4).contains(&number),
+        };
+        if !is_fitting {
+            return Err(invalid(format!("the table has no place for a partition {number}")));
+        }
+        if self.sectors == 0 {
+            return Err(PlanError::Empty(number));
+        }
+        if kinds::parsed(&self.kind, table.format).is_none() {
+            return Err(PlanError::UnknownType { text: self.kind.clone(), format: table.format });
+        }
+        // What is kept keeps its own bits, whatever they are.
+        if self.change == super::Change::Kept {
+            return Ok(());
+        }
+        let last = self.start.checked_add(self.sectors - 1);
+        let is_inside =
+            last.is_some_and(|last| self.start >= table.first_usable && last <= table.last_usable);
+        if !is_inside {
+            return Err(PlanError::Outside {
+                number,
+                at: self.start.saturating_mul(block.get()),
+                first: table.first_usable.saturating_mul(block.get()),
+                end: table.last_usable.saturating_add(1).saturating_mul(block.get()),
+            });
+        }
+        if table.format == Format::Mbr && (self.start >= MBR_LBAS || self.sectors >= MBR_LBAS) {
+            return Err(invalid(format!("partition {number} needs more than 32 bits: use a GPT")));
+        }
+        let uuid_is_one = self.uuid.as_deref().map(|uuid| parse_guid(uuid).is_some());
+        if table.format == Format::Gpt && uuid_is_one != Some(true) {
+            return Err(invalid(format!("the UUID of partition {number} is none")));
+        }
+        if table.format == Format::Mbr
+            && (!self.name.is_empty() || self.attributes != 0 || self.uuid.is_some())
+        {
+            let why = "an MBR keeps no names, UUIDs or attribute bits".to_owned();
+            return Err(PlanError::Name { number, why });
+        }
+        if self.name.encode_utf16().count() > NAME_UNITS {
+            let why = format!("a GPT keeps names of {NAME_UNITS} UTF-16 units, and this one has more");
+            return Err(PlanError::Name { number, why });
+        }
+        if self.name.contains('\0') {
+            return Err(PlanError::Name { number, why: "a name cannot have a zero in it".to_owned() });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,374 @@
+//! What is asked for: partitions of a new table, or changes to the one that is there.
+//!
+//! The law of this module: it turns text into a [`Request`] and knows nothing of a disk.
+
+use std::str::FromStr;
+
+use serde::Deserialize;
+use straddle_units::{ByteCount, parse_size};
+
+use crate::error::PlanError;
+use crate::guid::Seed;
+use crate::plan::Format;
+
+/// How large a partition is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// At least so many bytes.
+    Bytes(ByteCount),
+    /// Exactly so many sectors.
+    Sectors(u64),
+    /// So much of the usable space.
+    Percent(u8),
+    /// What the others leave.
+    Rest,
+}
+
+/// Where a partition is to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// At this byte.
+    Byte(ByteCount),
+    /// At this sector.
+    Sector(u64),
+}
+
+/// A partition that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// How large.
+    pub size: Size,
+    /// Where, if not where it fits.
+    pub start: Option<Place>,
+    /// Its type: a name, a GUID, or an MBR type.
+    pub kind: Option<String>,
+    /// Its name (GPT).
+    pub name: String,
+    /// The file system that is to be made in it.
+    pub fs: Option<String>,
+    /// Whether it is a logical partition (MBR).
+    pub logical: bool,
+    /// Whether it has the active flag (MBR).
+    pub bootable: bool,
+    /// Its attribute bits (GPT).
+    pub attributes: u64,
+    /// Its identity (GPT), if not a random one.
+    pub uuid: Option<String>,
+    /// Its number, if not the lowest free one.
+    pub number: Option<u32>,
+}
+
+/// A partition that is to grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grow {
+    /// Its number.
+    pub number: u32,
+    /// To this size; as far as there is room without one.
+    pub size: Option<ByteCount>,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// A new table of this format; a change to the present one without.
+    pub table: Option<Format>,
+    /// Partitions to make, in order.
+    pub parts: Vec<Part>,
+    /// Partitions to remove, by number.
+    pub delete: Vec<u32>,
+    /// Partitions to grow.
+    pub grow: Vec<Grow>,
+    /// Write both copies of a GPT anew.
+    pub repair: bool,
+    /// The same, with the backup at the disk's end and all space up to there usable.
+    pub relocate_backup: bool,
+    /// Take starts that are on no boundary.
+    pub allow_misaligned: bool,
+    /// A grain in place of 1 MiB.
+    pub grain: Option<ByteCount>,
+    /// Remove what was where new partitions begin, and what the disk is as a whole.
+    pub wipe: bool,
+    /// The identity of a new table, if not a random one.
+    pub disk_id: Option<String>,
+    /// Where identities come from.
+    pub seed: Seed,
+}
+
+impl Request {
+    /// A request for nothing.
+    pub fn new(seed: Seed) -> Self {
+        Self {
+            table: None,
+            parts: Vec::new(),
+            delete: Vec::new(),
+            grow: Vec::new(),
+            repair: false,
+            relocate_backup: false,
+            allow_misaligned: false,
+            grain: None,
+            wipe: false,
+            disk_id: None,
+            seed,
+        }
+    }
+}
+
+impl Part {
+    /// A partition of this size and nothing else.
+    pub fn new(size: Size) -> Self {
+        Self {
+            size,
+            start: None,
+            kind: None,
+            name: String::new(),
+            fs: None,
+            logical: false,
+            bootable: false,
+            attributes: 0,
+            uuid: None,
+            number: None,
+        }
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), PlanError> {
+        let wrong = |what: &str| PlanError::Syntax(format!("{key}={value}: {what}"));
+        match key {
+            "type" => self.kind = Some(value.to_owned()),
+            "name" => value.clone_into(&mut self.name),
+            "fs" => self.fs = Some(value.to_ascii_lowercase()),
+            "start" => self.start = Some(value.parse()?),
+            "uuid" => self.uuid = Some(value.to_owned()),
+            "number" => self.number = Some(value.parse().map_err(|_| wrong("it is no number"))?),
+            "attrs" => {
+                self.attributes = parse_bits(value).ok_or_else(|| wrong("it is no number of 64 bits"))?
+            }
+            "role" => match value {
+                "logical" => self.logical = true,
+                "primary" => self.logical = false,
+                _ => return Err(wrong("the role is primary or logical")),
+            },
+            _ => {
+                return Err(PlanError::Syntax(format!(
+                    "'{key}' is unknown: use type, name, fs, start, role, uuid, number, attrs or boot"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn parse_bits(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+impl FromStr for Part {
+    type Err = PlanError;
+
+    /// Reads `512MiB,type=esp,name=boot,fs=vfat`: a size, and what else is known of the partition.
+    fn from_str(text: &str) -> Result<Self, PlanError> {
+        let mut words = text.split(',');
+        let mut part = Self::new(words.next().unwrap_or_default().parse()?);
+        for word in words {
+            match word.split_once('=') {
+                Some((key, value)) => part.set(key.trim(), value.trim())?,
+                None if word.trim() == "boot" => part.bootable = true,
+                None => {
+                    return Err(PlanError::Syntax(format!("'{word}' is no key=value, nor the word boot")));
+                }
+            }
+        }
+        Ok(part)
+    }
+}
+
+impl FromStr for Size {
+    type Err = PlanError;
+
+    fn from_str(text: &str) -> Result<Self, PlanError> {
+        let text = text.trim();
+        if text.eq_ignore_ascii_case("rest") {
+            return Ok(Self::Rest);
+        }
+        if let Some(number) = text.strip_suffix('%') {
+            let percent = number.trim().parse::<u8>().ok().filter(|p| (1..=100).contains(p));
+            return percent.map(Self::Percent).ok_or_else(|| {
+                PlanError::Syntax(format!("'{text}' is no whole percentage from 1 % to 100 %"))
+            });
+        }
+        if let Some(sectors) = sectors(text) {
+            return Ok(Self::Sectors(sectors));
+        }
+        parse_size(text).map(Self::Bytes).map_err(|error| {
+            PlanError::Syntax(format!("{error}; or 2048s for sectors, 50% of the space, or rest"))
+        })
+    }
+}
+
+impl FromStr for Place {
+    type Err = PlanError;
+
+    fn from_str(text: &str) -> Result<Self, PlanError> {
+        if let Some(sector) = sectors(text.trim()) {
+            return Ok(Self::Sector(sector));
+        }
+        let byte = parse_size(text);
+        byte.map(Self::Byte).map_err(|error| PlanError::Syntax(format!("{error}; or 2048s for a sector")))
+    }
+}
+
+/// `2048s`
+fn sectors(text: &str) -> Option<u64> {
+    text.strip_suffix('s')?.parse().ok()
+}
+
+impl FromStr for Grow {
+    type Err = PlanError;
+
+    /// Reads `3` or `3=20GiB`.
+    fn from_str(text: &str) -> Result<Self, PlanError> {
+        let (number, size) = match text.split_once('=') {
+            Some((number, size)) => (number, Some(size)),
+            None => (text, None),
+        };
+        let size = size.map(parse_size).transpose().map_err(|error| PlanError::Syntax(error.to_string()))?;
+        let number = number
+            .trim()
+            .parse()
+            .map_err(|_| PlanError::Syntax(format!("'{number}' is no partition's number")))?;
+        Ok(Self { number, size })
+    }
+}
+
+/// A request in a file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    table: Option<Format>,
+    grain: Option<String>,
+    #[serde(default)]
+    allow_misaligned: bool,
+    #[serde(default)]
+    wipe: bool,
+    #[serde(default)]
+    delete: Vec<u32>,
+    #[serde(default)]
+    grow: Vec<String>,
+    #[serde(default)]
+    part: Vec<FilePart>,
+}
+
+/// A partition in a file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FilePart {
+    size: String,
+    start: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    #[serde(default)]
+    name: String,
+    fs: Option<String>,
+    role: Option<String>,
+    #[serde(default)]
+    boot: bool,
+    uuid: Option<String>,
+    number: Option<u32>,
+    attrs: Option<String>,
+}
+
+/// Adds what the TOML in `text` asks for to `request`.
+pub fn parse_file(text: &str, request: &mut Request) -> Result<(), PlanError> {
+    let file: File = toml::from_str(text).map_err(|error| PlanError::Toml(Box::new(error)))?;
+    request.table = request.table.or(file.table);
+    request.allow_misaligned |= file.allow_misaligned;
+    request.wipe |= file.wipe;
+    if let Some(grain) = &file.grain {
+        let size = parse_size(grain).map_err(|error| PlanError::Syntax(format!("grain: {error}")))?;
+        request.grain = request.grain.or(Some(size));
+    }
+    request.delete.extend(file.delete);
+    for grow in &file.grow {
+        request.grow.push(grow.parse()?);
+    }
+    for given in file.part {
+        let mut part = Part::new(given.size.parse()?);
+        let words = [
+            ("start", given.start),
+            ("type", given.kind),
+            ("fs", given.fs),
+            ("role", given.role),
+            ("uuid", given.uuid),
+        ];
+        for (key, value) in words.into_iter().chain([("attrs", given.attrs)]) {
+            if let Some(value) = value {
+                part.set(key, &value)?;
+            }
+        }
+        (part.name, part.bootable, part.number) = (given.name, given.boot, given.number);
+        request.parts.push(part);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use straddle_units::MIB;
+
+    use super::*;
+
+    #[test]
+    fn parts_are_read() {
+        let part: Part =
+            "512M,type=esp,name=boot, fs=VFAT,start=2048s,role=logical,attrs=0x4,boot".parse().unwrap();
+        let expected = Part {
+            start: Some(Place::Sector(2048)),
+            kind: Some("esp".to_owned()),
+            name: "boot".to_owned(),
+            fs: Some("vfat".to_owned()),
+            logical: true,
+            bootable: true,
+            attributes: 4,
+            ..Part::new(Size::Bytes(ByteCount::new(512 * MIB)))
+        };
+        assert_eq!(part, expected);
+        assert_eq!("50%".parse::<Part>().unwrap().size, Size::Percent(50));
+        assert_eq!("rest".parse::<Part>().unwrap().size, Size::Rest);
+        assert_eq!("8192s".parse::<Part>().unwrap().size, Size::Sectors(8192));
+        assert_eq!("3=20GiB".parse::<Grow>().unwrap().size, Some(ByteCount::new(20 << 30)));
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_said() {
+        for text in [
+            "",
+            "x",
+            "0%",
+            "101%",
+            "5.5%",
+            "1G,x=1",
+            "1G,type",
+            "1G,role=x",
+            "1G,number=x",
+            "1G,attrs=-1",
+            "1GB",
+        ] {
+            assert!(matches!(text.parse::<Part>(), Err(PlanError::Syntax(_))), "{text}");
+        }
+        assert!("x=1".parse::<Grow>().is_err() && "1=x".parse::<Grow>().is_err());
+    }
+
+    #[test]
+    fn a_file_asks_for_the_same() {
+        let text = "table = 'gpt'\ngrain = '4MiB'\n[[part]]\nsize = '512M'\ntype = 'esp'\nname = 'a, b'\n[[part]]\nsize = 'rest'\n";
+        let mut request = Request::new(Seed(1));
+        parse_file(text, &mut request).unwrap();
+        assert_eq!((request.table, request.grain), (Some(Format::Gpt), Some(ByteCount::new(4 * MIB))));
+        assert_eq!((request.parts.len(), request.parts[0].name.as_str()), (2, "a, b"));
+        for text in ["x = 1", "[[part]]\nsize = 1", "[[part]]", "table = 'bsd'"] {
+            assert!(parse_file(text, &mut Request::new(Seed(1))).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! What the tests share: disks in memory, random requests, and what is read back.
+
+#![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
+
+use std::collections::BTreeMap;
+use std::io;
+use std::str::FromStr;
+
+use straddle_device::topology::Topology;
+use straddle_device::{Assume, Medium, ReadError};
+use straddle_layout::{PartitionType, Stack, read_stack};
+use straddle_repair::disk::Disk;
+use straddle_repair::{Part, Plan, PlanError, Request, Seed, Situation, Size, Step, apply, make};
+use straddle_units::{BlockSize, ByteCount, ByteOffset};
+
+/// A number generator (SplitMix64): the same seed, the same numbers.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 to `end - 1`.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    pub(crate) fn one_of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
+        all[usize::try_from(self.below(all.len() as u64)).unwrap()]
+    }
+
+    pub(crate) fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// How many seeds, from the environment or `usual`.
+pub(crate) fn seeds(variable: &str, usual: u64) -> u64 {
+    std::env::var(variable).ok().map_or(usual, |n| n.parse().expect("a number"))
+}
+
+/// Sparse bytes in memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Memory {
+    pub(crate) units: BTreeMap<u64, Vec<u8>>,
+    pub(crate) len: u64,
+}
+
+/// What is written whole or not at all.
+pub(crate) const UNIT: usize = 512;
+
+impl Memory {
+    pub(crate) fn new(len: u64) -> Self {
+        Self { units: BTreeMap::new(), len }
+    }
+
+    /// Writes whole units.
+    pub(crate) fn put(&mut self, at: u64, bytes: &[u8]) {
+        assert!(
+            at.is_multiple_of(UNIT as u64) && bytes.len().is_multiple_of(UNIT),
+            "whole sectors are written"
+        );
+        assert!(at + bytes.len() as u64 <= self.len, "writes stay on the disk");
+        for (unit, bytes) in (at / UNIT as u64..).zip(bytes.chunks(UNIT)) {
+            self.units.insert(unit, bytes.to_vec());
+        }
+    }
+}
+
+impl Medium for Memory {
+    fn len(&self) -> ByteCount {
+        ByteCount::new(self.len)
+    }
+
+    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
+        if at.get() + buf.len() as u64 > self.len {
+            return Err(ReadError::PastEnd { at, want: buf.len(), len: self.len });
+        }
+        buf.fill(0);
+        let end = at.get() + buf.len() as u64;
+        let unit = UNIT as u64;
+        for (index, bytes) in self.units.range(at.get() / unit..end.div_ceil(unit)) {
+            for (offset, byte) in (index * unit..).zip(bytes) {
+                if (at.get()..end).contains(&offset) {
+                    buf[usize::try_from(offset - at.get()).unwrap()] = *byte;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Disk for Memory {
+    fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
+        self.put(at.get(), bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+pub(crate) fn topology(assume: &str) -> Topology {
+    let mut topology = Topology::unknown();
+    Assume::from_str(assume).unwrap().apply(&mut topology);
+    topology
+}
+
+pub(crate) fn block_of(assume: &str) -> BlockSize {
+    topology(assume).logical.value()
+}
+
+pub(crate) fn stack_of(medium: &dyn Medium, block: BlockSize) -> Stack {
+    read_stack(medium, Some(block), None).unwrap()
+}
+
+/// The plan of a request for a disk of this topology.
+pub(crate) fn plan(medium: &dyn Medium, assume: &str, request: &Request) -> Result<Plan, PlanError> {
+    let topology = topology(assume);
+    let stack = stack_of(medium, topology.logical.value());
+    make(&Situation { medium, topology: &topology, stack: &stack, serial: None }, request)
+}
+
+/// Plans, and writes what was planned; returns the steps that it took.
+pub(crate) fn plan_and_write(
+    disk: &mut Memory,
+    assume: &str,
+    request: &Request,
+) -> Result<(Plan, Vec<Step>), PlanError> {
+    let plan = plan(disk, assume, request)?;
+    let steps = match apply::prepare(disk, &plan, None) {
+        Ok(steps) => steps,
+        Err(apply::ApplyError::Plan(error)) => return Err(error),
+        Err(error) => panic!("{error}"),
+    };
+    apply::write(disk, &steps).unwrap();
+    apply::agrees(disk, &plan).unwrap();
+    Ok((plan, steps))
+}
+
+/// A table as a reader sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reading {
+    pub(crate) partitions: Vec<(u32, u64, u64, String, String, u64, bool)>,
+    id: Vec<u8>,
+}
+
+impl Reading {
+    pub(crate) fn of(medium: &dyn Medium, block: BlockSize) -> Self {
+        let stack = stack_of(medium, block);
+        let partition = |p: &straddle_layout::Partition| {
+            let kind = match p.kind {
+                PartitionType::Guid(guid) => straddle_layout::types::guid_text(guid),
+                PartitionType::Mbr(id) => straddle_layout::types::mbr_text(id),
+                PartitionType::Unknown => String::new(),
+            };
+            let a = &p.attributes;
+            (p.number, p.span.start().get(), p.span.len().get(), kind, a.name.clone(), a.gpt, a.bootable)
+        };
+        Self { partitions: stack.partitions.iter().map(partition).collect(), id: stack.disk_id }
+    }
+
+    /// Whether it is the same table. Where no partition is listed, identities tell nothing: an unreadable header of an empty
+    /// table loses nobody's data.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.partitions == other.partitions && (self.id == other.id || self.partitions.is_empty())
+    }
+}
+
+/// A request for a new table, by chance.
+pub(crate) fn random_table(random: &mut Random, size: u64) -> Request {
+    let mut request = Request::new(Seed(u128::from(random.next())));
+    let is_gpt = random.chance(60);
+    request.table = Some(if is_gpt { straddle_repair::Format::Gpt } else { straddle_repair::Format::Mbr });
+    let count = 1 + random.below(if is_gpt { 9 } else { 4 });
+    let mut has_rest = false;
+    let logical_from = if !is_gpt && random.chance(50) { random.below(count.min(3)) } else { count };
+    for index in 0..count + if logical_from < count { random.below(4) } else { 0 } {
+        let mut part = random_part(random, size, is_gpt, &mut has_rest);
+        part.logical = index >= logical_from;
+        request.parts.push(part);
+    }
+    request
+}
+
+pub(crate) fn random_part(random: &mut Random, size: u64, is_gpt: bool, has_rest: &mut bool) -> Part {
+    let mut part = Part::new(match random.below(10) {
+        0 if !*has_rest => {
+            *has_rest = true;
+            Size::Rest
+        }
+        1 | 2 => Size::Percent(u8::try_from(1 + random.below(15)).unwrap()),
+        3 => Size::Sectors(8 * (1 + random.below(size / 512 / 8 / 20 + 1))),
+        _ => Size::Bytes(ByteCount::new(1 + random.below(size / 12))),
+    });
+    let kinds: &[&str] = if is_gpt {
+        &["linux", "esp", "bios", "swap", "lvm", "msdata"]
+    } else {
+        &["linux", "esp", "swap", "lvm", "c"]
+    };
+    part.kind = random.chance(70).then(|| random.one_of(kinds).to_owned());
+    if is_gpt {
+        part.name = random.one_of(&["", "root", "data one", "größer", "a'b"]).to_owned();
+        part.attributes = if random.chance(20) { 1 << random.below(3) } else { 0 };
+    } else {
+        part.bootable = false;
+    }
+    part
+}
+
+/// A topology, and a size of disk, by chance.
+pub(crate) fn random_disk(random: &mut Random, blocks: &[&'static str]) -> (String, u64) {
+    let mut assume = random.one_of(blocks).to_owned();
+    if random.chance(30) {
+        assume += random.one_of(&[
+            ",iu=16KiB",
+            ",iu=64KiB",
+            ",stripe=192KiB",
+            ",stripe=1536KiB",
+            ",erase=3MiB",
+            ",atomic=16KiB,atomic-boundary=256KiB",
+        ]);
+    }
+    let size = match random.below(6) {
+        0 => 1 << 20,
+        1 => (3 << 20) + 512 * random.below(4096),
+        2 => (20 << 20) + 512 * random.below(1 << 16),
+        3 => (700 << 20) + 512 * random.below(1 << 20),
+        4 => (40 << 30) + 512 * random.below(1 << 22),
+        _ => (1 << 40) + 512 * random.below(1 << 26),
+    };
+    let block = block_of(&assume).get();
+    (assume, size / block * block)
+}

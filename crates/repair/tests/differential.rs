@@ -1,0 +1,403 @@
+//! Random plans on random disks, read back by sfdisk, sgdisk, parted and fdisk, judged by the audit, and compared with what
+//! those tools make of the same script. `PLANS=n` sets the number of seeds; each is printed when it fails.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::{Random, Reading, block_of, random_disk, random_table, seeds, stack_of, topology};
+use straddle_audit::{Context, Severity};
+use straddle_device::MemoryMedium;
+use straddle_repair::apply::{self, Backup};
+use straddle_repair::disk::FileDisk;
+use straddle_repair::{
+    Format, Part, Place, Plan, Request, Seed, Size, from_sfdisk, make, peers::peers, to_sfdisk,
+};
+use straddle_units::{Boundary, ByteCount, ByteOffset};
+
+const PATH: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
+
+fn present(tools: &[&str]) -> bool {
+    let installed = |tool: &&&str| PATH.split(':').any(|dir| Path::new(dir).join(tool).exists());
+    let missing: Vec<_> = tools.iter().filter(|tool| !installed(tool)).collect();
+    assert!(
+        missing.is_empty() || std::env::var_os("CI").is_none(),
+        "{missing:?} not installed, and this is CI"
+    );
+    if !missing.is_empty() {
+        eprintln!("SKIPPED: {missing:?} not installed");
+    }
+    missing.is_empty()
+}
+
+/// What a tool prints; it has to succeed.
+fn tool(name: &str, arguments: &[&str], input: &str, environment: Option<(&str, &str)>) -> String {
+    let mut command = Command::new(name);
+    command.args(arguments).env("PATH", PATH).env("LC_ALL", "C.UTF-8");
+    command.envs(environment).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        output.status.success(),
+        "{command:?} {}\n{}{}",
+        output.status,
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    text(&output.stdout)
+}
+
+/// A sparse file of `size` bytes.
+fn image(dir: &Path, name: &str, size: u64) -> FileDisk {
+    let path = dir.join(name);
+    File::create(&path).unwrap().set_len(size).unwrap();
+    FileDisk::open(&path, ByteCount::new(size)).unwrap()
+}
+
+/// Number, first sector, count.
+type Rows = BTreeSet<(u32, u64, u64)>;
+
+fn rows(plan: &Plan) -> Rows {
+    plan.table.partitions.iter().map(|e| (e.number, e.start, e.sectors)).collect()
+}
+
+fn number_of(node: &str, path: &str) -> u32 {
+    node[path.len()..].trim_start_matches('p').parse().unwrap()
+}
+
+fn by_sfdisk(plan: &Plan, path: &str) -> Rows {
+    let json: serde_json::Value = serde_json::from_str(&tool("sfdisk", &["-J", path], "", None)).unwrap();
+    let table = &json["partitiontable"];
+    let label = if plan.table.format == Format::Gpt { "gpt" } else { "dos" };
+    assert_eq!(table["label"], label);
+    let id = table["id"].as_str().unwrap();
+    assert_eq!(id.trim_start_matches("0x").to_uppercase(), plan.table.id.to_uppercase());
+    let mut rows = Rows::new();
+    for found in table["partitions"].as_array().unwrap() {
+        let number = number_of(found["node"].as_str().unwrap(), path);
+        let entry = plan.table.partitions.iter().find(|entry| entry.number == number).unwrap();
+        assert_eq!(found["type"].as_str().unwrap(), entry.kind);
+        assert_eq!(found["uuid"].as_str(), entry.uuid.as_deref());
+        assert_eq!(found["name"].as_str().unwrap_or_default(), entry.name);
+        rows.insert((number, found["start"].as_u64().unwrap(), found["size"].as_u64().unwrap()));
+    }
+    rows
+}
+
+fn by_parted(plan: &Plan, path: &str) -> Rows {
+    let sector = plan.disk.sector.to_string();
+    let text =
+        tool("parted", &["-m", "-s", path, "unit", "s", "print"], "", Some(("PARTED_SECTOR_SIZE", &sector)));
+    let row = |line: &str| {
+        let mut fields = line.split(':');
+        let number = fields.next()?.parse().ok()?;
+        let mut sector = || fields.next()?.trim_end_matches('s').parse::<u64>().ok();
+        let (start, last, count) = (sector()?, sector()?, sector()?);
+        assert_eq!(last - start + 1, count);
+        Some((number, start, count))
+    };
+    text.lines().skip(2).filter_map(row).collect()
+}
+
+/// The findings of the audit on what is read back.
+fn findings(disk: &FileDisk, assume: &str) -> Vec<(&'static str, Severity, String)> {
+    let (topology, stack) = (topology(assume), stack_of(disk, block_of(assume)));
+    let context = Context {
+        target: "disk",
+        file: "disk",
+        is_image: true,
+        size: straddle_device::Medium::len(disk),
+        topology: &topology,
+        model: None,
+        stack: &stack,
+        container: None,
+        disagreements: &[],
+        page: None,
+    };
+    let found = straddle_audit::run(&context);
+    found.into_iter().map(|f| (f.rule.code, f.rule.severity, f.message)).collect()
+}
+
+/// What the plan itself left out, and what an MBR cannot do, may be found; nothing else.
+fn is_excused(plan: &Plan, finding: &(&'static str, Severity, String)) -> bool {
+    let left_out = plan.considered.iter().any(|c| c.left_out.is_some() && c.size != 0);
+    let placed = matches!(finding.0, "S003" | "S004" | "S005" | "S006" | "S007" | "S008" | "S009");
+    let reach = plan.table.format == Format::Mbr && finding.0.starts_with("S04");
+    let unaligned_size =
+        plan.table.partitions.iter().any(|e| !(e.sectors * plan.disk.sector).is_multiple_of(4096));
+    (left_out && placed) || reach || (finding.0 == "S002" && unaligned_size)
+}
+
+#[test]
+fn what_is_planned_is_what_every_tool_reads() {
+    if !present(&["sfdisk", "sgdisk", "parted", "fdisk"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let count = seeds("PLANS", 200);
+    let (mut made, mut refused) = (0, 0);
+    for seed in 0..count {
+        let mut random = Random(seed);
+        let (assume, size) = random_disk(&mut random, &["512e", "512n", "512e", "4kn"]);
+        let request = random_table(&mut random, size);
+        let mut disk = image(dir.path(), "ours", size);
+        let plan = match common::plan(&disk, &assume, &request) {
+            Ok(plan) => plan,
+            Err(error) => {
+                refused += 1;
+                assert!(!error.to_string().is_empty());
+                continue;
+            }
+        };
+        made += 1;
+        let told = || format!("seed {seed}, {assume}, {size} bytes:\n{}", plan.to_json().unwrap());
+        assert_eq!(Plan::from_json(&plan.to_json().unwrap()).unwrap(), plan);
+        let steps = apply::prepare(&disk, &plan, None).unwrap();
+        apply::write(&mut disk, &steps).unwrap();
+        apply::agrees(&disk, &plan).unwrap_or_else(|error| panic!("{error}\n{}", told()));
+        judge(&plan, &request, &disk, &assume, &told);
+        scripts(&plan, &disk, dir.path(), &assume, &told);
+        let undo = Backup::of(&steps, size, None).undoing(&disk, None).unwrap();
+        apply::write(&mut disk, &undo).unwrap();
+        assert_eq!(Reading::of(&disk, block_of(&assume)).partitions, [], "{}", told());
+    }
+    println!("seeds 0 to {count}: {made} plans, {refused} refused");
+    assert!(made * 2 > count);
+}
+
+fn judge(plan: &Plan, request: &Request, disk: &FileDisk, assume: &str, told: &dyn Fn() -> String) {
+    let path = disk.path().to_str().unwrap();
+    assert_eq!(by_parted(plan, path), rows(plan), "parted, {}", told());
+    if plan.disk.sector == 512 {
+        assert_eq!(by_sfdisk(plan, path), rows(plan), "sfdisk, {}", told());
+        if plan.table.format == Format::Gpt {
+            let text = tool("sgdisk", &["-v", path], "", None);
+            assert!(text.contains("No problems found"), "{text}\n{}", told());
+        }
+    }
+    let text = tool("fdisk", &["-b", &plan.disk.sector.to_string(), "-l", path], "", None);
+    assert!(!text.contains("does not start on physical sector"), "{text}\n{}", told());
+    let bad: Vec<_> = findings(disk, assume).into_iter().filter(|f| !is_excused(plan, f)).collect();
+    assert!(bad.is_empty(), "{bad:#?}\n{}", told());
+    // Sizes as asked, or up to the next boundary of an end.
+    let asked = request.parts.iter().filter(|p| !p.logical).collect::<Vec<_>>();
+    let ours =
+        plan.table.partitions.iter().filter(|e| e.slot == straddle_repair::Slot::Primary).collect::<Vec<_>>();
+    assert_eq!(asked.len(), ours.len());
+    for (part, entry) in asked.iter().zip(ours) {
+        let len = entry.sectors * plan.disk.sector;
+        match part.size {
+            Size::Bytes(size) => assert!((size.get()..size.get() + (1 << 20)).contains(&len), "{}", told()),
+            Size::Sectors(count) => assert_eq!(entry.sectors, count, "{}", told()),
+            Size::Percent(_) | Size::Rest => {}
+        }
+    }
+    no_worse_than_peers(plan, assume, told);
+}
+
+/// No peer's start, in the space where the first partition went, is on every boundary that ours is on, and on more.
+fn no_worse_than_peers(plan: &Plan, assume: &str, told: &dyn Fn() -> String) {
+    let topology = topology(assume);
+    let grain = Boundary::new(ByteCount::new(plan.grain), ByteCount::new(plan.phase)).unwrap();
+    for entry in plan.table.partitions.iter().filter(|e| e.slot != straddle_repair::Slot::Extended) {
+        let start = ByteOffset::new(entry.start * plan.disk.sector);
+        assert!(grain.is_aligned(start), "{}", told());
+        for peer in peers(
+            &topology,
+            ByteCount::new(plan.disk.size),
+            ByteOffset::new(plan.table.first_usable * plan.disk.sector),
+        ) {
+            let Some(theirs) = peer.start else { continue };
+            let theirs = ByteOffset::new(theirs * plan.disk.sector);
+            // Of boundaries that do not meet on so small a disk, another choice is no better one.
+            let met = |at: ByteOffset| -> BTreeSet<&str> {
+                let named = straddle_audit::named_boundaries(&topology).into_iter();
+                let small = named.filter(|n| n.boundary.size().get() <= plan.disk.size / 4);
+                small.filter(|n| n.boundary.is_aligned(at)).map(|n| n.name).collect()
+            };
+            let (ours, theirs) = (met(start), met(theirs));
+            let is_worse = ours.is_subset(&theirs) && ours != theirs;
+            assert!(!is_worse, "{} is on {theirs:?}, we are on {ours:?}: {}", peer.tool, told());
+        }
+    }
+}
+
+/// Our script makes the same table in their hands, theirs is ours again, and what they write we read.
+fn scripts(plan: &Plan, disk: &FileDisk, dir: &Path, assume: &str, told: &dyn Fn() -> String) {
+    let path = disk.path().to_str().unwrap();
+    let script = to_sfdisk(plan, path);
+    let mut request = Request::new(Seed(99));
+    request.allow_misaligned = true;
+    from_sfdisk(&script, &mut request).unwrap_or_else(|error| panic!("{error}\n{script}"));
+    let blank = MemoryMedium::sparse(Vec::new(), ByteCount::new(plan.disk.size));
+    let (topology, stack) = (topology(assume), stack_of(&blank, block_of(assume)));
+    let situation =
+        straddle_repair::Situation { medium: &blank, topology: &topology, stack: &stack, serial: None };
+    let again = make(&situation, &request).unwrap_or_else(|error| panic!("{error}\n{script}\n{}", told()));
+    assert_eq!(to_sfdisk(&again, path), script, "{}", told());
+    if plan.disk.sector != 512 {
+        return;
+    }
+    let dump = tool("sfdisk", &["--dump", path], "", None);
+    // sfdisk tells its own grain where it is not 1 MiB.
+    let dump: String =
+        dump.lines().filter(|line| !line.starts_with("grain:")).map(|line| format!("{line}\n")).collect();
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(&dump), words(&script), "{}", told());
+    let theirs = image(dir, "theirs", plan.disk.size);
+    let name = theirs.path().to_str().unwrap().to_owned();
+    drop(theirs);
+    tool("sfdisk", &["-q", "--no-reread", "--no-tell-kernel", "-w", "never", &name], &script, None);
+    let theirs = FileDisk::open(Path::new(&name), ByteCount::new(plan.disk.size)).unwrap();
+    let block = block_of(assume);
+    assert_eq!(Reading::of(&theirs, block).partitions, Reading::of(disk, block).partitions, "{}", told());
+}
+
+/// Each is refused with a sentence, and the disk stays as it is, to the byte.
+#[test]
+fn bad_requests_are_refused_and_write_nothing() {
+    let size = 64_u64 << 20;
+    let request = |table: Option<Format>, parts: &[&str]| {
+        let mut request = Request::new(Seed(5));
+        request.table = table;
+        request.parts = parts.iter().map(|part| part.parse::<Part>().unwrap()).collect();
+        request
+    };
+    let (gpt, mbr) = (Some(Format::Gpt), Some(Format::Mbr));
+    let mut blank = common::Memory::new(size);
+    let cases = [
+        (request(gpt, &["65M"]), "does not fit"),
+        (request(gpt, &["40M", "40M"]), "does not fit"),
+        (request(gpt, &["60%", "50%"]), "add up to 110 %"),
+        (request(gpt, &["rest", "rest"]), "only one"),
+        (request(gpt, &["0"]), "empty"),
+        (request(gpt, &["1M,type=nonsense"]), "is no GPT type"),
+        (request(mbr, &["1M,type=bios"]), "needs a GPT"),
+        (request(mbr, &["1M,type=5"]), "role=logical"),
+        (request(mbr, &["1M", "1M", "1M", "1M", "1M"]), "4 primary"),
+        (request(mbr, &["1M", "1M", "1M", "1M", "1M,role=logical"]), "4 primary"),
+        (request(mbr, &["1M,role=logical", "1M", "1M,role=logical"]), "follow each other"),
+        (request(mbr, &["1M,name=x"]), "keeps no names"),
+        (request(gpt, &["1M,role=logical"]), "no logical"),
+        (request(gpt, &["1M,start=34s"]), "--allow-misaligned"),
+        (request(gpt, &["1M,start=2049"]), "512-byte logical sector"),
+        (request(gpt, &["4M,start=2048s", "1M,start=4096s"]), "in what the partition before it occupies"),
+        (request(gpt, &["1M,start=1T"]), "outside"),
+        (request(gpt, &["1M,uuid=x"]), "UUID"),
+        (request(gpt, &["1M,number=129"]), "no place"),
+        (request(gpt, &["1M,number=1", "1M,number=1"]), "partition 1 already"),
+        (request(gpt, &[&format!("1M,name={}", "x".repeat(37))]), "36 UTF-16 units"),
+        (request(None, &["1M"]), "no partition table to change"),
+        (request(None, &[]), "nothing is asked for"),
+    ];
+    for (request, expected) in &cases {
+        let before = blank.clone();
+        let error = common::plan_and_write(&mut blank, "512e", request).expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error} lacks '{expected}'");
+        assert_eq!(blank, before);
+    }
+    let mut disk = common::Memory::new(size);
+    common::plan_and_write(&mut disk, "512e", &request(gpt, &["8M", "8M", "rest"])).unwrap();
+    let change = |change: &dyn Fn(&mut Request)| {
+        let mut request = Request::new(Seed(6));
+        change(&mut request);
+        request
+    };
+    let cases = [
+        (change(&|r| r.parts = vec![Part::new(Size::Bytes(ByteCount::new(8 << 20)))]), "does not fit"),
+        (change(&|r| r.delete = vec![9]), "there is no partition 9"),
+        (change(&|r| r.grow = vec!["1".parse().unwrap()]), "cannot grow"),
+        (change(&|r| r.grow = vec!["3=1M".parse().unwrap()]), "cannot grow"),
+        (
+            change(&|r| {
+                let start = Some(Place::Sector(4096));
+                r.parts = vec![Part { start, ..Part::new(Size::Sectors(8)) }];
+            }),
+            "in what partition 1 occupies",
+        ),
+        (change(&|r| r.disk_id = Some("x".to_owned())), "nothing is asked for"),
+    ];
+    for (request, expected) in &cases {
+        let before = disk.clone();
+        let error = common::plan_and_write(&mut disk, "512e", request).expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error} lacks '{expected}'");
+        assert_eq!(disk, before);
+    }
+}
+
+/// A plan for another disk, and for one that has changed since.
+#[test]
+fn a_plan_knows_its_disk() {
+    let mut disk = common::Memory::new(64 << 20);
+    let mut request = Request::new(Seed(1));
+    request.table = Some(Format::Gpt);
+    request.parts = vec![Part::new(Size::Rest)];
+    let plan = common::plan(&disk, "512e", &request).unwrap();
+    let refused = |disk: &common::Memory, serial: Option<&str>| {
+        apply::prepare(disk, &plan, serial).unwrap_err().to_string()
+    };
+    let other = common::Memory::new(65 << 20);
+    assert!(refused(&other, None).contains("for a disk of 67108864 bytes"));
+    assert!(refused(&disk, Some("S1")).contains("serial number S1"));
+    let mut changed = disk.clone();
+    changed.put(0, &[1; 512]);
+    assert!(refused(&changed, None).contains("plan again"));
+    let mut used = disk.clone();
+    used.put(1 << 20, &[1; 512]);
+    assert!(apply::prepare(&used, &plan, None).is_ok(), "data are nobody's table");
+    let steps = apply::prepare(&disk, &plan, None).unwrap();
+    apply::write(&mut disk, &steps).unwrap();
+    assert!(refused(&disk, None).contains("plan again"), "a plan is for once");
+    let mut kept = plan.clone();
+    kept.table.partitions[0].change = straddle_repair::Change::Kept;
+    let blank = common::Memory::new(64 << 20);
+    assert!(apply::prepare(&blank, &kept, None).unwrap_err().to_string().contains("is not there"));
+    let mut bare = plan.clone();
+    bare.table.entries = 0;
+    assert!(apply::prepare(&blank, &bare, None).is_err());
+    let mut edited = plan.clone();
+    edited.table.partitions[0].sectors += 1 << 20;
+    let error = apply::prepare(&common::Memory::new(64 << 20), &edited, None).unwrap_err().to_string();
+    assert!(error.contains("outside"), "{error}");
+}
+
+/// A backup believes nothing: not its own bytes, and not the disk's.
+#[test]
+fn an_undo_is_for_what_was_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut disk = common::Memory::new(64 << 20);
+    disk.put(0, &[0xAB; 440 + 72]);
+    let before = disk.clone();
+    let mut request = Request::new(Seed(1));
+    request.table = Some(Format::Gpt);
+    request.parts = vec![Part::new(Size::Rest)];
+    let (_, steps) = common::plan_and_write(&mut disk, "512e", &request).unwrap();
+    let path = dir.path().join("undo");
+    Backup::of(&steps, disk.len, None).store(&path).unwrap();
+    assert!(Backup::of(&steps, disk.len, None).store(&path).is_err(), "a backup replaces nothing");
+    let backup = Backup::load(&path).unwrap();
+    let mut changed = disk.clone();
+    changed.put(512, &[1; 512]);
+    assert!(backup.undoing(&changed, None).unwrap_err().to_string().contains("byte 512"));
+    let undo = backup.undoing(&disk, None).unwrap();
+    apply::write(&mut disk, &undo).unwrap();
+    for at in (0..64_u64 << 20).step_by(1 << 20) {
+        let read = |disk: &common::Memory| {
+            let mut bytes = vec![0; 1 << 20];
+            straddle_device::Medium::read_at(disk, ByteOffset::new(at), &mut bytes).unwrap();
+            bytes
+        };
+        assert!(read(&disk) == read(&before), "byte {at} and following");
+    }
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replacen("abab", "abac", 1)).unwrap();
+    assert!(Backup::load(&path).unwrap_err().to_string().contains("its sum"));
+}

@@ -1,0 +1,124 @@
+//! What nobody asks to change stays, bit for bit.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{Memory, block_of, plan_and_write, stack_of};
+use straddle_device::Medium;
+use straddle_layout::TableKind;
+use straddle_repair::{Format, Part, Request, Seed, Size};
+use straddle_units::{ByteCount, ByteOffset};
+
+const SIZE: u64 = 64 << 20;
+
+fn read(disk: &Memory, at: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    disk.read_at(ByteOffset::new(at), &mut bytes).unwrap();
+    bytes
+}
+
+/// Changes the `bytes` at `at` within their 512-byte units.
+fn patch(disk: &mut Memory, at: u64, bytes: &[u8]) {
+    let unit = at / 512 * 512;
+    let mut whole = read(disk, unit, 512);
+    let from = usize::try_from(at - unit).unwrap();
+    whole[from..from + bytes.len()].copy_from_slice(bytes);
+    disk.put(unit, &whole);
+}
+
+/// Puts both sums of the copy whose header is at `header` and whose array is at `array` right.
+fn sum(disk: &mut Memory, header: u64, array: u64) {
+    let entries = crc32fast::hash(&read(disk, array, 128 * 128));
+    patch(disk, header + 88, &entries.to_le_bytes());
+    patch(disk, header + 16, &[0; 4]);
+    let crc = crc32fast::hash(&read(disk, header, 92));
+    patch(disk, header + 16, &crc.to_le_bytes());
+}
+
+fn request(change: impl FnOnce(&mut Request)) -> Request {
+    let mut request = Request::new(Seed(3));
+    change(&mut request);
+    request
+}
+
+fn parts(count: usize) -> Vec<Part> {
+    vec![Part::new(Size::Bytes(ByteCount::new(4 << 20))); count]
+}
+
+/// A GPT with everything that tools leave alone: boot code, a hybrid MBR, bytes behind the header, a type that nobody knows,
+/// a name that is no UTF-16, attributes of its own, and entries out of order.
+#[test]
+fn a_gpt_keeps_what_it_has() {
+    let mut disk = Memory::new(SIZE);
+    plan_and_write(&mut disk, "512e", &request(|r| (r.table, r.parts) = (Some(Format::Gpt), parts(4))))
+        .unwrap();
+    let backup = SIZE - 512;
+    let (arrays, headers) = ([1024, backup - 32 * 512], [512, backup]);
+    for (array, header) in arrays.into_iter().zip(headers) {
+        patch(&mut disk, array + 128, &[0xA7; 16]);
+        patch(&mut disk, array + 128 + 48, &[0x5A; 8]);
+        patch(&mut disk, array + 128 + 56, &[0x00, 0xD8, 0x41, 0x00, 0x00, 0xDC]);
+        let (third, fourth) = (read(&disk, array + 256, 128), read(&disk, array + 384, 128));
+        patch(&mut disk, array + 256, &fourth);
+        patch(&mut disk, array + 384, &third);
+        patch(&mut disk, header + 100, b"kept");
+        sum(&mut disk, header, array);
+    }
+    patch(&mut disk, 0, &[0xEB; 440]);
+    patch(&mut disk, 462, &[0x80, 1, 2, 3, 0x83, 4, 5, 6, 0, 8, 0, 0, 0, 32, 0, 0]);
+    let before = disk.clone();
+    let stack = stack_of(&disk, block_of("512e"));
+    assert_eq!((&stack.kind, stack.problems.as_slice()), (&TableKind::HybridMbr, &[][..]));
+    plan_and_write(&mut disk, "512e", &request(|r| (r.delete, r.parts) = (vec![1], parts(1)))).unwrap();
+    assert_eq!(read(&disk, 0, 512), read(&before, 0, 512), "the MBR");
+    for (array, header) in arrays.into_iter().zip(headers) {
+        assert_eq!(
+            read(&disk, array + 128, 127 * 128),
+            read(&before, array + 128, 127 * 128),
+            "all but one entry"
+        );
+        assert_ne!(read(&disk, array, 128), read(&before, array, 128), "that entry");
+        let (mut now, mut then) = (read(&disk, header, 512), read(&before, header, 512));
+        for sums in [16..20, 88..92] {
+            now[sums.clone()].fill(0);
+            then[sums].fill(0);
+        }
+        assert_eq!(now, then, "all of the header but its sums");
+    }
+    assert_eq!(stack_of(&disk, block_of("512e")).problems, []);
+}
+
+/// An MBR with boot code, an identity, and addresses of its own in an entry that stays.
+#[test]
+fn an_mbr_keeps_what_it_has() {
+    let mut disk = Memory::new(SIZE);
+    let mut wanted = parts(4);
+    wanted[2].logical = true;
+    wanted[3].logical = true;
+    plan_and_write(&mut disk, "512e", &request(|r| (r.table, r.parts) = (Some(Format::Mbr), wanted)))
+        .unwrap();
+    let ebr = stack_of(&disk, block_of("512e"))
+        .partitions
+        .iter()
+        .find(|p| p.number == 3)
+        .unwrap()
+        .span
+        .start()
+        .get();
+    patch(&mut disk, 0, &[0xEB; 446]);
+    patch(&mut disk, 447, &[9, 9, 9]);
+    patch(&mut disk, ebr, &[0xCD; 400]);
+    let before = disk.clone();
+    plan_and_write(&mut disk, "512e", &request(|r| r.delete = vec![2])).unwrap();
+    let (now, then) = (read(&disk, 0, 512), read(&before, 0, 512));
+    assert_eq!((&now[..462], &now[478..]), (&then[..462], &then[478..]));
+    assert_eq!(now[462..478], [0; 16]);
+    plan_and_write(&mut disk, "512e", &request(|r| r.delete = vec![6])).unwrap();
+    let (now, then) = (read(&disk, ebr, 512), read(&before, ebr, 512));
+    assert_eq!(
+        (&now[..462], now[462..478].to_vec()),
+        (&then[..462], vec![0; 16]),
+        "its link is gone and nothing else"
+    );
+}

@@ -1,0 +1,234 @@
+//! `plan`, `apply` and `undo` from the command line: on images, and on loop devices, where the kernel judges.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod tools;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tools::{Dir, STRADDLE, list, number, output, present, run, text, told, word};
+
+fn straddle(dir: &Dir, arguments: &[&str]) -> Output {
+    output(Command::new(STRADDLE).args(arguments).current_dir(dir.path()), "")
+}
+
+/// Runs straddle, which has to end with `code`, and returns all that it says.
+fn ends(dir: &Dir, code: i32, arguments: &[&str]) -> String {
+    let output = straddle(dir, arguments);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{}", told(&output));
+    assert_eq!(output.stderr.is_empty(), code == 0, "{arguments:?}\n{}", told(&output));
+    format!("{}{}", text(&output.stdout), text(&output.stderr))
+}
+
+fn json(dir: &Dir, arguments: &[&str]) -> Value {
+    let output = straddle(dir, arguments);
+    assert!(output.status.success(), "{arguments:?}\n{}", told(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn project(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+/// A misaligned image, as a DOS tool would make it.
+fn misaligned(dir: &Dir, name: &str) -> PathBuf {
+    let image = dir.image(name, 64 << 20);
+    tools::write_table(&image, 512, "label: dos\nstart=63, size=65536, type=83\n");
+    image
+}
+
+#[test]
+fn two_commands_take_a_misaligned_image_to_an_aligned_one_and_one_takes_it_back() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    let dir = Dir::new("plan");
+    let image = misaligned(&dir, "disk.img");
+    let before = fs::read(&image).unwrap();
+    assert_eq!(straddle(&dir, &["check", "disk.img"]).status.code(), Some(1));
+    let parts = ["--part", "8MiB,type=esp,fs=vfat", "--part", "rest,name=root"];
+    let save = ["plan", "disk.img", "--table", "gpt", "--save", "p.json", "--explain", "--seed", "7"];
+    let said = ends(&dir, 0, &[&save[..], &parts].concat());
+    for part in ["before [", "after  [", "sgdisk (1.0.9): the same", "straddle apply p.json --write disk.img"]
+    {
+        assert!(said.contains(part), "{part} is missing in\n{said}");
+    }
+    assert!(fs::read(&image).unwrap() == before, "a plan writes nothing");
+    assert_eq!(ends(&dir, 0, &[&save[..], &parts].concat()), said, "the same seed, the same plan");
+    let dry = ends(&dir, 0, &["apply", "p.json", "--write", "disk.img", "--dry-run"]);
+    assert!(dry.contains("protective MBR") && dry.contains("nothing was written"), "{dry}");
+    assert!(fs::read(&image).unwrap() == before && !dir.join("p.json.undo").exists());
+    let said = ends(&dir, 0, &["apply", "p.json", "--write", "disk.img"]);
+    assert!(said.contains("GPT with 2 partitions written and read back"), "{said}");
+    let report = json(&dir, &["check", "--json", "disk.img"]);
+    assert_eq!(list(&report["targets"][0], "findings"), [] as [Value; 0]);
+    let again = ends(&dir, 4, &["apply", "p.json", "--write", "disk.img"]);
+    assert!(again.contains("plan again"), "{again}");
+    ends(&dir, 0, &["undo", "p.json.undo", "--write", "disk.img"]);
+    assert!(fs::read(&image).unwrap() == before, "an undo brings back every byte");
+}
+
+#[test]
+fn refusals_have_their_exit_codes_and_write_nothing() {
+    if !present(&["sfdisk", "qemu-img", "mkfs.ext4"]) {
+        return;
+    }
+    let dir = Dir::new("refuse");
+    let image = misaligned(&dir, "disk.img");
+    let other = dir.image("other.img", 65 << 20);
+    let content = dir.image("content.img", 64 << 20);
+    run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&content), "");
+    run(
+        Command::new("qemu-img").args(["create", "-q", "-f", "qcow2"]).arg(dir.join("q.qcow2")).arg("64M"),
+        "",
+    );
+    ends(&dir, 0, &["plan", "disk.img", "--table", "gpt", "--part", "rest", "--save", "p.json"]);
+    let bytes = || [fs::read(&image).unwrap(), fs::read(&other).unwrap(), fs::read(&content).unwrap()];
+    let before = bytes();
+    let cases: [(i32, &[&str], &str); 13] = [
+        (2, &["plan", "disk.img"], "nothing is asked for"),
+        (2, &["plan", "disk.img", "--table", "gpt", "--part", "1M,type=what"], "is no GPT type"),
+        (2, &["plan", "disk.img", "--table", "gpt", "--part", "60%", "--part", "60%"], "120 %"),
+        (2, &["plan", "disk.img", "--table", "gpt", "--part", "x"], "is no size"),
+        (3, &["plan", "disk.img", "--table", "gpt", "--part", "1T"], "does not fit"),
+        (3, &["plan", "none.img", "--table", "gpt", "--part", "1M"], "none.img"),
+        (3, &["plan", "other.img", "--add", "1M"], "no partition table"),
+        (4, &["plan", "disk.img", "--table", "gpt", "--part", "1M", "--start", "34s"], "--allow-misaligned"),
+        (4, &["plan", "content.img", "--table", "gpt", "--part", "1M"], "ext4 as a whole"),
+        (4, &["plan", "q.qcow2", "--table", "gpt", "--part", "1M"], "another format than raw"),
+        (4, &["apply", "p.json", "--write", "other.img"], "a disk of 67108864 bytes"),
+        (2, &["apply", "disk.img", "--write", "disk.img"], "no plan"),
+        (3, &["undo", "p.json", "--write", "disk.img"], "no backup that can be trusted"),
+    ];
+    for (code, arguments, expected) in cases {
+        let said = ends(&dir, code, arguments);
+        assert!(said.contains(expected), "{arguments:?}: {said} lacks '{expected}'");
+        assert!(bytes() == before, "{arguments:?} wrote something");
+    }
+    fs::write(dir.join("p.json.undo"), "mine").unwrap();
+    let said = ends(&dir, 3, &["apply", "p.json", "--write", "disk.img"]);
+    assert!(said.contains("cannot store the backup; nothing was written"), "{said}");
+    assert!(bytes() == before && fs::read(dir.join("p.json.undo")).unwrap() == b"mine");
+}
+
+#[test]
+fn what_an_image_is_meant_for_decides_where_partitions_start() {
+    let dir = Dir::new("grain");
+    dir.image("disk.img", 8 << 30);
+    let starts = |arguments: &[&str]| -> Vec<u64> {
+        let parts = ["plan", "disk.img", "--json", "--table", "gpt", "--part", "100MiB", "--part", "rest"];
+        let report = json(&dir, &[&parts[..], arguments].concat());
+        list(&report["table"], "partitions").iter().map(|p| number(p, "start")).collect()
+    };
+    let mib = 1 << 20;
+    assert_eq!(starts(&[]), [mib, 101 * mib]);
+    assert_eq!(starts(&["--assume", "stripe=192KiB"]), [3 * mib, 105 * mib]);
+    assert_eq!(starts(&["--assume", "physical=4096,offset=3584"])[0], mib + 3584);
+    assert_eq!(starts(&["--assume", "4kn"])[0], mib);
+    assert_eq!(starts(&["--assume", "erase=4MiB"])[0], 4 * mib);
+    assert_eq!(starts(&["--grain", "64KiB"])[0], 65536);
+    assert_eq!(starts(&["--start", "34s", "--allow-misaligned"])[0], 34 * 512);
+}
+
+#[test]
+fn files_and_scripts_ask_for_the_same() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    let dir = Dir::new("scripts");
+    dir.image("disk.img", 1 << 30);
+    fs::write(
+        dir.join("layout.toml"),
+        "table = 'gpt'\n[[part]]\nsize = '64MiB'\ntype = 'esp'\nname = 'boot, old'\n[[part]]\nsize = 'rest'\n",
+    )
+    .unwrap();
+    let script = ends(&dir, 0, &["plan", "disk.img", "--file", "layout.toml", "--seed", "1", "--to-sfdisk"]);
+    fs::write(dir.join("script"), &script).unwrap();
+    let again = ends(&dir, 0, &["plan", "disk.img", "--from-sfdisk", "script", "--to-sfdisk"]);
+    assert_eq!(again, script);
+    run(Command::new("sfdisk").args(["-q", "disk.img"]).current_dir(dir.path()), &script);
+    let dump = run(Command::new("sfdisk").args(["--dump", "disk.img"]).current_dir(dir.path()), "");
+    assert_eq!(dump, script);
+    ends(&dir, 2, &["plan", "disk.img", "--file", "script"]);
+}
+
+#[test]
+fn the_json_has_the_published_form() {
+    let dir = Dir::new("schema");
+    dir.image("disk.img", 1 << 30);
+    let kept = fs::read_to_string(project("docs/plan.schema.json")).unwrap();
+    assert!(
+        kept == ends(&dir, 0, &["schema", "plan"]),
+        "docs/plan.schema.json is out of date: run 'make docs'"
+    );
+    let validator = jsonschema::validator_for(&serde_json::from_str(&kept).unwrap()).unwrap();
+    let report = json(
+        &dir,
+        &["plan", "disk.img", "--json", "--table", "mbr", "--part", "1M", "--part", "1M,role=logical"],
+    );
+    let errors: Vec<String> = validator.iter_errors(&report).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    let roles: Vec<String> = list(&report["table"], "partitions").iter().map(|p| word(p, "role")).collect();
+    assert_eq!(roles, ["primary", "extended", "logical"]);
+}
+
+/// What runs in the guest: a table each way, with what the kernel lists, and a disk in use.
+const IN_GUEST: &str = r#"
+S=$INPUT/straddle
+cd /root
+for table in gpt mbr; do
+    last=rest; test $table = gpt || last=rest,role=logical
+    $S plan /dev/vda --table $table --part 20MiB --part $last --save $table.json > /dev/null
+    $S apply $table.json --write /dev/vda > /dev/null
+    sfdisk -J /dev/vda > sfdisk.json
+    for partition in /sys/block/vda/vda*; do
+        echo "$table kernel $(cat $partition/partition $partition/start | tr '\n' ' ')"
+    done
+    jq -r ".partitiontable | .sectorsize as \$s | .partitions[] | \"$table sfdisk \(.node | ltrimstr(\"/dev/vda\")) \(.start * \$s / 512) \"" sfdisk.json
+    $S undo $table.json.undo --write /dev/vda > /dev/null
+    echo "$table left $(find /sys/block/vda/ -mindepth 1 -maxdepth 1 -name 'vda*' | wc -l)"
+done
+$S apply gpt.json --write /dev/vda --backup in-use.undo > /dev/null
+mkfs.ext4 -q /dev/vda1
+mkdir -p point
+mount /dev/vda1 point
+$S undo in-use.undo --write /dev/vda || echo "refused $?"
+echo "still $(find /sys/block/vda/ -mindepth 1 -maxdepth 1 -name 'vda*' | wc -l)"
+umount point
+$S undo in-use.undo --write /dev/vda > /dev/null
+echo "left $(find /sys/block/vda/ -mindepth 1 -maxdepth 1 -name 'vda*' | wc -l)"
+"#;
+
+/// A kernel with its own readers of both tables, in both sector sizes.
+#[test]
+fn the_kernel_takes_the_table_and_a_disk_in_use_is_left_alone() {
+    if !present(&["linux.uml", "sfdisk", "jq", "mkfs.ext4"]) {
+        return;
+    }
+    let folder = Path::new(STRADDLE).parent().unwrap();
+    for drive in ["wd10ears", "nearline-4kn-7200"] {
+        let mut command = Command::new(STRADDLE);
+        command.args(["lab", "--json", "--drive", drive, "--input"]).arg(folder).args(["--", IN_GUEST]);
+        let done = output(&mut command, "");
+        let report: Value =
+            serde_json::from_slice(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", told(&done)));
+        let said = word(&report, "output");
+        assert_eq!(report["status"], 0, "{said}");
+        for (table, count) in [("gpt", 2), ("mbr", 3)] {
+            let listed = |by: &str| -> Vec<String> {
+                let start = format!("{table} {by} ");
+                said.lines()
+                    .filter_map(|line| line.strip_prefix(&start))
+                    .map(|line| line.trim().to_owned())
+                    .collect()
+            };
+            assert_eq!(listed("kernel").len(), count, "{said}");
+            assert_eq!(listed("kernel"), listed("sfdisk"), "{said}");
+            assert_eq!(listed("left"), ["0"], "{said}");
+        }
+        assert!(said.contains("vda1 is mounted at") && said.contains("refused 4\nstill 2\nleft 0"), "{said}");
+    }
+}
