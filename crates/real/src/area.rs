@@ -26,7 +26,7 @@ pub enum Give {
 pub struct Areas {
     /// What of the target.
     pub give: Give,
-    /// Pieces, spread evenly over what is given.
+    /// Pieces, spread evenly over what is given; 0: all of it, as it is.
     pub regions: u32,
     /// Bytes of all pieces together; everything if there is less.
     pub bytes: u64,
@@ -168,7 +168,10 @@ fn spread(given: &[Span], wanted: Areas) -> Vec<Area> {
     if total == 0 {
         return Vec::new();
     }
-    let regions = u64::from(wanted.regions.max(1));
+    if wanted.regions == 0 {
+        return trimmed;
+    }
+    let regions = u64::from(wanted.regions);
     // No piece is smaller than two grains: the workloads leave one of them free.
     let each = grains(wanted.bytes.min(total) / regions).max(2 * GRAIN);
     let mut areas: Vec<Area> = Vec::new();
@@ -223,7 +226,7 @@ mod tests {
         #[test]
         fn pieces_rise_and_stay_inside(
             gaps in prop::collection::vec((0_u64..1 << 32, 0_u64..1 << 31), 0..5),
-            regions in 0_u32..20,
+            regions in 1_u32..20,
             bytes in 0_u64..1 << 33,
         ) {
             let mut at = 0;

@@ -77,6 +77,11 @@ impl Before {
         }
     }
 
+    /// Whether the kernel takes the device for a disk that turns.
+    pub const fn rotates(&self) -> bool {
+        self.rotates
+    }
+
     /// What should be known of the figures.
     pub fn warnings(&self, opened: &Opened, seen: &Conditions<'_>) -> Vec<String> {
         let all = [

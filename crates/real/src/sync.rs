@@ -35,6 +35,11 @@ impl Sync {
         u32::try_from(done).map_err(|_| Errno::INVAL.into())
     }
 
+    /// Takes these pieces out and puts this one in their place.
+    pub(crate) fn replace(&mut self, pieces: std::ops::Range<usize>, by: Memory) {
+        self.memory.splice(pieces, [by]);
+    }
+
     pub(crate) fn memory(&self) -> &[Memory] {
         &self.memory
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use straddle_bench::{Clock, Description, Target, TargetError};
 use straddle_drive::{Completion, Counters, Nanos, Operation, Request, RequestId, Time};
+use straddle_probe::Surface;
 use straddle_units::Span;
 
 use crate::memory::Memory;
@@ -51,6 +52,9 @@ pub enum RealError {
         /// What the system said.
         source: io::Error,
     },
+    /// Areas that come one after the other are for one request at a time.
+    #[error("areas can be prepared for one request at a time only")]
+    Depth,
     /// Its contents could not be put back.
     #[error("{path}: cannot write back the bytes from byte {offset} on")]
     PutBack {
@@ -82,6 +86,8 @@ pub struct Real {
     /// Where writes are allowed, rising; the pieces of memory are in the same order where contents are kept.
     areas: Vec<Span>,
     kept: bool,
+    /// Nothing is written: each request at a time has a place of its own for what it reads.
+    only_read: bool,
     begun: Instant,
     stop: Arc<AtomicBool>,
     /// What is on its way, by id: the caller's ids are below the depth.
@@ -116,9 +122,10 @@ impl Real {
             }
         };
         let mut memory: Vec<Memory> = memory;
+        let only_read = matches!(contents, Contents::Nothing);
         let depth = usize::try_from(settings.depth).unwrap_or(1).max(1);
         // What is read goes to a place of its own for each request; it is the last piece.
-        memory.push(Memory::new(largest.saturating_mul(if areas.is_empty() { depth } else { 1 })));
+        memory.push(Memory::new(largest.saturating_mul(if only_read { depth } else { 1 })));
         let engine = if settings.depth > 1 {
             Engine::Ring(Box::new(Ring::new(&opened.file, memory, settings.depth).map_err(RealError::Ring)?))
         } else {
@@ -131,6 +138,7 @@ impl Real {
             engine,
             areas,
             kept: matches!(contents, Contents::Kept(_)),
+            only_read,
             begun: Instant::now(),
             stop,
             requests: vec![None; depth],
@@ -187,6 +195,34 @@ impl Real {
         Some(self.areas.iter().zip(memory).map(|(area, piece)| (*area, piece.bytes())).collect())
     }
 
+    /// Reads what is in `span` and keeps it, so that it may be written there. What was kept before stays as it was.
+    pub fn keep(&mut self, span: Span) -> Result<(), RealError> {
+        let Engine::Sync(sync) = &mut self.engine else { return Err(RealError::Depth) };
+        let first = self.areas.partition_point(|area| area.end() < span.start());
+        let touching = self.areas[first..].iter().take_while(|area| area.start() <= span.end()).count();
+        let pieces = first..first + touching;
+        let known = &self.areas[pieces.clone()];
+        if known.iter().any(|area| area.contains(span)) {
+            return Ok(());
+        }
+        let start = known.first().map_or(span.start(), |area| area.start().min(span.start()));
+        let end = known.last().map_or(span.end(), |area| area.end().max(span.end()));
+        let union = end.checked_since(start).and_then(|length| Span::new(start, length)).unwrap_or(span);
+        let mut memory = read_area(&self.opened, union)?;
+        for (area, piece) in known.iter().zip(&sync.memory()[pieces.clone()]) {
+            let from = usize::try_from(area.start().get() - start.get()).unwrap_or(usize::MAX);
+            let known = piece.bytes();
+            if let Some(place) =
+                memory.bytes_mut().get_mut(from..).and_then(|rest| rest.get_mut(..known.len()))
+            {
+                place.copy_from_slice(known);
+            }
+        }
+        sync.replace(pieces.clone(), memory);
+        self.areas.splice(pieces, [union]);
+        Ok(())
+    }
+
     fn memory(&self) -> Option<&[Memory]> {
         match &self.engine {
             Engine::Sync(sync) => Some(sync.memory()),
@@ -205,9 +241,9 @@ impl Real {
         };
         let length = u32::try_from(request.length.get()).map_err(|_| Errno::INVAL)?;
         if ask == Ask::Read {
-            let slot = if self.areas.is_empty() { request.id.0 } else { 0 };
+            let slot = if self.only_read { request.id.0 } else { 0 };
             let from = slot.checked_mul(request.length.get()).ok_or(Errno::INVAL)?;
-            let piece = if self.kept { self.areas.len() } else { usize::from(!self.areas.is_empty()) };
+            let piece = if self.kept { self.areas.len() } else { usize::from(!self.only_read) };
             return Ok((
                 ask,
                 Place { piece, from: usize::try_from(from).map_err(|_| Errno::INVAL)?, length },
@@ -312,6 +348,21 @@ impl Target for Real {
 
     fn counters(&self) -> Option<Counters> {
         None
+    }
+}
+
+/// Only what was prepared is written, with the bytes that were read there first.
+impl Surface for Real {
+    fn prepare(&mut self, spans: &[Span]) -> Result<(), TargetError> {
+        for span in spans {
+            if self.is_stopped() {
+                return Err(TargetError::Interrupted);
+            }
+            let request = Request::new(0, Operation::Read, span.start().get(), span.len().get());
+            self.keep(*span)
+                .map_err(|error| TargetError::Failed { request, source: io::Error::other(error) })?;
+        }
+        Ok(())
     }
 }
 

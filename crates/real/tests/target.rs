@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use proptest::prelude::*;
 use straddle_bench::{Target, TargetError};
 use straddle_drive::{Operation, Request};
+use straddle_probe::Surface;
 use straddle_real::{Access, Contents, Io, Opened, Real, Settings};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -99,6 +100,43 @@ fn what_differs_is_put_back() {
     let wrong = real.put_back().unwrap();
     assert!((95..=100).contains(&wrong), "{wrong}");
     assert!(fs::read(&path).unwrap() == pattern(1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn what_was_prepared_first_is_what_is_written(
+        spans in prop::collection::vec((0_u64..SIZE / 512, 1_u64..400), 1..12),
+        spoilt in prop::collection::vec(0_usize..12, 0..4),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("disk.img");
+        let bytes = pattern(5);
+        fs::write(&path, &bytes).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut real = real(&path, Io::Buffered, &Contents::Kept(Vec::new()), 1, &stop);
+        prop_assert!(real.submit(Request::new(0, Operation::Write, 0, 512)).is_err());
+        let spans: Vec<Span> = spans
+            .into_iter()
+            .map(|(sector, count)| span(sector * 512, (count * 512).min(SIZE - sector * 512)))
+            .collect();
+        for (index, prepared) in spans.iter().enumerate() {
+            real.prepare(&[*prepared]).unwrap();
+            if spoilt.contains(&index) {
+                // Somebody else writes there: what was read first is what counts.
+                let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+                std::os::unix::fs::FileExt::write_all_at(&file, &[0xEE; 512], prepared.start().get()).unwrap();
+            }
+        }
+        for prepared in &spans {
+            real.submit(Request::new(0, Operation::Write, prepared.start().get(), prepared.len().get())).unwrap();
+            real.wait().unwrap();
+        }
+        prop_assert_eq!(real.put_back().unwrap(), 0);
+        drop(real);
+        prop_assert!(fs::read(&path).unwrap() == bytes);
+    }
 }
 
 #[test]

@@ -15,16 +15,23 @@ Examples:
   straddle probe drive:wd10ears,jumper=on --save wd.json
   straddle check --measured wd.json disk.img           and what does that mean for this image?
   straddle probe drive:qlc-64k --max-write 32MiB --time 60
-  straddle probe drive:./my-drive.toml --seed 7 --json";
+  straddle probe drive:./my-drive.toml --seed 7 --json
+  straddle probe /dev/sdb                              a real disk, in its free space
+  straddle probe /dev/sdb --used                       an unmounted one, everywhere; what it holds stays";
 
 /// Arguments of `probe`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ProbeArguments {
-    /// What to probe: a modelled drive, drive:NAME or drive:NAME,OPTION or drive:FILE.toml ('straddle drive list' names
-    /// them).
+    /// What to probe: a block device, in the free space between its partitions; a file; a modelled drive, drive:NAME or
+    /// drive:NAME,OPTION or drive:FILE.toml ('straddle drive list' names them).
     #[arg(value_name = "TARGET", value_parser = Names { prefix: PREFIX }, hide_possible_values = true)]
     pub(crate) target: String,
+
+    /// Probe a block device everywhere, also where data are. Nothing of it may be mounted or held. As in free space, every write
+    /// puts back the bytes that were read from its place.
+    #[arg(long)]
+    pub(crate) used: bool,
 
     /// Most bytes to write.
     #[arg(long, value_name = "BYTES", value_parser = positive_size, default_value = "64MiB")]

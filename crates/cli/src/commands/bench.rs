@@ -1,7 +1,7 @@
 //! `straddle bench`: a workload at one offset after the other.
 
 mod fio;
-mod real;
+pub(crate) mod real;
 
 use std::fs;
 use std::io::Write;

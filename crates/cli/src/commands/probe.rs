@@ -3,13 +3,23 @@
 use std::fs;
 use std::io::Write;
 
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use anyhow::{Context, Result};
-use straddle_bench::Modelled;
+use straddle_bench::{Modelled, TargetError};
+use straddle_device::topology::AlignmentOffset;
 use straddle_drive::Nanos;
 use straddle_drive::profile::{Body, Profile};
 use straddle_probe::{Budget, Claims, ProbeError, Surface, probe};
 
+use straddle_real::{Access, Areas, Before, Contents, Give, Io, Opened, Real, Settings, areas};
+use straddle_units::Span;
+
 use crate::args::ProbeArguments;
+use crate::commands::bench::real::in_use;
+use crate::commands::lab::on_interrupt;
 use crate::exit::{Exit, UsageError};
 use crate::measured::Measured;
 use crate::modelled;
@@ -18,16 +28,23 @@ use crate::progress::Bar;
 use crate::report::probe::ProbeReport;
 use crate::text;
 
+/// No request of a probe is larger.
+const LARGEST: u64 = 16 << 20;
+
 pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
-    let (mut surface, claims) = open(&arguments.target)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let Probed { mut surface, claims, regions } = open(arguments, &stop)?;
     let budget = Budget {
+        regions,
         max_write: arguments.max_write.get(),
         max_time: Nanos::from_seconds(arguments.time).unwrap_or_default(),
         seed: arguments.seed,
-        ..Budget::default()
     };
     let mut bar = Bar::new();
-    let report = probe(surface.as_mut(), &budget, claims, &mut bar).map_err(told)?;
+    let report = match probe(surface.as_mut(), &budget, claims, &mut bar) {
+        Err(ProbeError::Target(TargetError::Interrupted)) => return Ok(Exit::Command(128 + 2)),
+        report => report.map_err(told)?,
+    };
     drop(bar);
     if let Some(path) = &arguments.save {
         match Measured::of(&arguments.target, &report) {
@@ -46,10 +63,52 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
     Ok(Exit::Aligned)
 }
 
-/// What is probed, and what it claims. Real devices come in here.
-fn open(target: &str) -> Result<(Box<dyn Surface>, Claims)> {
+/// What is probed, what it claims, and where it may be written.
+struct Probed {
+    surface: Box<dyn Surface>,
+    claims: Claims,
+    /// Everywhere, if there are none.
+    regions: Option<Vec<Span>>,
+}
+
+fn open(arguments: &ProbeArguments, stop: &Arc<AtomicBool>) -> Result<Probed> {
+    let target = &arguments.target;
+    if !target.starts_with(modelled::PREFIX) {
+        return open_real(Path::new(target), arguments.used, stop);
+    }
+    if arguments.used {
+        return Err(UsageError(format!("--used is for real disks, not for {target}")).into());
+    }
     let profile = modelled::profile_of_target(target, "probe")?;
-    Ok((Box::new(Modelled::new(target, &profile)), claims(&profile)))
+    Ok(Probed { surface: Box::new(Modelled::new(target, &profile)), claims: claims(&profile), regions: None })
+}
+
+/// A file or a block device: in its free space, unless it is given wholly.
+fn open_real(path: &Path, used: bool, stop: &Arc<AtomicBool>) -> Result<Probed> {
+    on_interrupt(stop).context("signals")?;
+    let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+    let give = if used || is_file { Give::Used } else { Give::Free };
+    let access = if give == Give::Used { Access::Claim } else { Access::Share };
+    let opened = Opened::open(path, access, Io::Direct).map_err(in_use)?;
+    let wanted = Areas { give, regions: 0, bytes: u64::MAX };
+    let regions = areas(path, opened.size, wanted).map_err(crate::commands::bench::real::refused)?;
+    let rotates = Before::look(&opened).rotates();
+    let topology = straddle_device::open(path, &straddle_device::Options::default())?.topology;
+    let phase = match topology.alignment_offset.value() {
+        AlignmentOffset::Bytes(bytes) => Some(bytes.get()),
+        AlignmentOffset::Misaligned => None,
+    };
+    let unit = topology.indirection_unit.map_or_else(|| topology.physical.value(), |unit| unit.value());
+    // A file claims nothing.
+    let claims = Claims {
+        unit: (!is_file).then(|| unit.get()),
+        phase: phase.filter(|_| !is_file),
+        rotational: (!is_file).then_some(rotates),
+    };
+    let title = crate::commands::bench::real::title(path, &opened);
+    let settings = Settings { depth: 1, largest: LARGEST };
+    let real = Real::new(opened, title, &Contents::Kept(Vec::new()), settings, Arc::clone(stop))?;
+    Ok(Probed { surface: Box::new(real), claims, regions: Some(regions) })
 }
 
 fn claims(profile: &Profile) -> Claims {

@@ -187,10 +187,7 @@ fn prepare(
         Give::Used | Give::Destroyed => Access::Claim,
     };
     let io = if arguments.real.io == Some(Way::Buffered) { Io::Buffered } else { Io::Direct };
-    let opened = Opened::open(path, access, io).map_err(|error| match error {
-        OpenError::InUse { .. } => anyhow::Error::from(RefusedError(error.to_string())),
-        error => error.into(),
-    })?;
+    let opened = Opened::open(path, access, io).map_err(in_use)?;
     let seed = u64::from(arguments.seed.unwrap_or(1));
     let (regions, kept) = if workload.writes() {
         let regions = arguments.real.regions.unwrap_or(if opened.kind == Kind::Block { REGIONS } else { 1 });
@@ -228,7 +225,15 @@ fn prepare(
     Ok((Real::new(opened, title, &contents, settings, Arc::clone(stop))?, order, before, kept))
 }
 
-fn refused(error: straddle_real::AreaError) -> anyhow::Error {
+/// Whom somebody uses is refused, and not failed.
+pub(crate) fn in_use(error: OpenError) -> anyhow::Error {
+    match error {
+        OpenError::InUse { .. } => RefusedError(error.to_string()).into(),
+        error => error.into(),
+    }
+}
+
+pub(crate) fn refused(error: straddle_real::AreaError) -> anyhow::Error {
     use straddle_real::AreaError::{Damaged, Full, InUse, Look, NoTable};
     let hint = "; --used measures where data are, and puts them back";
     match error {
@@ -263,7 +268,7 @@ fn give(arguments: &BenchArguments, path: &Path, ours: bool) -> Result<Give> {
 }
 
 /// Maker and model of a device, as its kernel says.
-fn title(path: &Path, opened: &Opened) -> String {
+pub(crate) fn title(path: &Path, opened: &Opened) -> String {
     if opened.kind == Kind::File {
         return "a file".to_owned();
     }
