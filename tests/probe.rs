@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod tools;
+
 use std::fs;
 use std::process::{Command, Stdio};
 
@@ -112,10 +114,42 @@ fn a_budget_that_is_too_small_is_said_to_be() {
 
 #[test]
 fn what_cannot_be_probed_is_a_usage_error() {
-    for target in ["/dev/null", "image.raw", "drive:no-such-drive", ""] {
+    for (target, code) in [("/dev/null", 3), ("image.raw", 3), ("drive:no-such-drive", 2), ("", 2)] {
         let run = straddle(&["probe", target]);
-        assert_eq!(run.code, 2, "{target}: {}", run.err);
+        assert_eq!(run.code, code, "{target}: {}", run.err);
     }
+    assert_eq!(straddle(&["probe", "drive:wd10ears", "--used"]).code, 2);
     assert_eq!(straddle(&["probe", "drive:wd10ears", "--max-write", "0"]).code, 2);
     assert_eq!(straddle(&["probe", "drive:wd10ears", "--time", "never"]).code, 2);
+}
+
+/// In a guest in virtual time: the same probe on a kernel's block device, which is a modelled drive that lies.
+#[test]
+fn in_a_guest_the_drive_is_found_and_not_its_claim() {
+    if !tools::present(&["linux.uml", "sfdisk"]) {
+        return;
+    }
+    let dir = tools::Dir::new("probe-guest");
+    fs::copy(env!("CARGO_BIN_EXE_straddle"), dir.join("straddle")).unwrap();
+    let script = "
+        sfdisk -q /dev/vda <<< $'label: gpt\\nstart=2048, size=20480'
+        head -c 10M /dev/urandom > /dev/vda1
+        before=$(sha256sum < /dev/vda1)
+        $INPUT/straddle probe /dev/vda --json
+        [ \"$before\" = \"$(sha256sum < /dev/vda1)\" ] || exit 90
+    ";
+    for (drive, unit, phase, claimed) in
+        [("wd10ears", 4096, 0, 512), ("wd10ears,jumper=on", 4096, 3584, 512), ("qlc-64k", 65536, 0, 4096)]
+    {
+        let mut lab = std::process::Command::new(env!("CARGO_BIN_EXE_straddle"));
+        lab.args(["lab", "--drive", drive, "--mem", "3GiB", "--input"]).arg(dir.path()).args(["--", script]);
+        let output = lab.stdin(std::process::Stdio::null()).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{drive}: {told}");
+        let report: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{drive}: {e}: {told}"));
+        let found = (report["unit"]["value"]["size"].as_u64(), report["unit"]["value"]["phase"].as_u64());
+        assert_eq!(found, (Some(unit), Some(phase)), "{drive}: {report:#}");
+        assert_eq!(report["claims"]["unit"].as_u64(), Some(claimed), "{drive}: {report:#}");
+    }
 }

@@ -239,6 +239,16 @@ fn failure(step: &LabStep, ended: &Ended) -> Option<String> {
 }
 
 impl StepOutcome {
+    /// What it ran on, in words: a modelled drive as a target, or a device.
+    pub fn target(&self) -> String {
+        if self.is_real() { self.drive.clone() } else { format!("drive:{}", self.drive) }
+    }
+
+    /// Whether it ran on a device of this machine: no modelled drive's name begins so, unless it is a file's of a profile.
+    pub fn is_real(&self) -> bool {
+        self.drive.starts_with("/dev/")
+    }
+
     /// The cells that came to nothing.
     pub fn failed(&self) -> impl Iterator<Item = &Cell> {
         self.cells.iter().filter(|cell| cell.failure.is_some())

@@ -195,12 +195,13 @@ impl Real {
         Some(self.areas.iter().zip(memory).map(|(area, piece)| (*area, piece.bytes())).collect())
     }
 
-    /// Reads what is in `span` and keeps it, so that it may be written there. What was kept before stays as it was.
+    /// Reads what is in `span` and keeps it, so that it may be written there. What was kept before stays as it was. Spans that
+    /// only touch stay apart, and no write goes across: joining them one after the other would copy them all each time.
     pub fn keep(&mut self, span: Span) -> Result<(), RealError> {
         let Engine::Sync(sync) = &mut self.engine else { return Err(RealError::Depth) };
-        let first = self.areas.partition_point(|area| area.end() < span.start());
-        let touching = self.areas[first..].iter().take_while(|area| area.start() <= span.end()).count();
-        let pieces = first..first + touching;
+        let first = self.areas.partition_point(|area| area.end() <= span.start());
+        let meeting = self.areas[first..].iter().take_while(|area| area.start() < span.end()).count();
+        let pieces = first..first + meeting;
         let known = &self.areas[pieces.clone()];
         if known.iter().any(|area| area.contains(span)) {
             return Ok(());

@@ -9,7 +9,7 @@ use crate::text::reproduce::lab::{failures, mean, named, published, ran};
 use crate::text::reproduce::number;
 
 pub(super) fn step(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> String {
-    let mut text = format!("<h3>{}, on drive:{}</h3>\n", escaped(&step.title), escaped(&outcome.drive));
+    let mut text = format!("<h3>{}, on {}</h3>\n", escaped(&step.title), escaped(&outcome.target()));
     if let Some(notes) = &step.notes {
         text += &paragraph(notes, "soft");
     }

@@ -31,7 +31,7 @@ pub(super) fn outcome(
     width: usize,
     styles: Styles,
 ) -> String {
-    let title = printable(&format!("{}: {} on drive:{}", step.name, step.title, outcome.drive));
+    let title = printable(&format!("{}: {} on {}", step.name, step.title, outcome.target()));
     let mut text = format!("  {}\n", paint(styles.heading, &title));
     if let Some(notes) = &step.notes {
         text += &note(notes, width, styles);
@@ -63,7 +63,8 @@ fn right_aligned(mut table: comfy_table::Table, columns: usize) -> String {
 
 /// Every arm's figures: a row a measure.
 fn arms(step: &LabStep, outcome: &StepOutcome) -> String {
-    let mut header = vec!["    MODELLED".to_owned()];
+    let how = if outcome.is_real() { "    MEASURED" } else { "    MODELLED" };
+    let mut header = vec![how.to_owned()];
     header.extend(step.arms.iter().map(|arm| printable(&arm.name).to_uppercase()));
     header.push("RATIO".to_owned());
     let mut table = plain_table(&header.iter().map(String::as_str).collect::<Vec<_>>());
@@ -189,11 +190,12 @@ pub(crate) fn failures(step: &LabStep, outcome: &StepOutcome) -> Vec<String> {
 pub(crate) fn ran(step: &LabStep, outcome: &StepOutcome) -> String {
     let seconds: f64 = outcome.cells.iter().map(|cell| cell.ended.virtual_seconds).sum();
     let requests: u64 = outcome.cells.iter().map(|cell| cell.ended.requests).sum();
-    let mut text = format!(
-        "{}, {} of virtual time, {requests} requests",
-        plural(outcome.cells.len(), "guest"),
-        duration(seconds)
-    );
+    let mut text = if outcome.is_real() {
+        format!("{} in {}", plural(outcome.cells.len(), "run"), duration(seconds))
+    } else {
+        let guests = plural(outcome.cells.len(), "guest");
+        format!("{guests}, {} of virtual time, {requests} requests", duration(seconds))
+    };
     if let Some(input) = &outcome.input {
         let _ = write!(text, "; {input}");
     }
