@@ -53,7 +53,7 @@ pub fn centre(differences: &[f64], alpha: f64) -> Option<Interval> {
 }
 
 /// The middle of sorted values; zero of none.
-pub(crate) fn median(sorted: &[f64]) -> f64 {
+pub fn median(sorted: &[f64]) -> f64 {
     match sorted {
         [] => 0.0,
         values => f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2]),

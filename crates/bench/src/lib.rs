@@ -19,7 +19,7 @@ mod target;
 mod tests;
 mod workload;
 
-pub use interval::{Interval, centre};
+pub use interval::{Interval, centre, median};
 pub use mock::Mock;
 pub use random::{GlibcRandom, RANDOM_MAX};
 pub use rounds::{Ended, FEWEST_ROUNDS, Measured, Order, Rounds, Turn, Watch, rounds};

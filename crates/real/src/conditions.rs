@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use rustix::fs::{SeekFrom, major, minor};
-use straddle_bench::{Measured, Sync, Workload};
+use straddle_bench::{Measured, Sync, Workload, median};
 use straddle_drive::Nanos;
 
 use crate::open::{Io, Kind, Opened};
@@ -149,7 +149,7 @@ impl Before {
         if third < 3 {
             return None;
         }
-        let (first, last) = (median(&course[..third]), median(&course[course.len() - third..]));
+        let (first, last) = (middle(&course[..third]), middle(&course[course.len() - third..]));
         let share = last / first - 1.0;
         (share.abs() > DRIFT).then(|| {
             format!("the same offset became {:.0} % {} during the run (heat, a filling cache, others at work); the arms took turns, so their ratios hold", share.abs() * 100.0, if share > 0.0 { "slower" } else { "faster" })
@@ -158,9 +158,9 @@ impl Before {
 
     fn noise(seen: &Conditions<'_>) -> Option<String> {
         let course = &seen.measured.course;
-        let middle = median(course);
-        let off: Vec<f64> = course.iter().map(|seconds| (seconds / middle - 1.0).abs()).collect();
-        let typical = median(&off);
+        let middle_turn = middle(course);
+        let off: Vec<f64> = course.iter().map(|seconds| (seconds / middle_turn - 1.0).abs()).collect();
+        let typical = middle(&off);
         (typical > NOISE).then(|| {
             format!("turns of the same offset differ by {:.0} % and more: the machine or the drive is busy with something else", typical * 100.0)
         })
@@ -202,11 +202,8 @@ fn completed(stat: &str) -> u64 {
     [0, 4, 15].iter().filter_map(|index| words.get(*index)).sum()
 }
 
-fn median(values: &[f64]) -> f64 {
+fn middle(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
-    match &sorted[..] {
-        [] => 0.0,
-        values => f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2]),
-    }
+    median(&sorted)
 }
