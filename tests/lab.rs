@@ -270,6 +270,19 @@ fn what_a_file_system_has_been_given_it_gives_back() {
 }
 
 #[test]
+fn a_temporary_folder_that_the_guest_cannot_see_is_no_obstacle() {
+    let mut command = Command::new(STRADDLE);
+    command.args(["lab", "--drive", "wd10ears", "--", "echo made"]).env("TMPDIR", "/dev/shm");
+    let output = command.output().unwrap();
+    assert_eq!(
+        (output.status.code(), text(&output.stdout).trim()),
+        (Some(0), "made"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
 fn what_is_missing_is_told_with_the_cure() {
     let drive = ["lab", "--drive", "wd10ears"];
     let run = |arguments: &[&str]| {

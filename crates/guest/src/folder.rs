@@ -26,7 +26,10 @@ pub(crate) struct Folder {
 impl Folder {
     pub(crate) fn new(job: &Job) -> Result<Self, GuestError> {
         let usual = std::env::temp_dir();
-        let parent = if usual.as_os_str().len() <= LONGEST_PATH { usual } else { PathBuf::from("/tmp") };
+        // The guest's kernel mounts its own /dev before it looks for its first process in the folder.
+        let hidden = usual.starts_with("/dev");
+        let fits = !hidden && usual.as_os_str().len() <= LONGEST_PATH;
+        let parent = if fits { usual } else { PathBuf::from("/tmp") };
         let failed = |source| GuestError::Io {
             doing: format!("making a folder for the guest in {}", parent.display()),
             source,
