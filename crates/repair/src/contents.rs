@@ -19,11 +19,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba};
 use crate::error::PlanError;
 
 /// Whether everything in the partitions of `stack` can be used in sectors of `new`; if so, what is worth knowing.
-pub(crate) fn check(
-    medium: &dyn Medium,
-    stack: &Stack,
-    new: BlockSize,
-) -> Result<Vec<String>, PlanError> {
+pub(crate) fn check(medium: &dyn Medium, stack: &Stack, new: BlockSize) -> Result<Vec<String>, PlanError> {
     let drive = View::of_drive(medium);
     let mut notes = Vec::new();
     for partition in stack.partitions.iter().filter(|p| p.role != Role::Extended) {
@@ -90,7 +86,10 @@ impl Judge {
                 return Ok(());
             }
             let who = if self.new.bytes() > sector && kind != "ntfs" { "Linux" } else { "Windows" };
-            return Err(format!("{kind} was made with sectors of {}, and {who} wants the drive's", bytes(sector)));
+            return Err(format!(
+                "{kind} was made with sectors of {}, and {who} wants the drive's",
+                bytes(sector)
+            ));
         }
         let smallest = match fs.ashift {
             Some(shift) => ByteCount::new(1_u64.checked_shl(shift).unwrap_or(u64::MAX)),
@@ -139,7 +138,8 @@ impl Judge {
     /// Notes what nothing was read from.
     fn unseen(&mut self, what: &str, layer: &Layer) {
         if layer.children.is_empty() {
-            self.notes.push(format!("what is on the {what} is not seen, and may depend on the size of sectors"));
+            self.notes
+                .push(format!("what is on the {what} is not seen, and may depend on the size of sectors"));
         }
     }
 }

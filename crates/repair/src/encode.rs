@@ -134,9 +134,9 @@ impl Steps<'_> {
     /// Whether byte `at` is written.
     fn writes(&self, at: u64) -> bool {
         self.steps.iter().any(|step| match step {
-            Step::Write { at: from, new, .. } => {
-                at.checked_sub(*from).is_some_and(|past| usize::try_from(past).is_ok_and(|past| past < new.len()))
-            }
+            Step::Write { at: from, new, .. } => at
+                .checked_sub(*from)
+                .is_some_and(|past| usize::try_from(past).is_ok_and(|past| past < new.len())),
             Step::Flush => false,
         })
     }

@@ -182,7 +182,9 @@ impl Chain {
             })
             .collect();
         if logical.first().is_some_and(|(ebr, _)| *ebr != extended.start) {
-            return Err(cannot("its first extended boot record is not where its container begins".to_owned()));
+            return Err(cannot(
+                "its first extended boot record is not where its container begins".to_owned(),
+            ));
         }
         let len = usize::try_from(steps.block).unwrap_or(512);
         for (index, (ebr, entry)) in logical.iter().enumerate() {
@@ -192,9 +194,12 @@ impl Chain {
             });
             let at = at.ok_or_else(|| cannot(format!("there is no logical partition {}", entry.number)))?;
             let mut record = steps.read(at.get(), 512)?;
-            let used = |index: usize| byte(&record[slot(index)], 4) != 0 && le32(&record[slot(index)], 12) != 0;
+            let used =
+                |index: usize| byte(&record[slot(index)], 4) != 0 && le32(&record[slot(index)], 12) != 0;
             if !used(0) || is_extended(record[slot(0)][4]) || used(2) || used(3) {
-                return Err(cannot("its chain of logical partitions has entries in unusual places".to_owned()));
+                return Err(cannot(
+                    "its chain of logical partitions has entries in unusual places".to_owned(),
+                ));
             }
             record.resize(len, 0);
             replace(&mut record[slot(0)], entry, *ebr)?;

@@ -137,11 +137,15 @@ impl Draft<'_> {
 fn check_sizes(stack: &Stack, new: BlockSize) -> Result<(), PlanError> {
     let old = stack.block;
     if old == new {
-        return Err(cannot(format!("it counts in {new}-byte sectors already, or nothing shows that it does not")));
+        return Err(cannot(format!(
+            "it counts in {new}-byte sectors already, or nothing shows that it does not"
+        )));
     }
     for size in [old, new] {
         if size != BlockSize::B512 && size != BlockSize::B4096 {
-            return Err(cannot(format!("only tables in 512- and 4096-byte sectors are, not in {size}-byte ones")));
+            return Err(cannot(format!(
+                "only tables in 512- and 4096-byte sectors are, not in {size}-byte ones"
+            )));
         }
     }
     Ok(())
@@ -211,9 +215,8 @@ impl<'a> Chain<'a> {
     /// The container and what is in it.
     fn converted(mut self) -> Result<Vec<Entry>, PlanError> {
         let (number, span) = (self.extended.number, self.extended.span);
-        let end = Lba::from_bytes_exact(span.end(), self.new).ok_or_else(|| {
-            cannot(format!("partition {number} ends at byte {}, which is no multiple of {}", span.end(), self.new))
-        })?;
+        // The container is no partition with bytes of its own: it ends with the last whole sector.
+        let end = Lba::containing(span.end(), self.new);
         let first = span.start().get().div_ceil(self.new.get());
         let start = (first..first.saturating_add(PLACES)).find(|lba| self.is_free(*lba));
         let logical: Vec<&Partition> =
@@ -227,8 +230,13 @@ impl<'a> Chain<'a> {
         for (index, partition) in logical.into_iter().enumerate() {
             let mut entry = converted(partition, self.new)?;
             let lowest = entry.start.saturating_sub(PLACES).max(start + 1);
-            let place = if index == 0 { Some(start) } else { (lowest..entry.start).rev().find(|lba| self.is_free(*lba)) };
-            let ebr = place.filter(|ebr| *ebr < entry.start).ok_or_else(|| no_room(partition.number, self.new))?;
+            let place = if index == 0 {
+                Some(start)
+            } else {
+                (lowest..entry.start).rev().find(|lba| self.is_free(*lba))
+            };
+            let ebr =
+                place.filter(|ebr| *ebr < entry.start).ok_or_else(|| no_room(partition.number, self.new))?;
             self.take(ebr);
             entry.slot = Slot::Logical { ebr };
             entries.push(entry);

@@ -21,10 +21,13 @@ impl Plan {
         let blocks = self.disk.size / block.get();
         self.table.validate(block, blocks)?;
         self.validate_conversion(block)?;
+        if self.wipe.len() > self.table.partitions.len() + 1 {
+            return Err(invalid(format!("it wipes {} places", self.wipe.len())));
+        }
         for wipe in &self.wipe {
             let end = wipe.start.checked_add(wipe.len);
             let fits = end.is_some_and(|end| end <= self.disk.size);
-            if !fits || !wipe.start.is_multiple_of(block.get()) || wipe.len > 1 << 20 {
+            if !fits || !wipe.start.is_multiple_of(block.get()) || wipe.len > super::WIPED.get() {
                 return Err(invalid(format!("it wipes {} bytes from byte {}", wipe.len, wipe.start)));
             }
         }
@@ -37,7 +40,9 @@ impl Plan {
         let sizes = [BlockSize::B512, BlockSize::B4096];
         let is_one = former != block && sizes.contains(&former) && sizes.contains(&block);
         if !is_one || self.fresh || self.relocate_backup || !self.wipe.is_empty() {
-            return Err(invalid(format!("it converts from {former}-byte sectors, and changes something else")));
+            return Err(invalid(format!(
+                "it converts from {former}-byte sectors, and changes something else"
+            )));
         }
         for entry in &self.table.partitions {
             if entry.change != Change::Kept {
