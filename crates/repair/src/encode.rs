@@ -39,8 +39,8 @@ pub enum Step {
 /// The steps of `plan` on the disk `medium`, on which `stack` was read.
 pub fn encode(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Step>, PlanError> {
     let block = plan.block()?.get();
-    // Structures of the two sizes share sectors of the larger one.
-    let unit = plan.converts.map_or(block, |former| former.min(block));
+    // Where the present table counts in another size, structures of both share sectors of the larger one.
+    let unit = block.min(stack.block.get());
     let mut steps = Steps { medium, block, unit, steps: Vec::new() };
     match plan.table.format {
         Format::Gpt => gpt::encode(plan, stack, &mut steps)?,

@@ -123,6 +123,31 @@ fn every_cut_of_a_conversion_leaves_the_old_or_the_new_table() {
     assert!(states > 1000);
 }
 
+/// A new table over one that was written in sectors of the other size, which goes.
+#[test]
+fn a_new_table_replaces_one_in_other_sectors() {
+    let mut states = 0;
+    for from in [BlockSize::B512, BlockSize::B4096] {
+        for format in [Format::Gpt, Format::Mbr] {
+            let mut disk = Memory::new(32 << 20);
+            let parts = [(1, false), (2, false)];
+            plan_and_write(&mut disk, assume(from), &table(Format::Gpt, &parts)).unwrap();
+            let (before, block) = (disk.clone(), other(from));
+            let old = Reading::of(&disk, block);
+            assert_eq!(old.partitions.len(), 2);
+            let (_, steps) = plan_and_write(&mut disk, assume(block), &table(format, &[(3, false)])).unwrap();
+            let new = Reading::of(&disk, block);
+            assert_eq!(common::stack_of(&disk, block).problems, [], "{format} over {from}");
+            each_cut(&before, &steps, 0, |cut, what| {
+                states += 1;
+                let found = Reading::of(cut, block);
+                assert!(found.is(&old) || found.is(&new), "{format} over {from}: {what}: {found:?}");
+            });
+        }
+    }
+    println!("{states} states");
+}
+
 /// All bytes that are not zero.
 fn bytes_of(disk: &Memory) -> Vec<(u64, Vec<u8>)> {
     let units = disk.units.iter().filter(|(_, bytes)| bytes.iter().any(|byte| *byte != 0));
