@@ -22,7 +22,7 @@ cd /root || exit
 configs='
 512n            dev_size_mb=64
 512e            dev_size_mb=64 physblk_exp=3
-4kn             dev_size_mb=64 sector_size=4096
+4kn             dev_size_mb=64 sector_size=4096 opt_blks=256
 512e-la1        dev_size_mb=64 physblk_exp=3 lowest_aligned=1
 512e-la7        dev_size_mb=64 physblk_exp=3 lowest_aligned=7
 512e-opt1536k   dev_size_mb=64 physblk_exp=3 opt_xferlen_exp=3 opt_blks=3072

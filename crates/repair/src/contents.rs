@@ -4,11 +4,12 @@
 //! the new size; what cannot be seen is said, and refused where its sectors would change under it.
 //!
 //! Linux reads and writes nothing smaller than a logical sector: a file system whose smallest unit is smaller does not mount
-//! (`sb_set_blocksize`, block/bdev.c; `xfs_fs_fill_super` and `xfs_setsize_buftarg`, fs/xfs; `fat_fill_super`, fs/fat/inode.c:
-//! "logical sector size too small for device"; `vdev_open` of ZFS), nor are dm-verity, bcache and dm-integrity of smaller
-//! blocks set up. Larger units do no harm there. FAT, exFAT and NTFS count in the sectors of the drive, and firmware and Windows
-//! hold them to it. Device-mapper and md want what they map to begin on a sector (`device_area_is_invalid`,
-//! drivers/md/dm-table.c).
+//! (`sb_set_blocksize`, block/bdev.c; `xfs_readsb`, fs/xfs/xfs_mount.c: "device supports %u byte sectors (not %u)";
+//! `fat_fill_super`, fs/fat/inode.c, and `exfat_calibrate_blocksize`, fs/exfat/super.c: "logical sector size too small for
+//! device"), nor are dm-verity (`verity_ctr`) and bcache (`read_super`) of smaller blocks set up; dm-integrity is held to the
+//! same. Larger units do no harm there. FAT, exFAT and NTFS count in the sectors of the drive that they were made on, and
+//! firmware and Windows hold them to it, though Linux mounts larger ones, and NTFS with a warning. Device-mapper wants what it
+//! maps to begin on a sector (`device_area_is_invalid`, drivers/md/dm-table.c).
 
 use straddle_device::Medium;
 use straddle_layout::layer::{Facts, FileSystem, Layer, Luks};
