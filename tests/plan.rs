@@ -490,7 +490,7 @@ fn the_kernel_and_sfdisk_see_what_was_planned_whatever_the_disk_claims() {
             "512e-opt1536k" => {
                 assert!(topology.contains("opt_io=1572864") && start == 3 << 20, "{start} {topology}")
             }
-            "512e-opt65535" => {
+            "512n-opt65535" => {
                 assert!(topology.contains("opt_io=33553920") && start == 1 << 20, "{start} {topology}")
             }
             _ => assert_eq!(start, 1 << 20, "{place}"),

@@ -18,7 +18,8 @@ set -u
 . "$GUEST/lib.sh"
 cd /root || exit
 
-# The kernel believes no optimal length above the size of the disk, hence 64 MB.
+# The kernel believes no optimal length above the size of the disk, hence 64 MB,
+# nor one that is no multiple of the physical sector.
 configs='
 512n            dev_size_mb=64
 512e            dev_size_mb=64 physblk_exp=3
@@ -26,7 +27,7 @@ configs='
 512e-la1        dev_size_mb=64 physblk_exp=3 lowest_aligned=1
 512e-la7        dev_size_mb=64 physblk_exp=3 lowest_aligned=7
 512e-opt1536k   dev_size_mb=64 physblk_exp=3 opt_xferlen_exp=3 opt_blks=3072
-512e-opt65535   dev_size_mb=64 physblk_exp=3 opt_blks=65535
+512n-opt65535   dev_size_mb=64 opt_blks=65535
 '
 
 list() { # CONFIG TABLE
