@@ -282,6 +282,9 @@ fn with_content(dir: &Dir, name: &str, sector: u64, program: &[&str]) -> PathBuf
     image
 }
 
+/// A name, the present sectors, the new ones, what makes the content, and why it is refused.
+type Case<'a> = (&'a str, u64, &'a str, Vec<&'a str>, Option<&'a str>);
+
 #[test]
 fn what_depends_on_its_sectors_is_not_converted() {
     if !present(&[
@@ -309,7 +312,7 @@ fn what_depends_on_its_sectors_is_not_converted() {
         "-",
     ];
     let with = |more: &[&'static str]| [&luks[..], more].concat();
-    let cases: Vec<(&str, u64, &str, Vec<&str>, Option<&str>)> = vec![
+    let cases: Vec<Case<'_>> = vec![
         (
             "xfs512",
             512,
@@ -437,6 +440,9 @@ fn the_kernel_takes_the_table_and_a_disk_in_use_is_left_alone() {
     }
 }
 
+/// Number, first byte and size of each partition.
+type ByJudge<'a> = BTreeMap<&'a str, Vec<[u64; 3]>>;
+
 /// Disks of seven geometries, in two kinds of table, and two of them with tables that came from sectors of the other size.
 const WRITTEN_IN_GUEST: usize = 7 * 2 + 2 * 2;
 
@@ -453,7 +459,7 @@ fn the_kernel_and_sfdisk_see_what_was_planned_whatever_the_disk_claims() {
     command.arg("-o").arg(dir.path()).arg("-e").arg(format!("STRADDLE={}", program.display()));
     run(command.arg(project("tests/guest/plans.sh")), "");
     let lines = fs::read_to_string(dir.join("listed")).unwrap();
-    let mut seen: BTreeMap<(&str, &str), BTreeMap<&str, Vec<[u64; 3]>>> = BTreeMap::new();
+    let mut seen: BTreeMap<(&str, &str), ByJudge<'_>> = BTreeMap::new();
     for line in lines.lines() {
         let words: Vec<&str> = line.split(' ').collect();
         let figures = [3, 4, 5].map(|at| words[at].parse().unwrap());
