@@ -137,8 +137,9 @@ impl Draft<'_> {
 fn check_sizes(stack: &Stack, new: BlockSize) -> Result<(), PlanError> {
     let old = stack.block;
     if old == new {
+        let other = if new == BlockSize::B512 { BlockSize::B4096 } else { BlockSize::B512 };
         return Err(cannot(format!(
-            "it counts in {new}-byte sectors already, or nothing shows that it does not"
+            "it counts in {new}-byte sectors already, or nothing on the disk shows that it does not (--logical {other} says so)"
         )));
     }
     for size in [old, new] {
