@@ -54,6 +54,7 @@ restores: setup
 plans: setup
 	CUTS=5000 $(CARGO) test -p straddle-repair --test power -- --nocapture
 	PLANS=2000 $(CARGO) test -p straddle-repair --test differential -- --nocapture
+	CONVERSIONS=2000 $(CARGO) test -p straddle-repair --test convert -- --nocapture
 
 # Each target for SECONDS_EACH seconds.
 fuzz: setup

@@ -4,6 +4,7 @@
 
 mod tools;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -175,6 +176,212 @@ fn the_json_has_the_published_form() {
     assert_eq!(roles, ["primary", "extended", "logical"]);
 }
 
+/// Number, first byte and size of each partition, as parted reads them in sectors of `sector`.
+fn parted(image: &Path, sector: u64) -> Vec<String> {
+    let mut command = Command::new("parted");
+    command.args(["-s", "-m"]).arg(image).args(["unit", "B", "print"]);
+    let said = run(command.env("PARTED_SECTOR_SIZE", sector.to_string()), "");
+    said.lines()
+        .filter(|line| line.starts_with(|c: char| c.is_ascii_digit()))
+        .map(|line| {
+            let fields: Vec<&str> = line.split(':').map(|field| field.trim_end_matches('B')).collect();
+            format!("{} {} {}", fields[0], fields[1], fields[3])
+        })
+        .collect()
+}
+
+/// The same as fdisk reads it.
+fn fdisk(image: &Path, sector: u64) -> Vec<String> {
+    let mut command = Command::new("fdisk");
+    command.args(["-b", &sector.to_string(), "-l", "-o", "Device,Start,Sectors"]).arg(image);
+    let said = run(&mut command, "");
+    let name = image.display().to_string();
+    said.lines()
+        .filter_map(|line| line.strip_prefix(&name))
+        .filter(|line| !line.starts_with(':'))
+        .map(|line| {
+            let mut words = line.split_whitespace();
+            let number = words.next().unwrap_or_default().to_owned();
+            let bytes: Vec<String> =
+                words.map(|word| (word.parse::<u64>().unwrap() * sector).to_string()).collect();
+            format!("{number} {}", bytes.join(" "))
+        })
+        .collect()
+}
+
+#[test]
+fn a_table_is_converted_and_back() {
+    if !present(&["sfdisk", "sgdisk", "parted", "fdisk"]) {
+        return;
+    }
+    let dir = Dir::new("convert");
+    let gpt =
+        "label: gpt\nsize=40M, name=\"root, old\", attrs=\"LegacyBIOSBootable\"\nsize=50M,type=S\nsize=+\n";
+    let mbr = "label: dos\nsize=40M, bootable\nsize=+,type=5\nsize=50M\nsize=30M,type=82\nsize=+\n";
+    for (name, script) in [("gpt.img", gpt), ("mbr.img", mbr)] {
+        let image = dir.image(name, 256 << 20);
+        tools::write_table(&image, 512, script);
+        let before = fs::read(&image).unwrap();
+        let listed = |sector: u64| {
+            let kept = |line: &&String| !(name == "mbr.img" && line.starts_with("2 "));
+            (
+                fdisk(&image, sector).iter().filter(kept).cloned().collect::<Vec<_>>(),
+                parted(&image, sector).iter().filter(kept).cloned().collect::<Vec<_>>(),
+                list(&json(&dir, &["check", "--json", name])["targets"][0], "partitions")
+                    .iter()
+                    .map(|p| format!("{} {} {}", number(p, "number"), number(p, "start"), number(p, "size")))
+                    .filter(|line| kept(&line))
+                    .collect::<Vec<_>>(),
+            )
+        };
+        let wanted = listed(512);
+        assert_eq!(wanted.0, wanted.1);
+        assert_eq!(wanted.0, wanted.2);
+        assert!(wanted.0.len() >= 3, "{wanted:?}");
+        for (size, sector) in [("4096", 4096), ("512", 512)] {
+            let (plan, undo) = (format!("{name}.{size}"), format!("{name}.{size}.undo"));
+            ends(&dir, 0, &["plan", name, "--convert-table", size, "--save", &plan]);
+            ends(&dir, 0, &["apply", &plan, "--write", name]);
+            assert_eq!(listed(sector), wanted);
+            let report = json(&dir, &["check", "--json", name]);
+            assert_eq!(list(&report["targets"][0], "findings"), [] as [Value; 0], "{name} {size}");
+            let said = ends(&dir, 4, &["plan", name, "--convert-table", size]);
+            assert!(said.contains("already"), "{said}");
+            if size == "512" {
+                continue;
+            }
+            let after = fs::read(&image).unwrap();
+            ends(&dir, 0, &["undo", &undo, "--write", name]);
+            assert!(fs::read(&image).unwrap() == before);
+            fs::write(&image, after).unwrap();
+        }
+        if name == "gpt.img" {
+            let said = run(Command::new("sgdisk").arg("-v").arg(&image), "");
+            assert!(said.contains("No problems found"), "{said}");
+            let script = run(Command::new("sfdisk").arg("--dump").arg(&image), "");
+            assert!(
+                script.contains("name=\"root, old\"") && script.contains("LegacyBIOSBootable"),
+                "{script}"
+            );
+        }
+    }
+}
+
+/// One partition of 320 MiB at 1 MiB, in sectors of `sector`, with what `program` makes in it.
+fn with_content(dir: &Dir, name: &str, sector: u64, program: &[&str]) -> PathBuf {
+    let image = dir.image(name, 400 << 20);
+    let sectors = |bytes: u64| bytes / sector;
+    let script = format!("label: gpt\nstart={}, size={}\n", sectors(1 << 20), sectors(320 << 20));
+    tools::write_table(&image, sector, &script);
+    let part = dir.image("part", 320 << 20);
+    run(Command::new(program[0]).args(&program[1..]).arg(&part), "secret\n");
+    let content = fs::read(&part).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &content, 1 << 20).unwrap();
+    fs::remove_file(&part).unwrap();
+    image
+}
+
+/// A name, the present sectors, the new ones, what makes the content, and why it is refused.
+type Case<'a> = (&'a str, u64, &'a str, Vec<&'a str>, Option<&'a str>);
+
+#[test]
+fn what_depends_on_its_sectors_is_not_converted() {
+    if !present(&[
+        "sfdisk",
+        "mkfs.xfs",
+        "mkfs.ext4",
+        "mkfs.btrfs",
+        "mkfs.ntfs",
+        "mkfs.vfat",
+        "cryptsetup",
+        "mkswap",
+    ]) {
+        return;
+    }
+    let dir = Dir::new("depends");
+    let luks = [
+        "cryptsetup",
+        "luksFormat",
+        "-q",
+        "--pbkdf",
+        "pbkdf2",
+        "--pbkdf-force-iterations",
+        "1000",
+        "--key-file",
+        "-",
+    ];
+    let with = |more: &[&'static str]| [&luks[..], more].concat();
+    let cases: Vec<Case<'_>> = vec![
+        (
+            "xfs512",
+            512,
+            "4096",
+            vec!["mkfs.xfs", "-q", "-s", "size=512"],
+            Some("xfs has sectors of 512 bytes"),
+        ),
+        ("xfs4096", 512, "4096", vec!["mkfs.xfs", "-q", "-s", "size=4096"], None),
+        ("xfs4kn", 4096, "512", vec!["mkfs.xfs", "-q", "-s", "size=4096"], None),
+        (
+            "ext1k",
+            512,
+            "4096",
+            vec!["mkfs.ext4", "-q", "-F", "-b", "1024"],
+            Some("ext4 has blocks of 1024 bytes"),
+        ),
+        ("ext4k", 512, "4096", vec!["mkfs.ext4", "-q", "-F", "-b", "4096"], None),
+        ("btrfs", 512, "4096", vec!["mkfs.btrfs", "-q"], None),
+        ("swap", 512, "4096", vec!["mkswap", "-q"], None),
+        (
+            "ntfs",
+            512,
+            "4096",
+            vec!["mkfs.ntfs", "-q", "-F", "-f", "-s", "512", "-p", "0"],
+            Some("ntfs was made with sectors of 512"),
+        ),
+        ("fat", 512, "4096", vec!["mkfs.vfat", "-S", "512"], Some("vfat was made with sectors of 512")),
+        ("fat4kn", 4096, "512", vec!["mkfs.vfat", "-S", "4096"], Some("vfat was made with sectors of 4096")),
+        (
+            "luks512",
+            512,
+            "4096",
+            with(&["--type", "luks2", "--sector-size", "512"]),
+            Some("LUKS2 encrypts in sectors of 512"),
+        ),
+        ("luks4096", 512, "4096", with(&["--type", "luks2", "--sector-size", "4096"]), None),
+        ("luks1", 512, "4096", with(&["--type", "luks1"]), Some("LUKS1 encrypts in sectors of 512")),
+    ];
+    for (name, sector, to, program, why) in cases {
+        let image = with_content(&dir, name, sector, &program);
+        let before = fs::read(&image).unwrap();
+        let arguments = ["plan", name, "--convert-table", to, "--save", "p.json"];
+        match why {
+            Some(why) => {
+                let said = ends(&dir, 4, &arguments);
+                let depends = format!("partition 1 depends on {sector}-byte sectors");
+                assert!(said.contains(&depends) && said.contains(why), "{name}: {said}");
+                assert!(!dir.join("p.json").exists());
+            }
+            None => {
+                ends(&dir, 0, &arguments);
+                fs::remove_file(dir.join("p.json")).unwrap();
+            }
+        }
+        assert!(fs::read(&image).unwrap() == before, "{name}: a plan writes nothing");
+        fs::remove_file(&image).unwrap();
+    }
+    // What came into a partition after the plan counts too.
+    let image = with_content(&dir, "late", 512, &["mkswap", "-q"]);
+    ends(&dir, 0, &["plan", "late", "--convert-table", "4096", "--save", "late.json"]);
+    let made = fs::read(with_content(&dir, "made", 512, &["mkfs.ext4", "-q", "-F", "-b", "1024"])).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &made[1 << 20..321 << 20], 1 << 20).unwrap();
+    let before = fs::read(&image).unwrap();
+    let said = ends(&dir, 4, &["apply", "late.json", "--write", "late"]);
+    assert!(said.contains("ext4 has blocks of 1024 bytes"), "{said}");
+    assert!(fs::read(&image).unwrap() == before && !dir.join("late.json.undo").exists());
+}
+
 /// What runs in the guest: a table each way, with what the kernel lists, and a disk in use.
 const IN_GUEST: &str = r#"
 S=$INPUT/straddle
@@ -230,5 +437,69 @@ fn the_kernel_takes_the_table_and_a_disk_in_use_is_left_alone() {
             assert_eq!(listed("left"), ["0"], "{said}");
         }
         assert!(said.contains("vda1 is mounted at") && said.contains("refused 4\nstill 2\nleft 0"), "{said}");
+    }
+}
+
+/// Number, first byte and size of each partition.
+type ByJudge<'a> = BTreeMap<&'a str, Vec<[u64; 3]>>;
+
+/// Disks of seven geometries, in two kinds of table, and two of them with tables that came from sectors of the other size.
+const WRITTEN_IN_GUEST: usize = 7 * 2 + 2 * 2;
+
+#[test]
+fn the_kernel_and_sfdisk_see_what_was_planned_whatever_the_disk_claims() {
+    if !present(&["linux.uml", "sfdisk", "jq"]) {
+        return;
+    }
+    let dir = Dir::new("plans");
+    // The guest sees this directory, wherever the build lies.
+    let program = dir.join("straddle");
+    fs::copy(STRADDLE, &program).unwrap();
+    let mut command = Command::new(project("tests/guest/run"));
+    command.arg("-o").arg(dir.path()).arg("-e").arg(format!("STRADDLE={}", program.display()));
+    run(command.arg(project("tests/guest/plans.sh")), "");
+    let lines = fs::read_to_string(dir.join("listed")).unwrap();
+    let mut seen: BTreeMap<(&str, &str), ByJudge<'_>> = BTreeMap::new();
+    for line in lines.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let figures = [3, 4, 5].map(|at| words[at].parse().unwrap());
+        seen.entry((words[0], words[1])).or_default().entry(words[2]).or_default().push(figures);
+    }
+    assert_eq!(seen.len(), WRITTEN_IN_GUEST, "{lines}");
+    let undone = fs::read_to_string(dir.join("undone")).unwrap();
+    for ((config, table), mut judges) in seen {
+        let place = format!("{config} {table}");
+        judges.values_mut().for_each(|listed| listed.sort_unstable());
+        // A container moves when its table is converted, and the kernel shows two sectors of it.
+        let without = |listed: &[[u64; 3]]| -> Vec<[u64; 3]> {
+            listed.iter().copied().filter(|p| table.starts_with("gpt") || p[0] != 2).collect()
+        };
+        let wanted = without(&judges["straddle"]);
+        assert_eq!(wanted.len(), 3, "{place}");
+        assert_eq!(without(&judges["kernel"]), wanted, "the kernel, {place}");
+        assert_eq!(without(&judges["sfdisk"]), wanted, "sfdisk, {place}");
+        let read = |end: &str| fs::read_to_string(dir.join(&format!("{config}-{table}.{end}"))).unwrap();
+        let report: Value = serde_json::from_str(&read("json")).unwrap();
+        let of_partitions: BTreeMap<u64, _> = tools::codes(&report["targets"][0]);
+        assert!(of_partitions.values().all(|codes| codes.is_empty()), "{place}: {of_partitions:?}");
+        assert_eq!(read("rc").trim(), "0", "{place}");
+        assert!(undone.lines().any(|line| line == format!("{place} same")), "{place}: {undone}");
+        let start = wanted[0][1];
+        let topology = fs::read_to_string(dir.join(&format!("{config}.topology"))).unwrap();
+        match config {
+            "512e-la1" => {
+                assert!(topology.contains("align=512") && start == (1 << 20) + 512, "{start} {topology}")
+            }
+            "512e-la7" => {
+                assert!(topology.contains("align=3584") && start == (1 << 20) + 3584, "{start} {topology}")
+            }
+            "512e-opt1536k" => {
+                assert!(topology.contains("opt_io=1572864") && start == 3 << 20, "{start} {topology}")
+            }
+            "512n-opt65535" => {
+                assert!(topology.contains("opt_io=33553920") && start == 1 << 20, "{start} {topology}")
+            }
+            _ => assert_eq!(start, 1 << 20, "{place}"),
+        }
     }
 }

@@ -12,6 +12,7 @@ mod images;
 mod layers;
 mod mend;
 mod nbd;
+mod plans;
 mod traces;
 
 use straddle_device::identify::{
@@ -28,6 +29,7 @@ pub use drive::drive;
 pub use images::{image, image_says};
 pub use layers::{FILE_SYSTEMS, filesystems, layers, layers_say, volume};
 pub use nbd::nbd;
+pub use plans::{backup, plan, request};
 pub use traces::{disksim, trace};
 
 /// GPTs (and what stands in their place): a sparse disk, with the CRCs made right where the input asks for it.

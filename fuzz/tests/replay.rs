@@ -121,3 +121,18 @@ fn disksim() {
 fn nbd() {
     replay("nbd", straddle_fuzz::nbd);
 }
+
+#[test]
+fn plan() {
+    replay("plan", straddle_fuzz::plan);
+}
+
+#[test]
+fn backup() {
+    replay("backup", straddle_fuzz::backup);
+}
+
+#[test]
+fn request() {
+    replay("request", straddle_fuzz::request);
+}

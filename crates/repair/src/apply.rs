@@ -9,14 +9,14 @@ mod guard;
 use std::io;
 
 use straddle_device::ReadError;
-use straddle_layout::{Stack, read_stack};
+use straddle_layout::{Role, Stack, read_stack};
 use straddle_units::{ByteCount, ByteOffset};
 
 use crate::disk::{Disk, DiskError};
 use crate::encode::{Step, encode};
 use crate::error::PlanError;
 use crate::fingerprint::Fingerprint;
-use crate::plan::{Change, Plan, Table};
+use crate::plan::{Change, Plan, Slot, Table};
 
 pub use backup::{Backup, BackupError};
 pub use guard::{Use, users_of_device, users_of_file};
@@ -93,7 +93,7 @@ pub fn prepare(disk: &dyn Disk, plan: &Plan, serial: Option<&str>) -> Result<Vec
             told(serial)
         )));
     }
-    let stack = read_stack(as_medium(disk), Some(block), None)?;
+    let stack = plan.read_present(as_medium(disk))?;
     let found = Fingerprint::of(as_medium(disk), &stack, block, plan.disk.serial.clone())?;
     if found != plan.disk {
         return Err(ApplyError::OtherDisk(
@@ -101,11 +101,18 @@ pub fn prepare(disk: &dyn Disk, plan: &Plan, serial: Option<&str>) -> Result<Vec
         ));
     }
     check_kept(plan, &stack)?;
+    if plan.converts.is_some() {
+        // The table is as it was; what is in the partitions may not be.
+        crate::contents::check(as_medium(disk), &stack, block)?;
+    }
     Ok(encode(plan, as_medium(disk), &stack)?)
 }
 
 /// Whether what the plan says to keep is there: a file may say anything.
 fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
+    if plan.converts.is_some() {
+        return check_converted(plan, stack);
+    }
     for entry in &plan.table.partitions {
         let sectors = match entry.change {
             Change::New => continue,
@@ -122,6 +129,26 @@ fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
         }
     }
     Ok(())
+}
+
+/// Whether the converted table lists the partitions that are there, each with its bytes.
+fn check_converted(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
+    let is_same = |partition: &straddle_layout::Partition| {
+        let entry = plan.table.partitions.iter().find(|entry| entry.number == partition.number);
+        entry.is_some_and(|entry| match partition.role {
+            // Its records, and so its start, move.
+            Role::Extended => entry.slot == Slot::Extended,
+            Role::Primary => entry.slot == Slot::Primary && plan.span(entry) == Some(partition.span),
+            Role::Logical { .. } => {
+                matches!(entry.slot, Slot::Logical { .. }) && plan.span(entry) == Some(partition.span)
+            }
+        })
+    };
+    if stack.partitions.len() == plan.table.partitions.len() && stack.partitions.iter().all(is_same) {
+        return Ok(());
+    }
+    let why = "the partitions that it converts are not those that are there".to_owned();
+    Err(PlanError::Invalid(why).into())
 }
 
 fn as_medium(disk: &dyn Disk) -> &dyn straddle_device::Medium {

@@ -38,7 +38,10 @@ pub enum Step {
 
 /// The steps of `plan` on the disk `medium`, on which `stack` was read.
 pub fn encode(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Step>, PlanError> {
-    let mut steps = Steps { medium, block: plan.block()?.get(), steps: Vec::new() };
+    let block = plan.block()?.get();
+    // Where the present table counts in another size, structures of both share sectors of the larger one.
+    let unit = block.min(stack.block.get());
+    let mut steps = Steps { medium, block, unit, steps: Vec::new() };
     match plan.table.format {
         Format::Gpt => gpt::encode(plan, stack, &mut steps)?,
         Format::Mbr => mbr::encode(plan, stack, &mut steps)?,
@@ -56,7 +59,8 @@ pub fn encode(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Ste
 /// Refuses to write over a record of the old table's logical partitions while the old table still counts: until byte 0 is
 /// written.
 fn spare_old_chain(plan: &Plan, stack: &Stack, steps: &[Step]) -> Result<(), PlanError> {
-    if !plan.fresh || stack.kind != TableKind::Mbr {
+    let is_new = plan.fresh || plan.converts.is_some();
+    if !is_new || stack.kind != TableKind::Mbr {
         return Ok(());
     }
     let records: Vec<u64> = (stack.partitions.iter())
@@ -82,7 +86,10 @@ fn spare_old_chain(plan: &Plan, stack: &Stack, steps: &[Step]) -> Result<(), Pla
 /// Steps in the making.
 struct Steps<'a> {
     medium: &'a dyn Medium,
+    /// The sector that the table counts in.
     block: u64,
+    /// What is written as a whole.
+    unit: u64,
     steps: Vec<Step>,
 }
 
@@ -94,10 +101,10 @@ impl Steps<'_> {
         bytes_of(self.medium, span.ok_or(past_end)?)
     }
 
-    /// Writes `new` at byte `at`, which is a block's start: those blocks of it that change, each run a step. What of the
-    /// last block is not given stays.
+    /// Writes `new` at byte `at`, which is a unit's start: those units of it that change, each run a step. What of the last
+    /// unit is not given stays.
     fn write(&mut self, at: u64, new: &[u8], what: &str) -> Result<(), ReadError> {
-        let block = usize::try_from(self.block).unwrap_or(usize::MAX);
+        let block = usize::try_from(self.unit).unwrap_or(usize::MAX);
         let len = new.len().next_multiple_of(block);
         let old = self.read(at, u64::try_from(len).unwrap_or(u64::MAX))?;
         let mut whole = old.clone();
@@ -122,6 +129,16 @@ impl Steps<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether byte `at` is written.
+    fn writes(&self, at: u64) -> bool {
+        self.steps.iter().any(|step| match step {
+            Step::Write { at: from, new, .. } => at
+                .checked_sub(*from)
+                .is_some_and(|past| usize::try_from(past).is_ok_and(|past| past < new.len())),
+            Step::Flush => false,
+        })
     }
 
     /// A barrier, where there is something to keep apart.

@@ -17,7 +17,7 @@ pub enum PlanError {
     Toml(#[source] Box<toml::de::Error>),
     /// Nothing to do.
     #[error(
-        "nothing is asked for: give --table with --part, or --add, --delete, --grow, --repair or --relocate-backup"
+        "nothing is asked for: give --table with --part, or --add, --delete, --grow, --repair, --relocate-backup or --convert-table"
     )]
     Nothing,
     /// Parts that exclude each other.
@@ -32,6 +32,9 @@ pub enum PlanError {
     /// The table that is there cannot be changed.
     #[error("this table cannot be changed: {0}")]
     Unchangeable(String),
+    /// The table cannot be said in sectors of the other size.
+    #[error("the table cannot be converted: {0}")]
+    CannotConvert(String),
     /// A whole-disk content would be destroyed.
     #[error("the disk is {name} as a whole, without a table: --wipe allows to overwrite it")]
     WouldDestroy {

@@ -4,6 +4,7 @@
 //! plan or a backup says and nothing else, and no byte is overwritten that is not in a backup on stable storage before.
 
 pub mod apply;
+mod contents;
 pub mod disk;
 mod encode;
 mod error;

@@ -3,6 +3,7 @@
 //! The law of this module: a plan is made for one disk and knows it by a fingerprint; every plan, made here or read from a
 //! file, has passed [`Plan::validate`]: nothing overlaps, nothing is outside, every field fits its place on disk.
 
+mod convert;
 mod edit;
 mod place;
 mod validate;
@@ -164,6 +165,9 @@ pub struct Plan {
     pub disk: Fingerprint,
     /// Whether the table is made anew; else the present one is changed.
     pub fresh: bool,
+    /// The sector size that the present table counts in, where the plan says it again in the disk's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub converts: Option<u64>,
     /// Whether both copies of a GPT are written anew where they belong, the backup at the disk's end.
     pub relocate_backup: bool,
     /// What was there.
@@ -256,7 +260,6 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
     let fingerprint =
         Fingerprint::of(situation.medium, situation.stack, block, situation.serial.map(str::to_owned))?;
     let grain = Grain::of(situation.topology, size, block, request.grain);
-    let before = situation.stack.partitions.iter().map(kept).collect();
     let mut draft = Draft {
         situation,
         request,
@@ -266,8 +269,15 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
         wipe: Vec::new(),
     };
     let table = match request.table {
+        _ if request.convert => draft.converted_table()?,
         Some(format) => draft.new_table(format)?,
         None => draft.changed_table()?,
+    };
+    // Where a table is converted, what it lists can be said in the new sectors too.
+    let before = if request.convert {
+        table.partitions.clone()
+    } else {
+        situation.stack.partitions.iter().map(kept).collect()
     };
     draft.note(&table);
     draft.wipe(&table);
@@ -276,6 +286,7 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
         version: VERSION,
         disk: fingerprint,
         fresh: request.table.is_some(),
+        converts: request.convert.then(|| situation.stack.block.get()),
         relocate_backup: request.relocate_backup,
         before,
         table,

@@ -82,6 +82,8 @@ pub struct Request {
     pub repair: bool,
     /// The same, with the backup at the disk's end and all space up to there usable.
     pub relocate_backup: bool,
+    /// Say a table that counts in sectors of another size again in the disk's.
+    pub convert: bool,
     /// Take starts that are on no boundary.
     pub allow_misaligned: bool,
     /// A grain in place of 1 MiB.
@@ -104,6 +106,7 @@ impl Request {
             grow: Vec::new(),
             repair: false,
             relocate_backup: false,
+            convert: false,
             allow_misaligned: false,
             grain: None,
             wipe: false,

@@ -9,77 +9,27 @@
 mod common;
 
 use common::{
-    Memory, Random, Reading, UNIT, block_of, plan_and_write, random_disk, random_part, random_table, seeds,
+    Memory, Random, Reading, UNIT, block_of, each_cut, plan_and_write, random_disk, random_part,
+    random_table, seeds,
 };
 use straddle_device::Medium;
 use straddle_repair::apply::Backup;
 use straddle_repair::{Format, Grow, Part, Request, Seed, Size, Step};
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
-/// Up to so many units every set of them is tried.
-const EXHAUSTIVE: usize = 9;
-/// Sets by seed where there are more.
-const SETS: u64 = 64;
-
-/// The units that change between two flushes.
-fn groups(steps: &[Step]) -> Vec<Vec<(u64, Vec<u8>)>> {
-    let mut groups = vec![Vec::new()];
-    for step in steps {
-        match step {
-            Step::Flush => groups.push(Vec::new()),
-            Step::Write { at, old, new, .. } => {
-                let units = (*at..).step_by(UNIT).zip(old.chunks(UNIT).zip(new.chunks(UNIT)));
-                let changed =
-                    units.filter(|(_, (old, new))| old != new).map(|(at, (_, new))| (at, new.to_vec()));
-                groups.last_mut().unwrap().extend(changed);
-            }
-        }
-    }
-    groups
-}
-
 /// Tries every state in which a cut can leave `before`, and counts them.
 fn cut_everywhere(before: &Memory, after: &Memory, steps: &[Step], block: BlockSize, seed: u64) -> u64 {
     let (old, new) = (Reading::of(before, block), Reading::of(after, block));
-    let mut disk = before.clone();
     let mut states = 0;
-    let mut random = Random(seed);
-    let mut judge = |disk: &Memory, what: &str| {
+    let last = each_cut(before, steps, seed, |disk, what| {
         let found = Reading::of(disk, block);
         states += 1;
         assert!(
             found.is(&old) || found.is(&new),
             "seed {seed}: {what}:\n{found:?}\nis neither the old table\n{old:?}\nnor the new one\n{new:?}"
         );
-    };
-    for (number, group) in groups(steps).iter().enumerate() {
-        let apply = |set: &dyn Fn(usize) -> bool| {
-            let mut cut = disk.clone();
-            for (index, (at, bytes)) in group.iter().enumerate() {
-                if set(index) {
-                    cut.put(*at, bytes);
-                }
-            }
-            cut
-        };
-        if group.len() <= EXHAUSTIVE {
-            for set in 0_u64..1 << group.len() {
-                judge(&apply(&|index| set >> index & 1 == 1), &format!("group {number}, set {set:b}"));
-            }
-        } else {
-            for end in 0..=group.len() {
-                judge(&apply(&|index| index < end), &format!("group {number}, first {end}"));
-                judge(&apply(&|index| index >= end), &format!("group {number}, from {end} on"));
-                judge(&apply(&|index| index == end), &format!("group {number}, only {end}"));
-            }
-            for _ in 0..SETS {
-                let set: Vec<bool> = group.iter().map(|_| random.chance(50)).collect();
-                judge(&apply(&|index| set[index]), &format!("group {number}, set {set:?}"));
-            }
-        }
-        disk = apply(&|_| true);
-    }
-    assert_eq!(Reading::of(&disk, block), new, "all groups make the new table");
+    });
+    assert_eq!(Reading::of(&last, block), new, "all groups make the new table");
     states
 }
 

@@ -21,6 +21,7 @@ Examples:
   straddle plan disk.img --assume stripe=192KiB --table gpt --part rest --explain
   straddle plan disk.img --table gpt --part 64MiB,start=34s --allow-misaligned
   straddle plan disk.img --relocate-backup        the disk has grown: the backup GPT to its end
+  straddle plan /dev/sdb --convert-table 512      the disk was in an enclosure with sectors of 4096 bytes
   straddle plan disk.img --table gpt --part rest --to-sfdisk | sfdisk other.img
 
 A partition is SIZE[,key=value...]: the size as 512MiB, 2048s (sectors), 25% (of the usable space) or rest; the keys are type
@@ -63,6 +64,18 @@ pub(crate) struct PlanArguments {
     #[arg(long)]
     pub(crate) relocate_backup: bool,
 
+    /// Say a table that was written for the other logical sector size (a disk that was in a USB enclosure, or comes out of
+    /// one) again in sectors of this size: every partition keeps its bytes.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "BYTES",
+        conflicts_with_all = [
+            "table", "part", "add", "delete", "grow", "repair", "relocate_backup", "file", "from_sfdisk", "start", "wipe",
+        ]
+    )]
+    pub(crate) convert_table: Option<SectorSize>,
+
     /// Read what is asked for from this TOML file (see docs/plan.md); options add to it.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "from_sfdisk")]
     pub(crate) file: Option<PathBuf>,
@@ -95,7 +108,8 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "TOPOLOGY", value_parser = crate::drive_target::assume)]
     pub(crate) assume: Option<Assume>,
 
-    /// The logical sector size of an image (found from its table otherwise, 512 where there is none).
+    /// The logical sector size of an image (found from its table otherwise, 512 where there is none). With --convert-table,
+    /// the size that the present table counts in, where nothing on the disk shows it.
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
 
@@ -114,6 +128,26 @@ pub(crate) struct PlanArguments {
     /// Print the table as an sfdisk script.
     #[arg(long)]
     pub(crate) to_sfdisk: bool,
+}
+
+/// The sector sizes that tables are converted to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SectorSize {
+    /// 512 bytes.
+    #[value(name = "512")]
+    B512,
+    /// 4096 bytes.
+    #[value(name = "4096")]
+    B4096,
+}
+
+impl From<SectorSize> for BlockSize {
+    fn from(size: SectorSize) -> Self {
+        match size {
+            SectorSize::B512 => Self::B512,
+            SectorSize::B4096 => Self::B4096,
+        }
+    }
 }
 
 /// The formats of new tables.

@@ -5,11 +5,11 @@ use std::io::Write;
 
 use anyhow::{Context, Result, anyhow};
 use straddle_device::sysfs::{Attributes, Directory};
-use straddle_device::{DeviceKind, Options, Target};
+use straddle_device::{DeviceKind, Medium, Options, Target};
 use straddle_layout::{Stack, TableKind, read_stack};
 use straddle_repair::peers::{Peer, peers};
 use straddle_repair::{Plan, PlanError, Request, Seed, Situation, from_sfdisk, make, parse_file, to_sfdisk};
-use straddle_units::{ByteOffset, Lba};
+use straddle_units::{BlockSize, ByteOffset, Lba};
 
 use crate::args::PlanArguments;
 use crate::exit::{Exit, RefusedError, UsageError};
@@ -30,12 +30,16 @@ pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
     let request = request(arguments)?;
     let options = Options {
         assume: arguments.assume.clone().unwrap_or_default(),
-        logical: arguments.logical,
+        // A conversion has two sizes: this is then the table's, and not the target's.
+        logical: arguments.logical.filter(|_| arguments.convert_table.is_none()),
         ..Options::default()
     };
     let name = arguments.target.display().to_string();
     let mut target = straddle_device::open(&arguments.target, &options).with_context(|| name.clone())?;
-    let stack = read(&mut target, &options, &name)?;
+    let stack = match arguments.convert_table {
+        Some(size) => read_other(&mut target, arguments.logical, size.into(), &name)?,
+        None => read(&mut target, &options, &name)?,
+    };
     let medium = target.medium.as_deref().ok_or_else(|| anyhow!("{name}: its bytes cannot be read"))?;
     let serial = target.kernel_name.as_deref().and_then(serial_of);
     let situation =
@@ -72,6 +76,7 @@ fn request(arguments: &PlanArguments) -> Result<Request> {
     request.allow_misaligned = arguments.allow_misaligned;
     request.grain = arguments.grain;
     request.wipe = arguments.wipe;
+    request.convert = arguments.convert_table.is_some();
     (request.repair, request.relocate_backup) = (arguments.repair, arguments.relocate_backup);
     let read = |path: &std::path::Path| {
         fs::read_to_string(path).with_context(|| format!("{}: cannot read the request", path.display()))
@@ -106,6 +111,55 @@ fn random_seed() -> Result<Seed> {
 
 /// What is on the target, in the sector size that counts there; refuses what has no table of its own.
 fn read(target: &mut Target, options: &Options, name: &str) -> Result<Stack> {
+    check_kind(target, name)?;
+    if target.kind != DeviceKind::Image && options.logical.is_some() {
+        return Err(
+            UsageError(format!("{name} tells its sector size itself: --logical is for images")).into()
+        );
+    }
+    let medium = medium_of(target, name)?;
+    if target.kind == DeviceKind::Image {
+        let declared = options.logical.or(options.assume.logical());
+        let found = read_stack(medium, declared, options.logical)?;
+        if matches!(found.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr) {
+            target.topology.adopt_table_block(found.block);
+        }
+    }
+    Ok(read_stack(medium_of(target, name)?, Some(target.topology.logical.value()), None)?)
+}
+
+fn medium_of<'a>(target: &'a Target, name: &str) -> Result<&'a dyn Medium> {
+    target.medium.as_deref().ok_or_else(|| anyhow!("{name}: its bytes cannot be read"))
+}
+
+/// What is on a target whose table counts in another sector size than `new`, which the target has or, as an image, is to
+/// have; `said` is the size that the table counts in, where somebody knows it.
+fn read_other(target: &mut Target, said: Option<BlockSize>, new: BlockSize, name: &str) -> Result<Stack> {
+    check_kind(target, name)?;
+    target.topology.adopt_table_block(new);
+    let logical = target.topology.logical.value();
+    if logical != new {
+        let text = format!(
+            "{name} has {logical}-byte sectors: with its table in {new}-byte ones nobody would see its partitions"
+        );
+        return Err(RefusedError(text).into());
+    }
+    let medium = medium_of(target, name)?;
+    let old = match said {
+        Some(old) => old,
+        None => {
+            let stack = read_stack(medium, Some(new), None)?;
+            if stack.block == new {
+                return Ok(stack);
+            }
+            stack.block
+        }
+    };
+    Ok(read_stack(medium, Some(old), Some(old))?)
+}
+
+/// Refuses what has no table of its own, or cannot be written as it is.
+fn check_kind(target: &Target, name: &str) -> Result<()> {
     if let Some(number) = target.partition {
         let text = format!("{name} is partition {number} of a disk: name the disk");
         return Err(UsageError(text).into());
@@ -116,20 +170,7 @@ fn read(target: &mut Target, options: &Options, name: &str) -> Result<Stack> {
         );
         return Err(RefusedError(text).into());
     }
-    if target.kind != DeviceKind::Image && options.logical.is_some() {
-        return Err(
-            UsageError(format!("{name} tells its sector size itself: --logical is for images")).into()
-        );
-    }
-    let medium = target.medium.as_deref().ok_or_else(|| anyhow!("{name}: its bytes cannot be read"))?;
-    if target.kind == DeviceKind::Image {
-        let declared = options.logical.or(options.assume.logical());
-        let found = read_stack(medium, declared, options.logical)?;
-        if matches!(found.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr) {
-            target.topology.adopt_table_block(found.block);
-        }
-    }
-    Ok(read_stack(medium, Some(target.topology.logical.value()), None)?)
+    Ok(())
 }
 
 /// What a disk calls itself, so that another in its place is noticed.
@@ -183,6 +224,7 @@ pub(crate) fn of_plan_error(error: PlanError, name: &str) -> anyhow::Error {
             | E::TwoSteps(_)
             | E::InTheWay(_)
             | E::Unchangeable(_)
+            | E::CannotConvert(_)
             | E::Overlap { .. }
     );
     let text = format!("{name}: {:#}", anyhow::Error::from(error));

@@ -24,6 +24,9 @@ pub(crate) struct PlanReport {
     size: u64,
     /// Whether the table is made anew; else the present one is changed.
     fresh: bool,
+    /// The sector size that the present table counts in, where it is converted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    converts: Option<u64>,
     /// The table.
     table: TableReport,
     /// The partitions as they are.
@@ -142,6 +145,7 @@ impl PlanReport {
             target: planned.name.clone(),
             size: plan.disk.size,
             fresh: plan.fresh,
+            converts: plan.converts,
             table: TableReport {
                 format: match format {
                     Format::Gpt => "gpt",

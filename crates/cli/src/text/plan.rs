@@ -53,6 +53,9 @@ pub(crate) fn plan(
 fn headline(plan: &Plan) -> String {
     let count = plural(plan.table.partitions.len(), "partition");
     let (format, sector) = (plan.table.format, plan.disk.sector);
+    if let Some(former) = plan.converts {
+        return format!("plan: its {format} in {sector}-byte sectors instead of {former}-byte ones, {count}");
+    }
     let what = if plan.fresh { "a new" } else { "its" };
     format!("plan: {what} {format} in {sector}-byte sectors, {count}")
 }

@@ -121,6 +121,21 @@ impl CurrentGpt {
         le32(&self.header, header::ENTRY_COUNT)
     }
 
+    pub(crate) fn entry_size(&self) -> u64 {
+        u64::from(le32(&self.header, header::ENTRY_SIZE))
+    }
+
+    /// The same table in blocks of another size, with no places yet.
+    fn in_blocks_of(mut self, block: u64) -> Result<Self, PlanError> {
+        let len = usize::try_from(block).unwrap_or(header::BYTES);
+        if usize::try_from(le32(&self.header, header::SIZE)).is_ok_and(|size| size > len) {
+            return Err(PlanError::CannotConvert(format!("its header is larger than {block} bytes")));
+        }
+        self.header.resize(len, 0);
+        self.block = block;
+        Ok(self)
+    }
+
     /// Blocks that the array fills.
     pub(crate) fn array_blocks(&self) -> u64 {
         u64::try_from(self.array.len()).unwrap_or(u64::MAX).div_ceil(self.block)
@@ -173,6 +188,10 @@ impl CurrentGpt {
                 None if bytes.starts_with(&[0; 16]) => {}
                 None => bytes.fill(0),
                 Some(planned) => match planned.change {
+                    Change::Kept if plan.converts.is_some() => {
+                        put64(bytes, entry::START, planned.start);
+                        put64(bytes, entry::LAST, last_of(planned));
+                    }
                     Change::Kept => {}
                     Change::Grown { .. } => put64(bytes, entry::LAST, last_of(planned)),
                     Change::New => {
@@ -259,22 +278,28 @@ struct Places {
 pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Result<(), PlanError> {
     let last = (plan.disk.size / steps.block).saturating_sub(1);
     let old = if plan.fresh { None } else { Some(CurrentGpt::read(steps.medium, stack)?) };
-    let mut table = old.clone().unwrap_or_else(|| CurrentGpt::new(steps.block, plan.table.entries));
-    let backup = match &old {
+    let mut table = match &old {
+        Some(old) if plan.converts.is_some() => old.clone().in_blocks_of(steps.block)?,
+        Some(old) => old.clone(),
+        None => CurrentGpt::new(steps.block, plan.table.entries),
+    };
+    // Where a table is converted, nothing of it has its place yet.
+    let placed = old.as_ref().filter(|_| plan.converts.is_none());
+    let backup = match placed {
         Some(old) if !plan.relocate_backup => old.backup_lba(last),
         _ => last,
     };
     let places = Places {
         last,
         backup_array: backup.saturating_sub(table.array_blocks()),
-        primary_array: old.as_ref().map_or(PRIMARY_LBA + 1, CurrentGpt::primary_array_lba),
+        primary_array: placed.map_or(PRIMARY_LBA + 1, CurrentGpt::primary_array_lba),
     };
     check_room(plan, &table, &places)?;
     table.patch(plan)?;
     let primary = Copy { table: &table, lba: PRIMARY_LBA, array: places.primary_array, name: "primary" };
     let second = Copy { table: &table, lba: backup, array: places.backup_array, name: "backup" };
     // The copy that counts is the last to be touched. One that stands elsewhere is not touched at all.
-    let backup_counts = match &old {
+    let backup_counts = match placed {
         Some(old) => old.my_lba() == backup,
         None => primary_is_damaged(stack),
     };
@@ -285,6 +310,26 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
     }
     protect(plan, stack, &places, steps)?;
     steps.flush();
+    if let Some(old) = old.filter(|_| plan.converts.is_some()) {
+        forget(&old, steps)?;
+        steps.flush();
+    }
+    Ok(())
+}
+
+/// Takes away the headers of the table in sectors of the former size, where nothing of the new one stands.
+fn forget(old: &CurrentGpt, steps: &mut Steps<'_>) -> Result<(), PlanError> {
+    let last = (steps.medium.len().get() / old.block).saturating_sub(1);
+    let mut headers = vec![PRIMARY_LBA, old.my_lba(), old.other_lba(), last];
+    headers.sort_unstable();
+    headers.dedup();
+    for lba in headers.into_iter().filter(|lba| (PRIMARY_LBA..=last).contains(lba)) {
+        let at = lba.saturating_mul(old.block);
+        let unit = steps.read(at, steps.unit)?;
+        if has(&unit, 0, SIGNATURE) && !steps.writes(at) {
+            steps.write(at, &vec![0; unit.len()], "header of the former GPT")?;
+        }
+    }
     Ok(())
 }
 
@@ -332,7 +377,7 @@ fn protect(plan: &Plan, stack: &Stack, places: &Places, steps: &mut Steps<'_>) -
     match protective {
         // A hybrid one, and one that covers less on purpose, stays; where the disk has another size it is brought up to date.
         Some(at) if !plan.fresh => {
-            if plan.relocate_backup && stack.kind != TableKind::HybridMbr {
+            if (plan.relocate_backup || plan.converts.is_some()) && stack.kind != TableKind::HybridMbr {
                 put32(&mut sector, at + 12, covered);
             }
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use straddle_device::fields::{byte, has, le32};
 use straddle_layout::types::is_extended;
-use straddle_layout::{Stack, TableKind};
+use straddle_layout::{Role, Stack, TableKind};
 
 use super::Steps;
 use super::gpt::CurrentGpt;
@@ -70,6 +70,11 @@ fn fill_with(
     put32(bytes, 12, sectors)
 }
 
+/// Changes the place of an entry, whose start is counted from `base`.
+fn replace(bytes: &mut [u8], entry: &Entry, base: u64) -> Result<(), PlanError> {
+    fill_with(bytes, bytes[0], bytes[4], (entry.start, entry.sectors), base)
+}
+
 /// Changes the size of an entry.
 fn resize(bytes: &mut [u8], entry: &Entry) -> Result<(), PlanError> {
     bytes[5..8].copy_from_slice(&chs(entry.start.saturating_add(entry.sectors.saturating_sub(1))));
@@ -95,14 +100,21 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
             None if byte(bytes, 4) == 0 || le32(bytes, 12) == 0 => {}
             None => bytes.fill(0),
             Some(entry) => match entry.change {
+                Change::Kept if plan.converts.is_some() => replace(bytes, entry, 0)?,
                 Change::Kept => {}
                 Change::Grown { .. } => resize(bytes, entry)?,
                 Change::New => fill(bytes, entry, 0)?,
             },
         }
     }
-    let old = Chain::read(plan, stack, steps)?;
-    let new = old.changed(plan, steps)?;
+    let (old, new) = match plan.former_block()? {
+        Some(former) => (Chain::default(), Chain::converted(plan, stack, former, steps)?),
+        None => {
+            let old = Chain::read(plan, stack, steps)?;
+            let new = old.changed(plan, steps)?;
+            (old, new)
+        }
+    };
     commit(&old, &new, &mbr, steps)?;
     steps.flush();
     forget_gpt(plan, stack, steps)
@@ -149,6 +161,58 @@ impl Chain {
                 None => return Ok(chain),
             }
         }
+    }
+
+    /// The chain of a table that counts in `former` sectors, said again at new places.
+    fn converted(
+        plan: &Plan,
+        stack: &Stack,
+        former: straddle_units::BlockSize,
+        steps: &Steps<'_>,
+    ) -> Result<Self, PlanError> {
+        let mut chain = Self::default();
+        let Some(extended) = plan.table.partitions.iter().find(|entry| entry.slot == Slot::Extended) else {
+            return Ok(chain);
+        };
+        let cannot = |why: String| PlanError::CannotConvert(why);
+        let logical: Vec<(u64, &Entry)> = (plan.table.partitions.iter())
+            .filter_map(|entry| match entry.slot {
+                Slot::Logical { ebr } => Some((ebr, entry)),
+                _ => None,
+            })
+            .collect();
+        if logical.first().is_some_and(|(ebr, _)| *ebr != extended.start) {
+            return Err(cannot(
+                "its first extended boot record is not where its container begins".to_owned(),
+            ));
+        }
+        let len = usize::try_from(steps.block).unwrap_or(512);
+        for (index, (ebr, entry)) in logical.iter().enumerate() {
+            let at = stack.partitions.iter().find(|p| p.number == entry.number).and_then(|p| match p.role {
+                Role::Logical { ebr } => ebr.to_bytes(former),
+                _ => None,
+            });
+            let at = at.ok_or_else(|| cannot(format!("there is no logical partition {}", entry.number)))?;
+            let mut record = steps.read(at.get(), 512)?;
+            let used =
+                |index: usize| byte(&record[slot(index)], 4) != 0 && le32(&record[slot(index)], 12) != 0;
+            if !used(0) || is_extended(record[slot(0)][4]) || used(2) || used(3) {
+                return Err(cannot(
+                    "its chain of logical partitions has entries in unusual places".to_owned(),
+                ));
+            }
+            record.resize(len, 0);
+            replace(&mut record[slot(0)], entry, *ebr)?;
+            record[slot(1)].fill(0);
+            link(&mut record, extended, logical.get(index + 1).map(|(next, entry)| (*next, Some(entry))))?;
+            chain.records.push((*ebr, record));
+        }
+        if chain.records.is_empty() {
+            let mut record = vec![0; len];
+            record[SIGNATURE_AT..SIGNATURE_AT + 2].copy_from_slice(&SIGNATURE);
+            chain.records.push((extended.start, record));
+        }
+        Ok(chain)
     }
 
     /// The chain that `plan` wants: records of partitions that are gone left out, new ones at the end.

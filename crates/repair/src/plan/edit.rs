@@ -58,7 +58,7 @@ impl Draft<'_> {
         };
         if stack.block != self.block() {
             return unchangeable(format!(
-                "it counts in {}-byte sectors, and the disk has {}-byte ones",
+                "it counts in {}-byte sectors, and the disk has {}-byte ones (--convert-table)",
                 stack.block,
                 self.block()
             ));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use straddle_layout::types::parse_guid;
 use straddle_units::BlockSize;
 
-use super::{Entry, Format, MBR_LBAS, Plan, Slot, Table};
+use super::{Change, Entry, Format, MBR_LBAS, Plan, Slot, Table};
 use crate::error::PlanError;
 use crate::kinds;
 
@@ -20,12 +20,36 @@ impl Plan {
         let block = self.block()?;
         let blocks = self.disk.size / block.get();
         self.table.validate(block, blocks)?;
+        self.validate_conversion(block)?;
+        if self.wipe.len() > self.table.partitions.len() + 1 {
+            return Err(invalid(format!("it wipes {} places", self.wipe.len())));
+        }
         for wipe in &self.wipe {
             let end = wipe.start.checked_add(wipe.len);
             let fits = end.is_some_and(|end| end <= self.disk.size);
-            if !fits || !wipe.start.is_multiple_of(block.get()) || wipe.len > 1 << 20 {
+            if !fits || !wipe.start.is_multiple_of(block.get()) || wipe.len > super::WIPED.get() {
                 return Err(invalid(format!("it wipes {} bytes from byte {}", wipe.len, wipe.start)));
             }
+        }
+        Ok(())
+    }
+
+    /// A conversion keeps every partition, and each has to fit the new table.
+    fn validate_conversion(&self, block: BlockSize) -> Result<(), PlanError> {
+        let Some(former) = self.former_block()? else { return Ok(()) };
+        let sizes = [BlockSize::B512, BlockSize::B4096];
+        let is_one = former != block && sizes.contains(&former) && sizes.contains(&block);
+        if !is_one || self.fresh || self.relocate_backup || !self.wipe.is_empty() {
+            return Err(invalid(format!(
+                "it converts from {former}-byte sectors, and changes something else"
+            )));
+        }
+        for entry in &self.table.partitions {
+            if entry.change != Change::Kept {
+                let number = entry.number;
+                return Err(invalid(format!("it converts the table, and partition {number} does not stay")));
+            }
+            entry.validate_place(&self.table, block)?;
         }
         Ok(())
     }
@@ -131,23 +155,10 @@ impl Entry {
             return Err(PlanError::UnknownType { text: self.kind.clone(), format: table.format });
         }
         // What is kept keeps its own bits, whatever they are.
-        if self.change == super::Change::Kept {
+        if self.change == Change::Kept {
             return Ok(());
         }
-        let last = self.start.checked_add(self.sectors - 1);
-        let is_inside =
-            last.is_some_and(|last| self.start >= table.first_usable && last <= table.last_usable);
-        if !is_inside {
-            return Err(PlanError::Outside {
-                number,
-                at: self.start.saturating_mul(block.get()),
-                first: table.first_usable.saturating_mul(block.get()),
-                end: table.last_usable.saturating_add(1).saturating_mul(block.get()),
-            });
-        }
-        if table.format == Format::Mbr && (self.start >= MBR_LBAS || self.sectors >= MBR_LBAS) {
-            return Err(invalid(format!("partition {number} needs more than 32 bits: use a GPT")));
-        }
+        self.validate_place(table, block)?;
         let uuid_is_one = self.uuid.as_deref().map(|uuid| parse_guid(uuid).is_some());
         if table.format == Format::Gpt && uuid_is_one != Some(true) {
             return Err(invalid(format!("the UUID of partition {number} is none")));
@@ -164,6 +175,25 @@ impl Entry {
         }
         if self.name.contains('\0') {
             return Err(PlanError::Name { number, why: "a name cannot have a zero in it".to_owned() });
+        }
+        Ok(())
+    }
+    /// Whether it is in the usable space, and the table has bits enough for it.
+    fn validate_place(&self, table: &Table, block: BlockSize) -> Result<(), PlanError> {
+        let number = self.number;
+        let last = self.start.checked_add(self.sectors.saturating_sub(1));
+        let is_inside =
+            last.is_some_and(|last| self.start >= table.first_usable && last <= table.last_usable);
+        if !is_inside {
+            return Err(PlanError::Outside {
+                number,
+                at: self.start.saturating_mul(block.get()),
+                first: table.first_usable.saturating_mul(block.get()),
+                end: table.last_usable.saturating_add(1).saturating_mul(block.get()),
+            });
+        }
+        if table.format == Format::Mbr && (self.start >= MBR_LBAS || self.sectors >= MBR_LBAS) {
+            return Err(invalid(format!("partition {number} needs more than 32 bits: use a GPT")));
         }
         Ok(())
     }

@@ -152,7 +152,15 @@ pub(crate) struct Reading {
 
 impl Reading {
     pub(crate) fn of(medium: &dyn Medium, block: BlockSize) -> Self {
-        let stack = stack_of(medium, block);
+        Self::of_stack(stack_of(medium, block))
+    }
+
+    /// As a reader sees it who knows only this sector size.
+    pub(crate) fn forced(medium: &dyn Medium, block: BlockSize) -> Self {
+        Self::of_stack(read_stack(medium, Some(block), Some(block)).unwrap())
+    }
+
+    fn of_stack(stack: Stack) -> Self {
         let partition = |p: &straddle_layout::Partition| {
             let kind = match p.kind {
                 PartitionType::Guid(guid) => straddle_layout::types::guid_text(guid),
@@ -236,4 +244,66 @@ pub(crate) fn random_disk(random: &mut Random, blocks: &[&'static str]) -> (Stri
     };
     let block = block_of(&assume).get();
     (assume, size / block * block)
+}
+
+/// Up to so many units every set of them is tried.
+const EXHAUSTIVE: usize = 9;
+/// Sets by seed where there are more.
+const SETS: u64 = 64;
+
+/// The units that change between two flushes.
+pub(crate) fn groups(steps: &[Step]) -> Vec<Vec<(u64, Vec<u8>)>> {
+    let mut groups = vec![Vec::new()];
+    for step in steps {
+        match step {
+            Step::Flush => groups.push(Vec::new()),
+            Step::Write { at, old, new, .. } => {
+                let units = (*at..).step_by(UNIT).zip(old.chunks(UNIT).zip(new.chunks(UNIT)));
+                let changed =
+                    units.filter(|(_, (old, new))| old != new).map(|(at, (_, new))| (at, new.to_vec()));
+                groups.last_mut().unwrap().extend(changed);
+            }
+        }
+    }
+    groups
+}
+
+/// Shows every state in which a cut of `steps` can leave `before`, or by seed some of them where there are many, and returns
+/// what all steps make.
+pub(crate) fn each_cut(
+    before: &Memory,
+    steps: &[Step],
+    seed: u64,
+    mut judge: impl FnMut(&Memory, &str),
+) -> Memory {
+    let mut disk = before.clone();
+    let mut random = Random(seed);
+    for (number, group) in groups(steps).iter().enumerate() {
+        let apply = |set: &dyn Fn(usize) -> bool| {
+            let mut cut = disk.clone();
+            for (index, (at, bytes)) in group.iter().enumerate() {
+                if set(index) {
+                    cut.put(*at, bytes);
+                }
+            }
+            cut
+        };
+        if group.len() <= EXHAUSTIVE {
+            for set in 0_u64..1 << group.len() {
+                judge(&apply(&|index| set >> index & 1 == 1), &format!("group {number}, set {set:b}"));
+            }
+        } else {
+            for end in 0..=group.len() {
+                judge(&apply(&|index| index < end), &format!("group {number}, first {end}"));
+                judge(&apply(&|index| index >= end), &format!("group {number}, from {end} on"));
+                judge(&apply(&|index| index == end), &format!("group {number}, only {end}"));
+            }
+            for _ in 0..SETS {
+                let set: Vec<bool> = group.iter().map(|_| random.chance(50)).collect();
+                judge(&apply(&|index| set[index]), &format!("group {number}, set {set:?}"));
+            }
+        }
+        disk = apply(&|_| true);
+    }
+    disk
 }

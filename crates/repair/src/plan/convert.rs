@@ -1,0 +1,261 @@
+//! A table written for the other logical sector size, said again in the disk's own: every partition keeps its bytes.
+//!
+//! The law of this module: only what can be said exactly in the new sectors is converted, and nothing in a partition may
+//! depend on sectors of the old size ([`crate::contents`]); what is refused is told with its partition and the reason.
+
+use straddle_device::Medium;
+use straddle_layout::{Partition, Problem, Role, Stack, TableKind, types};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
+
+use super::{Draft, Entry, Format, GPT_ENTRY_BYTES, MBR_LBAS, MBR_LEAD, Plan, Slot, Table, kept};
+use crate::contents;
+use crate::encode::CurrentGpt;
+use crate::error::PlanError;
+use crate::fingerprint::hex;
+
+/// What an MBR or an extended boot record fills of its sector.
+const RECORD: ByteCount = ByteCount::new(512);
+/// So many places for a record are tried before a partition.
+const PLACES: u64 = 16;
+
+fn cannot(why: String) -> PlanError {
+    PlanError::CannotConvert(why)
+}
+
+impl Draft<'_> {
+    /// The present table in the new sectors.
+    pub(super) fn converted_table(&mut self) -> Result<Table, PlanError> {
+        let request = self.request;
+        let changes = !request.parts.is_empty() || !request.delete.is_empty() || !request.grow.is_empty();
+        if changes || request.table.is_some() || request.repair || request.relocate_backup || request.wipe {
+            return Err(PlanError::Contradiction(
+                "a conversion changes nothing else: plan that afterwards".to_owned(),
+            ));
+        }
+        let (stack, block) = (self.situation.stack, self.block());
+        check_sizes(stack, block)?;
+        self.check_problems(stack)?;
+        self.notes.extend(contents::check(self.situation.medium, stack, block)?);
+        match stack.kind {
+            TableKind::Gpt => self.converted_gpt(stack),
+            TableKind::Mbr => self.converted_mbr(stack),
+            TableKind::HybridMbr => Err(cannot(
+                "its MBR lists partitions beside the GPT (a hybrid MBR): remove them first".to_owned(),
+            )),
+            TableKind::Content(name) => Err(PlanError::NoTable { found: name.to_owned() }),
+            TableKind::None | TableKind::Kernel => {
+                Err(PlanError::NoTable { found: "nothing known is on it".to_owned() })
+            }
+        }
+    }
+
+    /// Damage that a conversion mends is noted, other damage keeps it from being made.
+    fn check_problems(&mut self, stack: &Stack) -> Result<(), PlanError> {
+        for problem in &stack.problems {
+            match problem {
+                Problem::OtherBlockSize { .. } => {}
+                Problem::GptPrimaryDamaged { .. }
+                | Problem::GptBackupDamaged { .. }
+                | Problem::GptBackupMisplaced { .. }
+                | Problem::GptCopiesDiffer { .. }
+                | Problem::GptPastEnd { .. } => {
+                    self.notes.push(format!("{problem}; this plan writes both copies"));
+                }
+                other => return Err(cannot(other.to_string())),
+            }
+        }
+        Ok(())
+    }
+
+    fn converted_gpt(&self, stack: &Stack) -> Result<Table, PlanError> {
+        let (old, new) = (stack.block, self.block());
+        let current = CurrentGpt::read(self.situation.medium, stack)?;
+        let array = u64::from(current.entries()) * current.entry_size().max(GPT_ENTRY_BYTES);
+        let array = array.div_ceil(new.get());
+        let first_usable = convert_up(current.first_usable(), old, new).max(array + 2);
+        let blocks = self.situation.blocks();
+        let too_small = || PlanError::DiskTooSmall(self.situation.size());
+        let last_free = blocks.checked_sub(array + 2).ok_or_else(too_small)?;
+        let old_end = Lba::new(current.last_usable().saturating_add(1)).to_bytes(old);
+        let old_end = old_end.map_or(u64::MAX, |end| Lba::containing(end, new).get());
+        let last_usable = old_end.saturating_sub(1).min(last_free);
+        if last_usable <= first_usable {
+            return Err(too_small());
+        }
+        let mut partitions = Vec::new();
+        for partition in &stack.partitions {
+            let entry = converted(partition, new)?;
+            let (first, end) = (byte(first_usable, new), byte(last_usable + 1, new));
+            if entry.start < first_usable {
+                let at = partition.span.start();
+                return Err(cannot(format!(
+                    "partition {} starts at byte {at}, and in {new}-byte sectors the table reaches to byte {first}",
+                    partition.number
+                )));
+            }
+            if entry.start.saturating_add(entry.sectors) > last_usable + 1 {
+                return Err(cannot(format!(
+                    "partition {} ends at byte {}, and in {new}-byte sectors what partitions may use ends at byte {end}, before the backup of the table",
+                    partition.number,
+                    partition.span.end()
+                )));
+            }
+            partitions.push(entry);
+        }
+        let id = types::guid_text(current.disk_guid());
+        let entries = current.entries();
+        Ok(Table { format: Format::Gpt, id, first_usable, last_usable, entries, partitions })
+    }
+
+    fn converted_mbr(&self, stack: &Stack) -> Result<Table, PlanError> {
+        let new = self.block();
+        let mut partitions = Vec::new();
+        for partition in stack.partitions.iter().filter(|p| p.role == Role::Primary) {
+            partitions.push(converted(partition, new)?);
+        }
+        if let Some(extended) = stack.partitions.iter().find(|p| p.role == Role::Extended) {
+            partitions.extend(Chain::of(stack, extended, new).converted()?);
+        }
+        partitions.sort_by_key(|entry| entry.number);
+        if let Some(far) = partitions.iter().find(|e| e.start >= MBR_LBAS || e.sectors >= MBR_LBAS) {
+            let reach = ByteCount::new(MBR_LBAS.saturating_mul(new.get()));
+            return Err(cannot(format!(
+                "partition {} starts behind, or is larger than, the {reach} that an MBR can say in {new}-byte sectors",
+                far.number
+            )));
+        }
+        let id: Vec<u8> = stack.disk_id.iter().rev().copied().collect();
+        let last_usable = self.situation.blocks().min(MBR_LBAS).saturating_sub(1);
+        // A partition that begins in the old track does so still.
+        let first = partitions.iter().map(|entry| entry.start).min().unwrap_or(u64::MAX);
+        let first_usable = MBR_LEAD.get().div_ceil(new.get()).min(first).max(1);
+        Ok(Table { format: Format::Mbr, id: hex(&id), first_usable, last_usable, entries: 0, partitions })
+    }
+}
+
+/// Whether the table counts in the one size and is wanted in the other.
+fn check_sizes(stack: &Stack, new: BlockSize) -> Result<(), PlanError> {
+    let old = stack.block;
+    if old == new {
+        let other = if new == BlockSize::B512 { BlockSize::B4096 } else { BlockSize::B512 };
+        return Err(cannot(format!(
+            "it counts in {new}-byte sectors already, or nothing on the disk shows that it does not (--logical {other} says so)"
+        )));
+    }
+    for size in [old, new] {
+        if size != BlockSize::B512 && size != BlockSize::B4096 {
+            return Err(cannot(format!(
+                "only tables in 512- and 4096-byte sectors are, not in {size}-byte ones"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The first byte of a sector, or the last that can be counted.
+fn byte(lba: u64, block: BlockSize) -> ByteOffset {
+    Lba::new(lba).to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX))
+}
+
+/// The first sector of size `new` that starts at, or behind, sector `lba` of size `old`.
+fn convert_up(lba: u64, old: BlockSize, new: BlockSize) -> u64 {
+    Lba::new(lba).to_bytes(old).map_or(u64::MAX, |at| at.get().div_ceil(new.get()))
+}
+
+/// A partition in the new sectors.
+fn converted(partition: &Partition, new: BlockSize) -> Result<Entry, PlanError> {
+    let number = partition.number;
+    let (start, end) = (partition.span.start(), partition.span.end());
+    let exact = |what: &str, at: ByteOffset| {
+        Lba::from_bytes_exact(at, new).ok_or_else(|| {
+            cannot(format!("partition {number} {what} at byte {at}, which is no multiple of {new}"))
+        })
+    };
+    let (first, behind) = (exact("starts", start)?, exact("ends", end)?);
+    let mut entry = kept(partition);
+    (entry.start, entry.sectors) = (first.get(), behind.get() - first.get());
+    Ok(entry)
+}
+
+fn no_room(number: u32, new: BlockSize) -> PlanError {
+    cannot(format!("there is no free {new}-byte sector before logical partition {number} for its new record"))
+}
+
+/// The logical partitions and their container. The new records stand beside the old ones, so that the one write of the MBR
+/// decides which chain counts: therefore the container begins a sector later.
+struct Chain<'a> {
+    stack: &'a Stack,
+    extended: &'a Partition,
+    new: BlockSize,
+    /// What is in the way of a new record.
+    taken: Vec<Span>,
+}
+
+impl<'a> Chain<'a> {
+    fn of(stack: &'a Stack, extended: &'a Partition, new: BlockSize) -> Self {
+        let mut taken: Vec<Span> = Span::new(extended.span.start(), RECORD).into_iter().collect();
+        for partition in &stack.partitions {
+            if let Role::Logical { ebr } = partition.role {
+                taken.push(partition.span);
+                taken.extend(ebr.to_bytes(stack.block).and_then(|at| Span::new(at, RECORD)));
+            }
+        }
+        Self { stack, extended, new, taken }
+    }
+
+    /// Whether a record can stand at sector `lba`.
+    fn is_free(&self, lba: u64) -> bool {
+        Span::of_blocks(Lba::new(lba), LbaCount::new(1), self.new)
+            .is_some_and(|span| !self.taken.iter().any(|t| t.start() < span.end() && span.start() < t.end()))
+    }
+
+    fn take(&mut self, lba: u64) {
+        self.taken.extend(Span::of_blocks(Lba::new(lba), LbaCount::new(1), self.new));
+    }
+
+    /// The container and what is in it.
+    fn converted(mut self) -> Result<Vec<Entry>, PlanError> {
+        let (number, span) = (self.extended.number, self.extended.span);
+        // The container is no partition with bytes of its own: it ends with the last whole sector.
+        let end = Lba::containing(span.end(), self.new);
+        let first = span.start().get().div_ceil(self.new.get());
+        let start = (first..first.saturating_add(PLACES)).find(|lba| self.is_free(*lba));
+        let logical: Vec<&Partition> =
+            self.stack.partitions.iter().filter(|p| matches!(p.role, Role::Logical { .. })).collect();
+        let lowest = logical.iter().min_by_key(|p| p.span.start()).map_or(number, |p| p.number);
+        let start = start.ok_or_else(|| no_room(lowest, self.new))?;
+        let mut container = kept(self.extended);
+        (container.start, container.sectors) = (start, end.get().saturating_sub(start));
+        self.take(start);
+        let mut entries = vec![container];
+        for (index, partition) in logical.into_iter().enumerate() {
+            let mut entry = converted(partition, self.new)?;
+            let lowest = entry.start.saturating_sub(PLACES).max(start + 1);
+            let place = if index == 0 {
+                Some(start)
+            } else {
+                (lowest..entry.start).rev().find(|lba| self.is_free(*lba))
+            };
+            let ebr =
+                place.filter(|ebr| *ebr < entry.start).ok_or_else(|| no_room(partition.number, self.new))?;
+            self.take(ebr);
+            entry.slot = Slot::Logical { ebr };
+            entries.push(entry);
+        }
+        Ok(entries)
+    }
+}
+
+impl Plan {
+    /// The sector size that the present table counts in, where it is converted from another one.
+    pub(crate) fn former_block(&self) -> Result<Option<BlockSize>, PlanError> {
+        let block = |bytes| BlockSize::new(bytes).map_err(|error| PlanError::Invalid(error.to_string()));
+        self.converts.map(block).transpose()
+    }
+
+    /// The present table on `medium`, as this plan takes it.
+    pub(crate) fn read_present(&self, medium: &dyn Medium) -> Result<Stack, PlanError> {
+        let (block, former) = (self.block()?, self.former_block()?);
+        Ok(straddle_layout::read_stack(medium, Some(former.unwrap_or(block)), former)?)
+    }
+}

@@ -1,0 +1,113 @@
+//! Plans, backups and scripts: files that somebody else may have written, before anything is done with a disk.
+
+use std::io;
+
+use straddle_device::topology::Topology;
+use straddle_device::{Medium, ReadError};
+use straddle_layout::read_stack;
+use straddle_repair::apply::Backup;
+use straddle_repair::disk::Disk;
+use straddle_repair::{
+    Plan, Request, Seed, Situation, Step, encode, from_sfdisk, make, parse_file, to_sfdisk,
+};
+use straddle_units::{BlockSize, ByteCount, ByteOffset};
+
+/// The size of the disk for requests and backups.
+const SIZE: u64 = 64 << 20;
+
+/// A disk of zeros, which nobody may write.
+struct Zeros(u64);
+
+impl Medium for Zeros {
+    fn len(&self) -> ByteCount {
+        ByteCount::new(self.0)
+    }
+
+    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
+        let end = u64::try_from(buf.len()).ok().and_then(|len| at.get().checked_add(len));
+        if end.is_none_or(|end| end > self.0) {
+            return Err(ReadError::PastEnd { at, want: buf.len(), len: self.0 });
+        }
+        buf.fill(0);
+        Ok(())
+    }
+}
+
+impl Disk for Zeros {
+    fn write_at(&mut self, _: ByteOffset, _: &[u8]) -> io::Result<()> {
+        unreachable!("nothing is written")
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        unreachable!("nothing is written")
+    }
+}
+
+/// Every write is inside a disk of `size`, in whole units of 512 bytes, and says as many old bytes as new ones.
+fn check_steps(steps: &[Step], size: u64) {
+    for step in steps {
+        let Step::Write { at, old, new, .. } = step else { continue };
+        assert_eq!(old.len(), new.len());
+        let len = u64::try_from(new.len()).expect("a length");
+        assert!(at.checked_add(len).is_some_and(|end| end <= size));
+    }
+}
+
+/// A plan's JSON, and the steps of writing it on an empty disk of its size.
+pub fn plan(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(plan) = Plan::from_json(text) else { return };
+    let again = Plan::from_json(&plan.to_json().expect("what was read can be written"));
+    assert_eq!(again.ok().as_ref(), Some(&plan));
+    let disk = Zeros(plan.disk.size);
+    let block = plan.block().expect("it was checked");
+    let Ok(stack) = read_stack(&disk, Some(block), None) else { return };
+    if let Ok(steps) = encode(&plan, &disk, &stack) {
+        check_steps(&steps, plan.disk.size);
+    }
+}
+
+/// A backup, with any sum, and the steps of taking it back on an empty disk.
+pub fn backup(data: &[u8]) {
+    let Ok(backup) = serde_json::from_slice::<Backup>(data) else { return };
+    if let Ok(steps) = backup.undoing(&Zeros(SIZE), None) {
+        check_steps(&steps, SIZE);
+    }
+}
+
+/// A request as an sfdisk script or, where the first byte is odd, as TOML; the plan that it makes; and that plan's own script,
+/// which has to ask for the same partitions.
+pub fn request(data: &[u8]) {
+    let Some((&flags, data)) = data.split_first() else { return };
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let new_request = || {
+        let mut request = Request::new(Seed(1));
+        request.allow_misaligned = true;
+        request
+    };
+    let mut request = new_request();
+    let read = if flags & 1 == 0 { from_sfdisk(text, &mut request) } else { parse_file(text, &mut request) };
+    if read.is_err() {
+        return;
+    }
+    let disk = Zeros(SIZE);
+    let mut topology = Topology::unknown();
+    topology.adopt_table_block(if flags & 2 == 0 { BlockSize::B512 } else { BlockSize::B4096 });
+    let block = topology.logical.value();
+    let stack = read_stack(&disk, Some(block), None).expect("zeros can be read");
+    let situation = Situation { medium: &disk, topology: &topology, stack: &stack, serial: None };
+    let Ok(plan) = make(&situation, &request) else { return };
+    plan.validate().expect("a plan that is made is valid");
+    if let Ok(steps) = encode(&plan, &disk, &stack) {
+        check_steps(&steps, SIZE);
+    }
+    let script = to_sfdisk(&plan, "/dev/sda");
+    let mut request = new_request();
+    from_sfdisk(&script, &mut request).unwrap_or_else(|error| panic!("{error} in\n{script}"));
+    let again = make(&situation, &request).unwrap_or_else(|error| panic!("{error} of\n{script}"));
+    let listed = |plan: &Plan| -> Vec<(u32, u64, u64, String, String)> {
+        let partitions = plan.table.partitions.iter().filter(|e| e.slot != straddle_repair::Slot::Extended);
+        partitions.map(|e| (e.number, e.start, e.sectors, e.kind.clone(), e.name.clone())).collect()
+    };
+    assert_eq!(listed(&again), listed(&plan), "{script}");
+}
