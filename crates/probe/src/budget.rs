@@ -18,9 +18,9 @@ pub struct Budget {
 }
 
 impl Default for Budget {
-    /// 64 MiB and five minutes, anywhere.
+    /// 64 MiB and a quarter of an hour, anywhere.
     fn default() -> Self {
-        Self { max_write: 64 << 20, max_time: Nanos::new(300_000_000_000), regions: None, seed: 1 }
+        Self { max_write: 64 << 20, max_time: Nanos::new(900_000_000_000), regions: None, seed: 1 }
     }
 }
 

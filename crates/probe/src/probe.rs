@@ -13,7 +13,7 @@ use crate::session::{Durable, LEAST_SLOTS, SLOT, Session};
 use crate::statistics::median;
 use crate::surface::Surface;
 use crate::survey::{self, Survey};
-use crate::sustained::{Search, Sustained};
+use crate::sustained::{Search, Sustained, Told};
 
 /// Slots of the arena on a drive that has no arm: 4 MiB, written once.
 const ARENA: usize = 32;
@@ -50,6 +50,8 @@ struct Probe<'a> {
     series: Series,
     scanned: Scanned,
     sustained: Option<Sustained>,
+    /// Sustained writes could have shown a unit, and none is larger than the sector.
+    flat: bool,
     depth: Option<usize>,
 }
 
@@ -64,6 +66,7 @@ impl<'a> Probe<'a> {
             series,
             scanned,
             sustained: None,
+            flat: false,
             depth: None,
         }
     }
@@ -181,6 +184,12 @@ impl<'a> Probe<'a> {
             Err(why) => why,
         };
         Ok(match &self.sustained {
+            None if self.flat => {
+                let why = format!(
+                    "{reason}, and with the cache full all writes wait for the medium, wherever they are and whatever lies beside them"
+                );
+                self.sector(Confidence::Medium, why)
+            }
             None => Finding::unknown(format!("{reason}, and {spent}")),
             Some(proof) => {
                 let why = format!(
@@ -198,8 +207,14 @@ impl<'a> Probe<'a> {
         let mut search = Search::new(&mut self.session, mechanical, self.survey.cached())?;
         if mechanical {
             self.sustained = search.covering()?;
-        }
-        if self.sustained.is_none() {
+            if self.sustained.is_none() {
+                match search.pairs()? {
+                    Told::Unit(proof) => self.sustained = Some(proof),
+                    Told::Flat => self.flat = true,
+                    Told::Nothing => {}
+                }
+            }
+        } else {
             self.sustained = search.straddling()?;
         }
         self.depth = search.before;
@@ -239,22 +254,26 @@ impl<'a> Probe<'a> {
         match within(self.excess(how))? {
             Err(why) => Ok(Finding::unknown(why)),
             Ok(excess) if excess.abs() < period / 2.0 => {
-                let logical = self.session.logical;
                 let why = format!(
                     "every phase costs the same, and a durable write of one sector takes {:.2} revolutions more than a read",
                     excess / period
                 );
-                let unit = Boundary::multiples_of(ByteCount::new(logical));
-                Ok(unit.map_or_else(
-                    || Finding::unknown("the logical sector is empty"),
-                    |unit| Finding::of(unit, Confidence::High, why),
-                ))
+                Ok(self.sector(Confidence::High, why))
             }
             Ok(excess) => Ok(Finding::unknown(format!(
                 "every phase costs the same, but a durable write of one sector takes {:.2} revolutions more than a read: a unit larger than is looked for?",
                 excess / period
             ))),
         }
+    }
+
+    /// The logical sector is the unit.
+    fn sector(&self, confidence: Confidence, why: String) -> Finding<Boundary> {
+        let unit = Boundary::multiples_of(ByteCount::new(self.session.logical));
+        unit.map_or_else(
+            || Finding::unknown("the logical sector is empty"),
+            |unit| Finding::of(unit, confidence, why),
+        )
     }
 
     /// How much longer a durable write of one logical sector takes than a read of one, in seconds.

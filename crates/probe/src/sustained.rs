@@ -6,6 +6,8 @@
 //! phase scan. Series of the different kinds take turns, and of each only its end is measured: on a disk, what a write
 //! waits for is one that came a cache's depth before, so the beginning is as long as the cache is deep.
 
+mod pairs;
+
 use std::collections::BTreeMap;
 
 use straddle_drive::{Nanos, Operation, Time};
@@ -14,6 +16,8 @@ use straddle_units::{Boundary, ByteCount, ByteOffset};
 use crate::budget::{Halt, Step};
 use crate::session::{LARGEST_UNIT, Session};
 use crate::statistics::{count, mean, median, quantile};
+
+pub(crate) use pairs::Told;
 
 /// Slots of the arena on a disk (256 MiB) and on flash (1 GiB): more places than a cache holds writes.
 const ARENA: [usize; 2] = [2048, 8192];
@@ -91,6 +95,8 @@ pub(crate) struct Search<'a, 'b> {
     /// Writes of a series, and those of them that are not measured.
     length: usize,
     skipped: usize,
+    /// Covering writes cost the same at every phase.
+    covered: bool,
     /// Writes that the cache took before it was full, as far as that was seen.
     pub(crate) before: Option<usize>,
 }
@@ -115,6 +121,7 @@ impl<'a, 'b> Search<'a, 'b> {
             reading: false,
             length: BLOCK,
             skipped: BLOCK / 4,
+            covered: false,
             before: None,
         })
     }
@@ -214,24 +221,23 @@ impl<'a, 'b> Search<'a, 'b> {
         Ok(proof.is_proof().then_some(proof))
     }
 
-    /// The unit by covering writes at each phase of 4096 bytes: a unit up to that size, wherever it begins.
+    /// The unit by covering writes at each phase of 4096 bytes, or of two sectors: a unit up to that size, wherever it begins.
     pub(crate) fn covering(&mut self) -> Step<Option<Sustained>> {
         let logical = self.session.logical;
-        if logical >= COVERED {
-            return Ok(None);
-        }
+        let covered = COVERED.max(2 * logical);
         if !self.fill()? {
             return Ok(None);
         }
-        self.session.tell(&format!("{} sustained writes of {COVERED} bytes at each phase", self.length));
+        self.session.tell(&format!("{} sustained writes of {covered} bytes at each phase", self.length));
         let mut times = Vec::new();
-        for phase in (0..COVERED / logical).map(|index| index * logical) {
-            let Some(places) = boundary(COVERED, phase) else { return Ok(None) };
-            times.push(self.series(Kind { places: Places::On(places), length: COVERED, over: false })?);
+        for phase in (0..covered / logical).map(|index| index * logical) {
+            let Some(places) = boundary(covered, phase) else { return Ok(None) };
+            times.push(self.series(Kind { places: Places::On(places), length: covered, over: false })?);
         }
         let (least, most) =
             times.iter().fold((f64::MAX, 0.0_f64), |(least, most), time| (least.min(*time), most.max(*time)));
         if most < SLOWER * least {
+            self.covered = true;
             return Ok(None);
         }
         let limit = (least * most).sqrt();
