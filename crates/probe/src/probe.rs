@@ -9,7 +9,7 @@ use crate::budget::{Budget, ProbeError, Step, within};
 use crate::report::{Claims, Confidence, Finding, Report, Rmw, RmwCost, Rotation};
 use crate::rotation::{self, Series};
 use crate::scan::{self, Scanned};
-use crate::session::{Durable, LEAST_SLOTS, SLOT, Session};
+use crate::session::{Durable, LARGEST_UNIT, LEAST_SLOTS, SLOT, Session};
 use crate::statistics::median;
 use crate::surface::Surface;
 use crate::survey::{self, Survey};
@@ -49,6 +49,8 @@ struct Probe<'a> {
     how: Option<Durable>,
     series: Series,
     scanned: Scanned,
+    /// How much longer a durable write of a sector takes than a read, in seconds.
+    excess: Option<f64>,
     sustained: Option<Sustained>,
     /// Sustained writes could have shown a unit, and none is larger than the sector.
     flat: bool,
@@ -65,6 +67,7 @@ impl<'a> Probe<'a> {
             how: None,
             series,
             scanned,
+            excess: None,
             sustained: None,
             flat: false,
             depth: None,
@@ -171,7 +174,7 @@ impl<'a> Probe<'a> {
         let step = self.scan(how);
         let found = match within(step)? {
             Err(why) => Finding::unknown(why),
-            Ok(()) => self.judge(how)?,
+            Ok(()) => self.judge(),
         };
         if found.value.is_some() || how == Durable::Fua { Ok(found) } else { self.sustain(&found.why) }
     }
@@ -226,44 +229,53 @@ impl<'a> Probe<'a> {
             self.session.narrow(ARENA)?;
             self.session.fill()?;
         }
-        scan::run(&mut self.session, how, &mut self.scanned)
+        scan::run(&mut self.session, how, 0..LARGEST_UNIT, &mut self.scanned)?;
+        if let (None, Some(period), Durable::Fua) = (&self.scanned.proof, self.series.period, how) {
+            // To look for large units is dear, and in vain where there is no time for a read before a write.
+            let excess = self.excess(how)?;
+            self.excess = Some(excess);
+            if excess.abs() < period / 2.0 {
+                return Ok(());
+            }
+        }
+        if self.scanned.proof.is_none() {
+            scan::run(&mut self.session, how, LARGEST_UNIT..u64::MAX, &mut self.scanned)?;
+        }
+        Ok(())
     }
 
     /// What the scans mean.
-    fn judge(&mut self, how: Durable) -> Result<Finding<Boundary>, TargetError> {
+    fn judge(&self) -> Finding<Boundary> {
         if let Some(proof) = &self.scanned.proof {
             let why = format!(
                 "durable writes of a unit are cheap on its boundaries alone: {:.1} standard deviations, {:.2} times the time off them",
                 proof.weakest(),
                 proof.ratio()
             );
-            return Ok(Finding::of(proof.unit, Confidence::High, why));
+            return Finding::of(proof.unit, Confidence::High, why);
         }
         let contradicted = "some phases are cheaper, but not as those of any unit would be";
         let Some(period) = self.series.period else {
             // On flash a unit larger than is looked for makes every phase equal too, and nothing tells the two apart.
             let flat = "no phase is cheaper than another";
-            return Ok(Finding::unknown(if self.scanned.contradicted { contradicted } else { flat }));
+            return Finding::unknown(if self.scanned.contradicted { contradicted } else { flat });
         };
         if self.scanned.contradicted {
-            return Ok(Finding::unknown(contradicted));
+            return Finding::unknown(contradicted);
         }
-        if how != Durable::Fua {
-            return Ok(Finding::unknown("no phase is cheaper when a flush follows each write"));
-        }
-        match within(self.excess(how))? {
-            Err(why) => Ok(Finding::unknown(why)),
-            Ok(excess) if excess.abs() < period / 2.0 => {
+        match self.excess {
+            None => Finding::unknown("no phase is cheaper when a flush follows each write"),
+            Some(excess) if excess.abs() < period / 2.0 => {
                 let why = format!(
                     "every phase costs the same, and a durable write of one sector takes {:.2} revolutions more than a read",
                     excess / period
                 );
-                Ok(self.sector(Confidence::High, why))
+                self.sector(Confidence::High, why)
             }
-            Ok(excess) => Ok(Finding::unknown(format!(
+            Some(excess) => Finding::unknown(format!(
                 "every phase costs the same, but a durable write of one sector takes {:.2} revolutions more than a read: a unit larger than is looked for?",
                 excess / period
-            ))),
+            )),
         }
     }
 

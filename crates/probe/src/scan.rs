@@ -6,6 +6,8 @@
 //! in random order and at random places, are cheaper at the suspected boundaries than off them, than half a unit away
 //! (else the unit is half as large), and than writes that are one sector shorter (else it is larger).
 
+use std::ops::Range;
+
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
 use crate::budget::Step;
@@ -68,9 +70,15 @@ pub(crate) struct Scanned {
     pub(crate) contradicted: bool,
 }
 
-/// Scans with ever larger writes until the unit is found. What was found before the budget ended stays in `scanned`.
-pub(crate) fn run(session: &mut Session<'_>, how: Durable, scanned: &mut Scanned) -> Step<()> {
-    for (size, rounds) in SCANS {
+/// Scans with ever larger writes until the unit is found, with writes of such sizes. What was found before the budget
+/// ended stays in `scanned`.
+pub(crate) fn run(
+    session: &mut Session<'_>,
+    how: Durable,
+    sizes: Range<u64>,
+    scanned: &mut Scanned,
+) -> Step<()> {
+    for (size, rounds) in SCANS.into_iter().filter(|(size, _)| sizes.contains(size)) {
         // A flush need not mean the write's own place; then sustained writes will tell, and need what may be written.
         if size <= session.logical || (how == Durable::Flush && size == LARGEST_UNIT) {
             continue;

@@ -14,6 +14,9 @@ use crate::sustained::{APART, MEASURED, PROVED, ROUNDS, SLOWER, Search, Sustaine
 use straddle_drive::Operation;
 use straddle_units::Boundary;
 
+/// So often two kinds are compared that are neither equal nor clearly different.
+const MOST_ROUNDS: usize = 8;
+
 /// Two sectors of a unit, or of two.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
@@ -44,12 +47,7 @@ impl Search<'_, '_> {
         // Sectors of a pair must not touch, or they are one write to the drive.
         while size >= 4 * self.session.logical {
             self.session.tell(&format!("pairs of sectors {} bytes apart", size / 2));
-            let (mut near, mut far) = (Vec::new(), Vec::new());
-            for _ in 0..ROUNDS {
-                near.push(self.halves(size, 0)?);
-                far.push(self.halves(size, size / 2)?);
-            }
-            let (near, far) = (mean(&near), mean(&far));
+            let (near, far) = self.kinds(size)?;
             let ratio = near.max(far) / near.min(far);
             if ratio > SLOWER {
                 let split = if near > far { 0 } else { size / 2 };
@@ -65,6 +63,21 @@ impl Search<'_, '_> {
             size /= 2;
         }
         Ok(if self.covered { Told::Flat } else { Told::Nothing })
+    }
+
+    /// The seconds of pairs that begin at the multiples of `size`, and half of it later: until they are equal, or clearly not.
+    fn kinds(&mut self, size: u64) -> Step<(f64, f64)> {
+        let (mut near, mut far) = (Vec::new(), Vec::new());
+        loop {
+            near.push(self.halves(size, 0)?);
+            far.push(self.halves(size, size / 2)?);
+            let (first, second) = (mean(&near), mean(&far));
+            let ratio = first.max(second) / first.min(second);
+            let settled = !(APART..=SLOWER).contains(&ratio);
+            if (settled && near.len() >= ROUNDS) || near.len() >= MOST_ROUNDS {
+                return Ok((first, second));
+            }
+        }
     }
 
     /// Where a unit begins, of which one does after `split` and at most half a unit later.
