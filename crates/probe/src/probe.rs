@@ -17,6 +17,8 @@ use crate::sustained::{Search, Sustained, Told};
 
 /// Slots of the arena on a drive that has no arm: 4 MiB, written once.
 const ARENA: usize = 32;
+/// Sectors from this size on may be all there is to find.
+const LARGE_SECTOR: u64 = 4096;
 /// Writes and reads that are compared where no unit was found.
 const COMPARED: usize = 48;
 
@@ -52,8 +54,7 @@ struct Probe<'a> {
     /// How much longer a durable write of a sector takes than a read, in seconds.
     excess: Option<f64>,
     sustained: Option<Sustained>,
-    /// Sustained writes could have shown a unit, and none is larger than the sector.
-    flat: bool,
+    told: Told,
     depth: Option<usize>,
 }
 
@@ -69,7 +70,7 @@ impl<'a> Probe<'a> {
             scanned,
             excess: None,
             sustained: None,
-            flat: false,
+            told: Told::Nothing,
             depth: None,
         }
     }
@@ -176,7 +177,8 @@ impl<'a> Probe<'a> {
             Err(why) => Finding::unknown(why),
             Ok(()) => self.judge(),
         };
-        if found.value.is_some() || how == Durable::Fua { Ok(found) } else { self.sustain(&found.why) }
+        let settled = found.value.is_some() || how == Durable::Fua;
+        if settled { Ok(found) } else { self.sustain(&found.why) }
     }
 
     /// The unit by sustained writes, where single ones tell nothing because of `reason`.
@@ -187,11 +189,13 @@ impl<'a> Probe<'a> {
             Err(why) => why,
         };
         Ok(match &self.sustained {
-            None if self.flat => {
-                let why = format!(
-                    "{reason}, and with the cache full all writes wait for the medium, wherever they are and whatever lies beside them"
-                );
-                self.sector(Confidence::Medium, why)
+            None if self.told == Told::Flat => {
+                let why = if self.survey.is_mechanical() {
+                    "but with the cache full every write waits for the medium, and for none what lies beside it is of use"
+                } else {
+                    "but the drive is slower than its host, and sectors at random places cost what they cost in order"
+                };
+                self.sector(Confidence::Medium, format!("{reason}, {why}"))
             }
             None => Finding::unknown(format!("{reason}, and {spent}")),
             Some(proof) => {
@@ -207,41 +211,58 @@ impl<'a> Probe<'a> {
 
     fn series(&mut self) -> Step<()> {
         let mechanical = self.survey.is_mechanical();
+        let large = self.session.logical >= LARGE_SECTOR;
         let mut search = Search::new(&mut self.session, mechanical, self.survey.cached())?;
         if mechanical {
             self.sustained = search.covering()?;
             if self.sustained.is_none() {
-                match search.pairs()? {
-                    Told::Unit(proof) => self.sustained = Some(proof),
-                    Told::Flat => self.flat = true,
-                    Told::Nothing => {}
-                }
+                self.told = search.pairs()?;
             }
         } else {
-            self.sustained = search.straddling()?;
+            // Whole sectors are dear to fill a cache with: those of 4096 bytes have to be, and tell the most.
+            if large {
+                self.told = search.runs(false)?;
+            }
+            if self.told == Told::Nothing {
+                self.sustained = search.straddling()?;
+            }
+        }
+        if let Told::Unit(proof) = &self.told {
+            self.sustained = Some(proof.clone());
         }
         self.depth = search.before;
         Ok(())
     }
 
     fn scan(&mut self, how: Durable) -> Step<()> {
+        self.settle()?;
+        scan::run(&mut self.session, how, 0..LARGEST_UNIT, &mut self.scanned)?;
+        if self.scanned.proof.is_some() || self.no_larger(how)? {
+            return Ok(());
+        }
+        self.settle()?;
+        scan::run(&mut self.session, how, LARGEST_UNIT..u64::MAX, &mut self.scanned)
+    }
+
+    /// Where nothing turns, single writes are sent to a small arena that is filled.
+    fn settle(&mut self) -> Step<()> {
         if self.series.period.is_none() {
             self.session.narrow(ARENA)?;
             self.session.fill()?;
         }
-        scan::run(&mut self.session, how, 0..LARGEST_UNIT, &mut self.scanned)?;
-        if let (None, Some(period), Durable::Fua) = (&self.scanned.proof, self.series.period, how) {
-            // To look for large units is dear, and in vain where there is no time for a read before a write.
-            let excess = self.excess(how)?;
-            self.excess = Some(excess);
-            if excess.abs() < period / 2.0 {
-                return Ok(());
-            }
-        }
-        if self.scanned.proof.is_none() {
-            scan::run(&mut self.session, how, LARGEST_UNIT..u64::MAX, &mut self.scanned)?;
-        }
         Ok(())
+    }
+
+    /// Whether it is clear that no unit is larger than the sector: to look for large ones is dear.
+    fn no_larger(&mut self, how: Durable) -> Step<bool> {
+        if !self.survey.is_mechanical() {
+            self.told = Search::new(&mut self.session, false, self.survey.cached())?.runs(true)?;
+            return Ok(self.told == Told::Flat);
+        }
+        let (Some(period), Durable::Fua) = (self.series.period, how) else { return Ok(false) };
+        let excess = self.excess(how)?;
+        self.excess = Some(excess);
+        Ok(excess.abs() < period / 2.0)
     }
 
     /// What the scans mean.
@@ -253,6 +274,10 @@ impl<'a> Probe<'a> {
                 proof.ratio()
             );
             return Finding::of(proof.unit, Confidence::High, why);
+        }
+        if self.told == Told::Flat {
+            let why = "the drive is slower than its host, and sectors at random places cost what they cost in order";
+            return self.sector(Confidence::Medium, why.to_owned());
         }
         let contradicted = "some phases are cheaper, but not as those of any unit would be";
         let Some(period) = self.series.period else {

@@ -53,7 +53,9 @@ pub(crate) struct Session<'a> {
     requests: u64,
     /// The whole slots there are: the first byte of each run, and their number.
     runs: Vec<(u64, u64)>,
-    /// The slots of the window, in random order, and which is next.
+    /// The window: its slots in order.
+    window: Vec<u64>,
+    /// Those that are in use, in random order, and which is next.
     slots: Vec<u64>,
     next: usize,
     /// All of the window is prepared.
@@ -70,6 +72,8 @@ impl<'a> Session<'a> {
         let mut random = Random::new(budget.seed);
         let runs = runs(surface.capacity(), budget);
         let slots = window(&runs, &mut random);
+        let mut window = slots.clone();
+        window.sort_unstable();
         (slots.len() as u64 >= LEAST_SLOTS).then_some(Self {
             surface,
             budget,
@@ -80,6 +84,7 @@ impl<'a> Session<'a> {
             written: 0,
             requests: 0,
             runs,
+            window,
             slots,
             next: 0,
             prepared: false,
@@ -117,14 +122,12 @@ impl<'a> Session<'a> {
         self.slots[self.next - 1]
     }
 
-    /// Makes the window smaller: neighbouring slots, which are prepared, once and for all.
+    /// From now on so many neighbouring slots of the window are used; they are prepared once and for all.
     pub(crate) fn narrow(&mut self, count: usize) -> Step<()> {
-        let mut sorted = self.slots.clone();
-        sorted.sort_unstable();
-        let count = count.min(sorted.len());
-        let first = self.random.below((sorted.len() - count) as u64 + 1);
+        let count = count.min(self.window.len());
+        let first = self.random.below((self.window.len() - count) as u64 + 1);
         let first = usize::try_from(first).unwrap_or(0);
-        self.slots = sorted[first..first + count].to_vec();
+        self.slots = self.window[first..first + count].to_vec();
         self.settle()
     }
 

@@ -7,6 +7,7 @@
 //! waits for is one that came a cache's depth before, so the beginning is as long as the cache is deep.
 
 mod pairs;
+mod runs;
 
 use std::collections::BTreeMap;
 
@@ -80,6 +81,8 @@ enum Places {
     On(Boundary),
     /// Off them.
     Off(Boundary),
+    /// Each after the one before.
+    Next,
 }
 
 /// The search, with what it has to know of the drive.
@@ -95,6 +98,11 @@ pub(crate) struct Search<'a, 'b> {
     /// Writes of a series, and those of them that are not measured.
     length: usize,
     skipped: usize,
+    /// A flush ends each series.
+    flushes: bool,
+    /// The next place in order, and where its slot ends.
+    next: u64,
+    next_end: u64,
     /// Covering writes cost the same at every phase.
     covered: bool,
     /// Writes that the cache took before it was full, as far as that was seen.
@@ -121,6 +129,9 @@ impl<'a, 'b> Search<'a, 'b> {
             reading: false,
             length: BLOCK,
             skipped: BLOCK / 4,
+            flushes: false,
+            next: 0,
+            next_end: 0,
             covered: false,
             before: None,
         })
@@ -368,6 +379,7 @@ impl<'a, 'b> Search<'a, 'b> {
         let (unit, aligned) = match kind.places {
             Places::On(unit) => (unit, true),
             Places::Off(unit) => (unit, false),
+            Places::Next => return self.next_place(kind.length),
         };
         let phase = self.session.phase(unit, aligned);
         let slot = self.session.slot();
