@@ -9,12 +9,13 @@
 
 use crate::budget::{Halt, Step};
 use crate::session::LARGEST_UNIT;
-use crate::statistics::mean;
-use crate::sustained::{APART, MEASURED, PROVED, ROUNDS, SLOWER, Search, Sustained, boundary, slope};
+use crate::statistics::median;
+use crate::sustained::{APART, MEASURED, PROVED, SLOWER, Search, Sustained, boundary, slope};
 use straddle_drive::Operation;
 use straddle_units::Boundary;
 
-/// So often two kinds are compared that are neither equal nor clearly different.
+/// So often two kinds are compared, and if they are neither equal nor clearly different.
+const ROUNDS: usize = 2;
 const MOST_ROUNDS: usize = 8;
 
 /// Two sectors of a unit, or of two.
@@ -44,6 +45,7 @@ impl Search<'_, '_> {
             return Ok(Told::Nothing);
         }
         let mut size = LARGEST_UNIT;
+        self.halves(size, 0)?;
         // Sectors of a pair must not touch, or they are one write to the drive.
         while size >= 4 * self.session.logical {
             self.session.tell(&format!("pairs of sectors {} bytes apart", size / 2));
@@ -66,12 +68,13 @@ impl Search<'_, '_> {
     }
 
     /// The seconds of pairs that begin at the multiples of `size`, and half of it later: until they are equal, or clearly not.
+    /// Medians, for a drive that was left with old writes far away is slower for a while.
     fn kinds(&mut self, size: u64) -> Step<(f64, f64)> {
         let (mut near, mut far) = (Vec::new(), Vec::new());
         loop {
             near.push(self.halves(size, 0)?);
             far.push(self.halves(size, size / 2)?);
-            let (first, second) = (mean(&near), mean(&far));
+            let (first, second) = (median(&near), median(&far));
             let ratio = first.max(second) / first.min(second);
             let settled = !(APART..=SLOWER).contains(&ratio);
             if (settled && near.len() >= ROUNDS) || near.len() >= MOST_ROUNDS {
@@ -111,7 +114,7 @@ impl Search<'_, '_> {
             ];
             for (pair, index) in kinds {
                 let Some(pair) = pair else { return Ok(Told::Nothing) };
-                let seconds = self.pair_series(pair)?;
+                let seconds = self.pair_series(pair, MEASURED)?;
                 proof.push(index, seconds);
                 if !proof.is_possible() {
                     return Ok(Told::Nothing);
@@ -124,16 +127,16 @@ impl Search<'_, '_> {
     /// Pairs that are half of `size` apart and begin `phase` after its multiples.
     fn halves(&mut self, size: u64, phase: u64) -> Step<f64> {
         match boundary(size, phase % size) {
-            Some(places) => self.pair_series(Pair { places, apart: size / 2 }),
+            Some(places) => self.pair_series(Pair { places, apart: size / 2 }, MEASURED / 2),
             None => Ok(f64::NAN),
         }
     }
 
-    /// The seconds for each pair at the end of a series.
-    fn pair_series(&mut self, pair: Pair) -> Step<f64> {
+    /// The seconds for each of the `measured` pairs at the end of a series.
+    fn pair_series(&mut self, pair: Pair, measured: usize) -> Step<f64> {
         let logical = self.session.logical;
         let skipped = self.skipped.div_ceil(2);
-        let pairs = skipped + MEASURED / 2;
+        let pairs = skipped + measured;
         if 2 * logical * pairs as u64 > self.session.left() {
             return Err(Halt::Written);
         }

@@ -24,7 +24,7 @@ const ROUNDS: usize = 3;
 const FILLING: u64 = 28 << 20;
 /// A sector alone that costs less than this is no part of a unit, which would make it 2 or more; a run that costs less is whole
 /// units.
-const WHOLE: f64 = 1.6;
+const WHOLE: f64 = 1.7;
 
 impl Search<'_, '_> {
     /// The unit by runs, where the drive is slower than its host; with `flushes` if a flush waits for flash.
