@@ -50,6 +50,8 @@ pub(crate) enum Halt {
     Written,
     /// The time is up.
     Time,
+    /// The regions are in too small pieces.
+    Room,
     /// The target fails.
     Target(TargetError),
 }
@@ -68,6 +70,7 @@ pub(crate) fn within<T>(step: Step<T>) -> Result<Result<T, &'static str>, Target
     match step {
         Ok(value) => Ok(Ok(value)),
         Err(Halt::Written) => Ok(Err("as much was written as is allowed")),
+        Err(Halt::Room) => Ok(Err("the regions are in too small pieces")),
         Err(Halt::Time) => Ok(Err("the time allowed is up")),
         Err(Halt::Target(error)) => Err(error),
     }

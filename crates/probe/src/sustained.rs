@@ -15,7 +15,7 @@ use straddle_drive::{Nanos, Operation, Time};
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
 use crate::budget::{Halt, Step};
-use crate::session::{LARGEST_UNIT, Session};
+use crate::session::{LARGEST_UNIT, SLOT, Session};
 use crate::statistics::{count, mean, median, quantile};
 
 pub(crate) use pairs::Told;
@@ -72,6 +72,8 @@ struct Kind {
     length: u64,
     /// Whether the place is the middle of the write.
     over: bool,
+    /// Whether the places are those of a whole slot, from the last of which a write goes on into the next.
+    wide: bool,
 }
 
 /// Where writes of a kind begin, within 64 KiB.
@@ -251,7 +253,7 @@ impl<'a, 'b> Search<'a, 'b> {
                 // The faster of two: a drive that was left with old writes far away is slower for a while.
                 if *time > limit {
                     let Some(places) = boundary(covered, index * logical) else { return Ok(None) };
-                    let kind = Kind { places: Places::On(places), length: covered, over: false };
+                    let kind = Kind { places: Places::On(places), length: covered, over: false, wide: false };
                     *time = self.series(kind)?.min(*time);
                 }
             }
@@ -282,7 +284,7 @@ impl<'a, 'b> Search<'a, 'b> {
                 (Places::On(unit), size - self.session.logical),
             ];
             for ((places, length), index) in series.into_iter().zip(0..) {
-                let seconds = self.series(Kind { places, length, over: false })?;
+                let seconds = self.series(Kind { places, length, over: false, wide: false })?;
                 proof.push(index, seconds);
             }
         }
@@ -296,7 +298,7 @@ impl<'a, 'b> Search<'a, 'b> {
         if self.before.is_some() {
             return Ok(true);
         }
-        let kind = Kind { places: Places::Off(finest), length: logical, over: false };
+        let kind = Kind { places: Places::Off(finest), length: logical, over: false, wide: false };
         let mut written = 0;
         for length in LENGTHS {
             self.session.tell(&format!("{length} sustained writes, until the cache is full"));
@@ -326,7 +328,7 @@ impl<'a, 'b> Search<'a, 'b> {
 
     /// Two logical sectors over a point.
     fn over(&self, places: Places) -> Kind {
-        Kind { places, length: 2 * self.session.logical, over: true }
+        Kind { places, length: 2 * self.session.logical, over: true, wide: false }
     }
 
     /// The seconds for each write at the end of a series, or for each read.
@@ -392,6 +394,11 @@ impl<'a, 'b> Search<'a, 'b> {
             Places::Off(unit) => (unit, false),
             Places::Next => return self.next_place(kind.length),
         };
+        if kind.wide
+            && let Some(slot) = self.session.slot_and_next()
+        {
+            return slot + self.session.phase_within(unit, aligned, SLOT);
+        }
         let phase = self.session.phase(unit, aligned);
         let slot = self.session.slot();
         // A point is in the second half of its slot, so that the write begins in the slot.

@@ -8,7 +8,7 @@
 //! work at the time, for the cache was full.
 
 use crate::budget::{Halt, Step};
-use crate::session::LARGEST_UNIT;
+use crate::session::{LARGEST_UNIT, SLOT};
 use crate::statistics::median;
 use crate::sustained::{APART, MEASURED, PROVED, SLOWER, Search, Sustained, boundary, slope};
 use straddle_drive::Operation;
@@ -101,20 +101,21 @@ impl Search<'_, '_> {
             boundary(size, phase % size).map(|places| Pair { places, apart })
         };
         let half = size / 2;
+        // Large sectors are dear.
+        let measured = if logical < 4096 { MEASURED } else { MEASURED / 2 };
         let mut proof = Sustained::new(unit, true, self.length / 2);
         for round in 0..PROVED as u64 {
             // Over every other boundary in turn, or the unit could be twice as large.
-            let other = if size < LARGEST_UNIT { 2 * size } else { size };
             let kinds = [
                 (at(size, phase, size - logical), 1),
-                (at(other, phase + half + (round % 2) * size, half), 0),
+                (at(2 * size, phase + half + (round % 2) * size, half), 0),
                 (at(size, phase + half - logical, half), 2),
                 (at(size, phase + half, half), 0),
                 (at(size, phase + size - logical, half), 3),
             ];
             for (pair, index) in kinds {
                 let Some(pair) = pair else { return Ok(Told::Nothing) };
-                let seconds = self.pair_series(pair, MEASURED)?;
+                let seconds = self.pair_series(pair, measured)?;
                 proof.push(index, seconds);
                 if !proof.is_possible() {
                     return Ok(Told::Nothing);
@@ -142,7 +143,7 @@ impl Search<'_, '_> {
         }
         let mut ends = Vec::with_capacity(pairs);
         for _ in 0..pairs {
-            let first = self.session.slot() + self.session.phase(pair.places, true);
+            let first = self.session.slot() + self.session.phase_within(pair.places, true, SLOT);
             self.session.one(Operation::Write, first, logical)?;
             self.session.one(Operation::Write, first + pair.apart, logical)?;
             ends.push(self.session.now().get());

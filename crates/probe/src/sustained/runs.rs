@@ -1,47 +1,47 @@
-//! Runs of sectors on flash: what a byte costs, alone and in its unit.
+//! Runs of sectors on flash: what a byte costs, in order and elsewhere.
 //!
-//! Flash programs whole units. So a unit that is written in part costs as much as a whole one, or more: of sectors at random
-//! places each costs a unit, of sectors one after the other each costs its own bytes. Where the drive is slower than its
-//! host, that is a factor of two at least for any unit that is larger than a sector, however large. If there is none, the
-//! sector is the unit; else it is the shortest run, on its own boundaries, that costs no more than going on does.
+//! Flash programs whole units. So a unit that is written in part costs as much as a whole one, or more. Two sectors from an
+//! odd one on are half of what is programmed at most, if the unit is larger than a sector, however large it is; in order
+//! every sector costs its own bytes alone. If both cost the same, and the drive is slower than its host, the sector is the
+//! unit. Else it is the size of runs that are cheap on their boundaries, and dear half their length off them, off the even
+//! ones and off the odd ones: of a smaller unit they would be cheap there, too, and of a larger one off one of the two.
 
 use crate::budget::Step;
+use crate::session::SLOT;
 use crate::statistics::{count, median, quantile};
-use crate::sustained::{
-    CHUNK, Kind, LARGEST_UNIT, Places, SLOWER, Search, Sustained, Told, boundary, slope,
-};
+use crate::sustained::{CHUNK, Kind, LARGEST_UNIT, Places, SLOWER, Search, Sustained, Told, boundary, slope};
 use straddle_drive::Operation;
+use straddle_units::Boundary;
 
 /// Sectors of a series.
 const SECTORS: usize = 512;
 /// Sectors of a write in order: few commands, so that not these are the limit.
-const TOGETHER: usize = 4;
+const TOGETHER: u64 = 8;
 /// A flush waits for what is under way, too: the cost is what a long burst takes longer than a short one.
 const BURSTS: [usize; 2] = [128, 896];
 /// Rounds of a comparison.
 const ROUNDS: usize = 3;
 /// At most so many bytes fill the cache.
-const FILLING: u64 = 28 << 20;
+const FILLING: u64 = 20 << 20;
 /// A sector alone that costs less than this is no part of a unit, which would make it 2 or more; a run that costs less is whole
 /// units.
 const WHOLE: f64 = 1.7;
 
 impl Search<'_, '_> {
-    /// The unit by runs, where the drive is slower than its host; with `flushes` if a flush waits for flash.
+    /// The unit by runs; with `flushes` if a flush waits for flash.
     pub(crate) fn runs(&mut self, flushes: bool) -> Step<Told> {
         self.flushes = flushes;
-        if !flushes && !self.fill_in_order()? {
-            return Ok(Told::Nothing);
-        }
+        let bound = flushes || self.fill_in_order()?;
         let logical = self.session.logical;
-        self.session.tell("sectors one after the other, and at random places");
+        let Some(pairs) = boundary(2 * logical, 0) else { return Ok(Told::Nothing) };
+        self.session.tell("sectors in order, and two at a time at random places");
         let (mut order, mut alone) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            order.push(self.run_cost(TOGETHER as u64 * logical, Places::Next)?);
-            if order.last().is_none_or(|cost| *cost < SLOWER * self.unhindered) {
-                return Ok(Told::Nothing);
+            order.push(self.run_cost(TOGETHER * logical, Places::Next)?);
+            if !bound || median(&order) < SLOWER * self.unhindered {
+                break;
             }
-            alone.push(self.run_cost(logical, self.anywhere(logical))?);
+            alone.push(self.run_cost(2 * logical, Places::Off(pairs))?);
             if median(&alone) > 2.0 * median(&order) {
                 break;
             }
@@ -49,58 +49,64 @@ impl Search<'_, '_> {
         if median(&alone) < WHOLE * median(&order) {
             return Ok(Told::Flat);
         }
-        if flushes {
+        if flushes { Ok(Told::Nothing) } else { self.shifted() }
+    }
+
+    /// The unit by runs on their own boundaries, and half their length off them.
+    fn shifted(&mut self) -> Step<Told> {
+        if self.session.slot_and_next().is_none() {
             return Ok(Told::Nothing);
         }
-        let limit = WHOLE * median(&order);
-        let mut size = 2 * logical;
+        let mut size = 2 * self.session.logical;
         while size <= LARGEST_UNIT {
-            if self.run_cost(size, self.anywhere(size))? < limit {
-                return self.prove_runs(size);
+            let (Some(unit), Some(half)) = (boundary(size, 0), boundary(size, size / 2)) else {
+                return Ok(Told::Nothing);
+            };
+            self.session.tell(&format!("runs of {size} bytes, on their boundaries and off them"));
+            let (off, on) = (self.run_cost(size, Places::On(half))?, self.run_cost(size, Places::On(unit))?);
+            if off > SLOWER * on
+                && let Some(proof) = self.prove_runs(unit)?
+            {
+                return Ok(Told::Unit(proof));
             }
             size *= 2;
         }
         Ok(Told::Nothing)
     }
 
-    fn prove_runs(&mut self, size: u64) -> Step<Told> {
-        let (Some(unit), Some(half)) = (boundary(size, 0), boundary(size, size / 2)) else {
-            return Ok(Told::Nothing);
+    fn prove_runs(&mut self, unit: Boundary) -> Step<Option<Sustained>> {
+        let size = unit.size().get();
+        // Half off the even boundaries and half off the odd ones: of a unit that is larger one kind lies inside.
+        let (Some(even), Some(odd)) = (boundary(2 * size, size / 2), boundary(2 * size, size / 2 + size))
+        else {
+            return Ok(None);
         };
         let mut proof = Sustained::new(unit, false, SECTORS);
         for _ in 0..ROUNDS {
-            let kinds = [
-                (size, Places::On(half), 2),
-                (size, Places::On(unit), 1),
-                (size / 2, self.anywhere(size / 2), 3),
-                (size, Places::Off(unit), 0),
-            ];
-            for (length, places, index) in kinds {
-                let cost = self.run_cost(length, places)?;
+            let kinds = [(Places::On(even), 2), (Places::On(unit), 1), (Places::On(odd), 2)];
+            for (places, index) in kinds {
+                let cost = self.run_cost(size, places)?;
                 proof.push(index, cost);
                 if !proof.is_possible() {
-                    return Ok(Told::Nothing);
+                    return Ok(None);
                 }
             }
         }
-        Ok(if proof.is_proof() { Told::Unit(proof) } else { Told::Nothing })
-    }
-
-    /// On the boundaries of a run's own size.
-    fn anywhere(&self, size: u64) -> Places {
-        boundary(size, 0).map_or(Places::Next, Places::On)
+        proof.dear.clone_from(&proof.half);
+        Ok(proof.is_proof().then_some(proof))
     }
 
     /// Writes sectors in order until each has to wait; whether it comes to that.
     fn fill_in_order(&mut self) -> Step<bool> {
         let logical = self.session.logical;
-        let kind = Kind { places: Places::Next, length: TOGETHER as u64 * logical, over: false };
+        let kind = Kind { places: Places::Next, length: TOGETHER * logical, over: false, wide: false };
         let mut written = 0;
         self.session.tell("sectors in order, until the cache is full");
         while written < FILLING {
-            let ends = self.write(kind, SECTORS / TOGETHER)?;
-            self.note_unhindered(&ends, TOGETHER);
-            if slope(&ends[ends.len() / 2..]) / count(TOGETHER) > SLOWER * self.unhindered {
+            let together = usize::try_from(TOGETHER).unwrap_or(1);
+            let ends = self.write(kind, SECTORS / together)?;
+            self.note_unhindered(&ends, together);
+            if slope(&ends[ends.len() / 2..]) / count(together) > SLOWER * self.unhindered {
                 return Ok(true);
             }
             written += SECTORS as u64 * logical;
@@ -111,7 +117,7 @@ impl Search<'_, '_> {
     /// Seconds for each sector of runs of `length` bytes.
     fn run_cost(&mut self, length: u64, places: Places) -> Step<f64> {
         let sectors = usize::try_from(length / self.session.logical).unwrap_or(1).max(1);
-        let kind = Kind { places, length, over: false };
+        let kind = Kind { places, length, over: false, wide: true };
         if !self.flushes {
             let ends = self.write(kind, SECTORS / sectors)?;
             let measured = &ends[ends.len() / 4..];
@@ -138,7 +144,7 @@ impl Search<'_, '_> {
     pub(super) fn next_place(&mut self, length: u64) -> u64 {
         if self.next + length > self.next_end {
             self.next = self.session.slot();
-            self.next_end = self.next + crate::session::SLOT;
+            self.next_end = self.next + SLOT;
         }
         self.next += length;
         self.next - length

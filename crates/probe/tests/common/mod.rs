@@ -124,7 +124,7 @@ fn disk(random: &mut Random) -> String {
         random.within(0, 600),
         random.of(&[0, 0, 1, 50, 500]),
     );
-    match random.below(8) {
+    match random.below(12) {
         0 => text += "non_volatile_cache = true\n",
         1 | 2 => text += &format!("media_cache_bytes = {}\n", random.scaled(1 << 20, 256 << 20)),
         _ => {}
