@@ -256,6 +256,10 @@ impl<'a> Probe<'a> {
     /// Whether it is clear that no unit is larger than the sector: to look for large ones is dear.
     fn no_larger(&mut self, how: Durable) -> Step<bool> {
         if !self.survey.is_mechanical() {
+            // Smaller sectors in order keep the host busy, and not the drive.
+            if self.session.logical < LARGE_SECTOR {
+                return Ok(false);
+            }
             self.told = Search::new(&mut self.session, false, self.survey.cached())?.runs(true)?;
             return Ok(self.told == Told::Flat);
         }

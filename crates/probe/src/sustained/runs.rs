@@ -127,7 +127,10 @@ impl Search<'_, '_> {
         for burst in BURSTS {
             let began = self.session.now();
             let ends = self.write(kind, burst / sectors)?;
-            self.note_unhindered(&ends, sectors);
+            if times.is_empty() {
+                // The short burst finds room, and a host that is slow for a while is slow in both.
+                self.unhindered = slope(&ends) / count(sectors);
+            }
             self.session.one(Operation::Flush, 0, 0)?;
             times.push(self.session.now().since(began).seconds());
         }
