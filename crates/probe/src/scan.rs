@@ -25,6 +25,8 @@ const ROUNDS: usize = 16;
 const MOST_ROUNDS: usize = 96;
 /// Standard deviations beyond which a difference is one: by chance one in 300000.
 const CERTAIN: f64 = 4.5;
+/// Beyond this two kinds are not of one sort: by chance one in 700.
+const UNLIKE: f64 = 3.0;
 /// Below this it is the other way round.
 const REVERSED: f64 = -1.0;
 /// Below this after two looks nothing is to be expected.
@@ -209,7 +211,8 @@ impl Contrast {
 
     /// Whether it proves the unit.
     pub fn is_proof(&self) -> bool {
-        self.weakest() >= CERTAIN
+        // Half a unit off the boundaries is off them, and no cheaper: else what differs is the transfer, and the unit is smaller.
+        self.weakest() >= CERTAIN && deviate(&self.half, &self.off) < UNLIKE
     }
 
     /// How much longer a write off the boundaries takes, in seconds; by the medians.
