@@ -103,6 +103,57 @@ fn what_was_measured_is_used_by_check() {
     assert_eq!(straddle(&["check", "--measured", name, "drive:wd10ears"]).code, 2);
 }
 
+/// A 64 MiB image whose MBR lists one partition.
+fn image(dir: &TempDir, start: u32) -> String {
+    let mut bytes = vec![0_u8; 64 << 20];
+    bytes[446 + 4] = 0x83;
+    bytes[446 + 8..446 + 12].copy_from_slice(&start.to_le_bytes());
+    bytes[446 + 12..446 + 16].copy_from_slice(&40_000_u32.to_le_bytes());
+    bytes[510..512].copy_from_slice(&[0x55, 0xAA]);
+    let path = dir.path().join(format!("{start}.img"));
+    fs::write(&path, bytes).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn check_tells_what_a_missed_boundary_costs() {
+    let dir = TempDir::new().unwrap();
+    let (off, on) = (image(&dir, 2049), image(&dir, 2048));
+    let costs = |cost: &str, image: &str| -> Vec<Value> {
+        let run = straddle(&["check", "--json", "--cost", cost, image]);
+        let value: Value = serde_json::from_str(&run.out).unwrap_or_else(|e| panic!("{e}: {}", run.err));
+        let schema: Value = serde_json::from_str(&straddle(&["schema", "check"]).out).unwrap();
+        assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&value), "{}", run.out);
+        let findings = value["targets"][0]["findings"].as_array().unwrap().clone();
+        findings.into_iter().map(|finding| finding["cost"].clone()).filter(|cost| !cost.is_null()).collect()
+    };
+    let modelled = costs("drive:wd10ears", &off);
+    assert_eq!(modelled.len(), 1, "{modelled:?}");
+    assert_eq!(modelled[0]["source"], "derived from the model");
+    assert_eq!(modelled[0]["past"], 512);
+    for workload in ["random_write", "sequential_write"] {
+        let ratio = modelled[0][workload].as_f64().unwrap();
+        assert!((2.5..3.5).contains(&ratio), "{workload}: {ratio}");
+    }
+    assert!(costs("drive:wd10ears", &on).is_empty());
+    // With the jumper, 63 is a boundary.
+    let jumper = costs("drive:wd10ears,jumper=on", &image(&dir, 63));
+    assert_eq!((&jumper[0]["past"], &jumper[0]["random_write"]), (&Value::from(0), &Value::from(1.0)));
+    let file = dir.path().join("wd.json");
+    let name = file.to_str().unwrap();
+    assert_eq!(straddle(&["probe", "drive:wd10ears", "--save", name]).code, 0);
+    let measured = costs(name, &off);
+    assert_eq!(measured[0]["source"], "measured");
+    assert!(measured[0]["random_write"].as_f64().unwrap() > 2.0, "{measured:?}");
+    let text = flat(&straddle(&["check", "--cost", "drive:wd10ears", &off]).out);
+    assert!(
+        text.contains("on wd10ears: random 4 KiB writes take") && text.contains("derived from the model")
+    );
+    assert_eq!(straddle(&["check", "--cost", "drive:nope", &off]).code, 2);
+    fs::write(&file, "{}").unwrap();
+    assert_eq!(straddle(&["check", "--cost", name, &off]).code, 2);
+}
+
 #[test]
 fn a_budget_that_is_too_small_is_said_to_be() {
     let report = json(&["probe", "drive:640gb-512n", "--max-write", "1MiB", "--json"]);

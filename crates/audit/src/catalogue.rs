@@ -255,7 +255,7 @@ pub(crate) static OTHER_SECTOR_SIZE: Rule = Rule {
           MBR is found, but every number in it means eight times more or less.",
     cost: "The partitions are invisible or at the wrong place: data seems lost, and is overwritten when \
            somebody \"repairs\" it.",
-    cure: "Connect the drive as it was when it was partitioned, or copy the data off and make a new table.",
+    cure: "Connect the drive as it was when it was partitioned, or have the table rewritten in place (straddle plan --convert-table), or copy the data off and make a new table.",
     sources: &[
         "UEFI specification 2.10, section 5.3",
         "parted and util-linux issue trackers: disks moved out of enclosures",

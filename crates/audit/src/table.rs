@@ -65,9 +65,11 @@ fn cure_of(context: &Context<'_>, problem: &Problem) -> Option<Cure> {
         | Problem::GptBackupMisplaced { .. }
         | Problem::GptCopiesDiffer { .. }
         | Problem::NoProtectiveMbr { .. } => rewrite_gpt(context),
-        Problem::OtherBlockSize { table, .. } => Cure::advice(format!(
+        Problem::OtherBlockSize { table, device, .. } => Cure::advice(format!(
             "connect the disk the way it was partitioned (with {table}-byte sectors; an enclosure or controller \
-             probably showed it so), or copy the data off and partition anew"
+             probably showed it so), or have the table rewritten in place, which refuses where what is inside depends on \
+             the sectors: straddle plan {} --convert-table {device} --save plan.json",
+            quote(context.target)
         )),
         _ => Cure::advice(rule_of(problem).0.cure),
     };

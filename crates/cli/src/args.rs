@@ -25,6 +25,7 @@ pub(crate) use self::probe::ProbeArguments;
 pub(crate) use self::reproduce::ReproduceArguments;
 pub(crate) use self::serve::ServeArguments;
 pub(crate) use self::sim::SimArguments;
+use crate::cost::Pricing;
 use crate::exit;
 
 /// Finds, explains and cures misaligned partitions, down to the byte.
@@ -137,6 +138,7 @@ Examples:
   straddle check --assume 512n old.img    an image for a drive with 512-byte sectors
   straddle check --assume physical=4096,iu=16KiB cloud.img
   straddle check --assume drive:wd10ears,jumper=on xp.img
+  straddle check --cost drive:wd10ears old.img    and how many times as long writes take
   straddle check --json *.img | jq '.targets[] | select(.status == \"misaligned\").target'";
 
 /// Arguments of `check`.
@@ -172,6 +174,11 @@ pub(crate) struct CheckArguments {
     /// A file that 'straddle probe' has written: what was measured overrules what a device says.
     #[arg(long, value_name = "FILE", conflicts_with = "assume", value_parser = crate::measured::read)]
     pub(crate) measured: Option<Assume>,
+
+    /// Also tell what each missed boundary costs on this drive: a modelled one (drive:NAME), or a file that 'straddle probe' has
+    /// written.
+    #[arg(long, value_name = "DRIVE", value_parser = crate::cost::parse)]
+    pub(crate) cost: Option<Pricing>,
 
     /// Read tables in this logical sector size only (images: found from the table otherwise).
     #[arg(long, value_name = "BYTES", value_parser = block_size)]

@@ -6,6 +6,7 @@
 mod args;
 mod chart;
 mod commands;
+mod cost;
 mod drive_target;
 mod exit;
 mod html;

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use straddle_device::Assume;
 use straddle_probe::{Report, Rotation};
+use straddle_units::{Boundary, ByteCount};
 
 /// No such file is larger.
 const LARGEST: u64 = 64 << 10;
@@ -15,7 +16,7 @@ const LARGEST: u64 = 64 << 10;
 const SCHEMA: u32 = 1;
 
 /// The file.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Measured {
     schema: u32,
@@ -54,6 +55,21 @@ impl Measured {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
 
+    /// What was probed.
+    pub(crate) fn target(&self) -> &str {
+        &self.target
+    }
+
+    /// The units and where they begin.
+    pub(crate) fn boundary(&self) -> Option<Boundary> {
+        Boundary::new(ByteCount::new(self.unit), ByteCount::new(self.phase))
+    }
+
+    /// How many times as long a durable write off the boundaries takes.
+    pub(crate) fn cost(&self) -> Option<f64> {
+        self.cost
+    }
+
     fn words(&self) -> String {
         let Self { logical, unit, phase, .. } = self;
         if self.rotates || *phase > 0 {
@@ -66,6 +82,12 @@ impl Measured {
 
 /// `--measured`: the topology that a file of a probe tells.
 pub(crate) fn read(path: &str) -> Result<Assume, String> {
+    let assume: Result<Assume, _> = load(path)?.words().parse();
+    assume.map(Assume::measured).map_err(|error| format!("{path}: {error}"))
+}
+
+/// What is in a file of a probe.
+pub(crate) fn load(path: &str) -> Result<Measured, String> {
     let shown = |error: &dyn std::fmt::Display| format!("{path}: {error}");
     let path_of = Path::new(path);
     // A pipe or a device may have no end.
@@ -79,6 +101,5 @@ pub(crate) fn read(path: &str) -> Result<Assume, String> {
     if measured.schema != SCHEMA {
         return Err(shown(&format!("schema {}, but this version reads {SCHEMA}", measured.schema)));
     }
-    let assume: Assume = measured.words().parse().map_err(|error| shown(&error))?;
-    Ok(assume.measured())
+    Ok(measured)
 }

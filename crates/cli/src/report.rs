@@ -25,6 +25,7 @@ use straddle_units::ByteCount;
 
 use self::layers::{ContainerReport, LayerReport, container_report, layer_report};
 use crate::commands::check::Audited;
+use crate::cost::Cost;
 
 /// The version of this form.
 pub(crate) const SCHEMA: u32 = 1;
@@ -248,9 +249,28 @@ struct FindingReport {
     missed: Option<MissReport>,
     /// The finding in a sentence.
     message: String,
+    /// What it costs on the drive given with `--cost`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<CostReport>,
     /// Its cure.
     #[serde(skip_serializing_if = "Option::is_none")]
     cure: Option<CureReport>,
+}
+
+/// What a missed boundary costs: how many times as long writes take as on the boundaries.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CostReport {
+    /// The modelled drive, or what was probed.
+    drive: String,
+    /// "derived from the model" or "measured".
+    source: &'static str,
+    /// Bytes past the boundary before of the drive's own units.
+    past: u64,
+    /// Random writes: of 4096 bytes on a model; where it was measured, of a unit, each made durable.
+    random_write: f64,
+    /// Writes of 4096 bytes one after the other, each with an fsync; not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sequential_write: Option<f64>,
 }
 
 /// A missed boundary.
@@ -310,7 +330,7 @@ impl TargetReport {
 
     /// An audited target.
     pub(crate) fn of(audited: &Audited) -> Self {
-        let Audited { name, target, stack, findings, .. } = audited;
+        let Audited { name, target, stack, findings, costs } = audited;
         Self {
             target: name.clone(),
             status: audited.status(),
@@ -320,7 +340,11 @@ impl TargetReport {
             container: target.container.as_ref().map(container_report),
             layer: stack.layer.as_ref().map(layer_report),
             partitions: stack.partitions.iter().map(|p| partition_report(p, findings)).collect(),
-            findings: findings.iter().map(finding_report).collect(),
+            findings: findings
+                .iter()
+                .zip(costs)
+                .map(|(finding, cost)| finding_report(finding, cost.as_ref()))
+                .collect(),
             remarks: target.remarks.clone(),
         }
     }
@@ -425,7 +449,7 @@ fn partition_report(partition: &Partition, findings: &[Finding]) -> PartitionRep
     }
 }
 
-fn finding_report(finding: &Finding) -> FindingReport {
+fn finding_report(finding: &Finding, cost: Option<&Cost>) -> FindingReport {
     FindingReport {
         code: finding.rule.code,
         severity: finding.rule.severity.to_string(),
@@ -443,7 +467,18 @@ fn finding_report(finding: &Finding) -> FindingReport {
             past: miss.past.get(),
         }),
         message: finding.message.clone(),
+        cost: cost.map(cost_report),
         cure: finding.cure.as_ref().map(cure_report),
+    }
+}
+
+fn cost_report(cost: &Cost) -> CostReport {
+    CostReport {
+        drive: cost.drive.clone(),
+        source: cost.source(),
+        past: cost.past,
+        random_write: cost.random_write,
+        sequential_write: cost.sequential_write,
     }
 }
 

@@ -22,6 +22,7 @@ use straddle_units::{ByteCount, Span};
 use textwrap::WordSplitter;
 
 use crate::commands::check::Audited;
+use crate::cost::Cost;
 use crate::output::{Styles, paint, plural, printable};
 use crate::schema::Summary;
 use crate::tree;
@@ -114,8 +115,8 @@ pub(crate) fn target(audited: &Audited, verbose: bool, styles: Styles) -> String
         let _ = write!(text, "\n{}", tree::draw(audited, styles));
     }
     let mut told: Vec<&Cure> = Vec::new();
-    for finding in &audited.findings {
-        text += &finding_text(audited, finding, &mut told, styles);
+    for (finding, cost) in audited.findings.iter().zip(&audited.costs) {
+        text += &finding_text(audited, finding, cost.as_ref(), &mut told, styles);
     }
     text
 }
@@ -355,9 +356,25 @@ fn placement_text(partition: &Partition, findings: &[Finding]) -> String {
     }
 }
 
+/// `on wd10ears: random 4 KiB writes take 3.2 times as long, … (derived from the model)`
+fn cost_text(cost: &Cost) -> String {
+    let drive = printable(&cost.drive);
+    let source = cost.source();
+    if cost.past == 0 {
+        return format!("on {drive}: no slowdown, for it is a boundary of that drive ({source})");
+    }
+    let what = if cost.measured { "durable random writes of a unit" } else { "random 4 KiB writes" };
+    let mut text = format!("on {drive}: {what} take {:.2} times as long", cost.random_write);
+    if let Some(ratio) = cost.sequential_write {
+        let _ = write!(text, ", sequential ones with an fsync each {ratio:.2} times");
+    }
+    text + &format!(" ({source})")
+}
+
 fn finding_text<'a>(
     audited: &'a Audited,
     finding: &'a Finding,
+    cost: Option<&Cost>,
     told: &mut Vec<&'a Cure>,
     styles: Styles,
 ) -> String {
@@ -368,6 +385,9 @@ fn finding_text<'a>(
     let mut text = format!("\n{mark} {}\n", told_of.trim_start());
     if let Some(drawn) = drawing(audited, finding) {
         let _ = writeln!(text, "  {drawn}");
+    }
+    if let Some(cost) = cost {
+        let _ = writeln!(text, "{}", wrap(&cost_text(cost), 110, "  "));
     }
     match &finding.cure {
         // Findings on one partition's placement share a cure, which is told once.

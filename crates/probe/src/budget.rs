@@ -18,9 +18,9 @@ pub struct Budget {
 }
 
 impl Default for Budget {
-    /// 64 MiB and five minutes, anywhere.
+    /// 64 MiB and a quarter of an hour, anywhere.
     fn default() -> Self {
-        Self { max_write: 64 << 20, max_time: Nanos::new(300_000_000_000), regions: None, seed: 1 }
+        Self { max_write: 64 << 20, max_time: Nanos::new(900_000_000_000), regions: None, seed: 1 }
     }
 }
 
@@ -50,6 +50,8 @@ pub(crate) enum Halt {
     Written,
     /// The time is up.
     Time,
+    /// The regions are in too small pieces.
+    Room,
     /// The target fails.
     Target(TargetError),
 }
@@ -68,6 +70,7 @@ pub(crate) fn within<T>(step: Step<T>) -> Result<Result<T, &'static str>, Target
     match step {
         Ok(value) => Ok(Ok(value)),
         Err(Halt::Written) => Ok(Err("as much was written as is allowed")),
+        Err(Halt::Room) => Ok(Err("the regions are in too small pieces")),
         Err(Halt::Time) => Ok(Err("the time allowed is up")),
         Err(Halt::Target(error)) => Err(error),
     }

@@ -9,14 +9,16 @@ use crate::budget::{Budget, ProbeError, Step, within};
 use crate::report::{Claims, Confidence, Finding, Report, Rmw, RmwCost, Rotation};
 use crate::rotation::{self, Series};
 use crate::scan::{self, Scanned};
-use crate::session::{Durable, LEAST_SLOTS, SLOT, Session};
+use crate::session::{Durable, LARGEST_UNIT, LEAST_SLOTS, SLOT, Session};
 use crate::statistics::median;
 use crate::surface::Surface;
 use crate::survey::{self, Survey};
-use crate::sustained::{Search, Sustained};
+use crate::sustained::{Search, Sustained, Told};
 
 /// Slots of the arena on a drive that has no arm: 4 MiB, written once.
 const ARENA: usize = 32;
+/// Sectors from this size on may be all there is to find.
+const LARGE_SECTOR: u64 = 4096;
 /// Writes and reads that are compared where no unit was found.
 const COMPARED: usize = 48;
 
@@ -49,7 +51,10 @@ struct Probe<'a> {
     how: Option<Durable>,
     series: Series,
     scanned: Scanned,
+    /// How much longer a durable write of a sector takes than a read, in seconds.
+    excess: Option<f64>,
     sustained: Option<Sustained>,
+    told: Told,
     depth: Option<usize>,
 }
 
@@ -63,7 +68,9 @@ impl<'a> Probe<'a> {
             how: None,
             series,
             scanned,
+            excess: None,
             sustained: None,
+            told: Told::Nothing,
             depth: None,
         }
     }
@@ -168,9 +175,10 @@ impl<'a> Probe<'a> {
         let step = self.scan(how);
         let found = match within(step)? {
             Err(why) => Finding::unknown(why),
-            Ok(()) => self.judge(how)?,
+            Ok(()) => self.judge(),
         };
-        if found.value.is_some() || how == Durable::Fua { Ok(found) } else { self.sustain(&found.why) }
+        let settled = found.value.is_some() || how == Durable::Fua;
+        if settled { Ok(found) } else { self.sustain(&found.why) }
     }
 
     /// The unit by sustained writes, where single ones tell nothing because of `reason`.
@@ -181,6 +189,14 @@ impl<'a> Probe<'a> {
             Err(why) => why,
         };
         Ok(match &self.sustained {
+            None if self.told == Told::Flat => {
+                let why = if self.survey.is_mechanical() {
+                    "but with the cache full every write waits for the medium, and for none what lies beside it is of use"
+                } else {
+                    "but the drive is slower than its host, and sectors at random places cost what they cost in order"
+                };
+                self.sector(Confidence::Medium, format!("{reason}, {why}"))
+            }
             None => Finding::unknown(format!("{reason}, and {spent}")),
             Some(proof) => {
                 let why = format!(
@@ -195,66 +211,110 @@ impl<'a> Probe<'a> {
 
     fn series(&mut self) -> Step<()> {
         let mechanical = self.survey.is_mechanical();
+        let large = self.session.logical >= LARGE_SECTOR;
         let mut search = Search::new(&mut self.session, mechanical, self.survey.cached())?;
         if mechanical {
             self.sustained = search.covering()?;
+            if self.sustained.is_none() {
+                self.told = search.pairs()?;
+            }
+        } else {
+            // Whole sectors are dear to fill a cache with: those of 4096 bytes have to be, and tell the most.
+            if large {
+                self.told = search.runs(false)?;
+            }
+            if self.told == Told::Nothing {
+                self.sustained = search.straddling()?;
+            }
         }
-        if self.sustained.is_none() {
-            self.sustained = search.straddling()?;
+        if let Told::Unit(proof) = &self.told {
+            self.sustained = Some(proof.clone());
         }
         self.depth = search.before;
         Ok(())
     }
 
     fn scan(&mut self, how: Durable) -> Step<()> {
+        self.settle()?;
+        scan::run(&mut self.session, how, 0..LARGEST_UNIT, &mut self.scanned)?;
+        if self.scanned.proof.is_some() || self.no_larger(how)? {
+            return Ok(());
+        }
+        self.settle()?;
+        scan::run(&mut self.session, how, LARGEST_UNIT..u64::MAX, &mut self.scanned)
+    }
+
+    /// Where nothing turns, single writes are sent to a small arena that is filled.
+    fn settle(&mut self) -> Step<()> {
         if self.series.period.is_none() {
             self.session.narrow(ARENA)?;
             self.session.fill()?;
         }
-        scan::run(&mut self.session, how, &mut self.scanned)
+        Ok(())
+    }
+
+    /// Whether it is clear that no unit is larger than the sector: to look for large ones is dear.
+    fn no_larger(&mut self, how: Durable) -> Step<bool> {
+        if !self.survey.is_mechanical() {
+            // Smaller sectors in order keep the host busy, and not the drive.
+            if self.session.logical < LARGE_SECTOR {
+                return Ok(false);
+            }
+            self.told = Search::new(&mut self.session, false, self.survey.cached())?.runs(true)?;
+            return Ok(self.told == Told::Flat);
+        }
+        let (Some(period), Durable::Fua) = (self.series.period, how) else { return Ok(false) };
+        let excess = self.excess(how)?;
+        self.excess = Some(excess);
+        Ok(excess.abs() < period / 2.0)
     }
 
     /// What the scans mean.
-    fn judge(&mut self, how: Durable) -> Result<Finding<Boundary>, TargetError> {
+    fn judge(&self) -> Finding<Boundary> {
         if let Some(proof) = &self.scanned.proof {
             let why = format!(
                 "durable writes of a unit are cheap on its boundaries alone: {:.1} standard deviations, {:.2} times the time off them",
                 proof.weakest(),
                 proof.ratio()
             );
-            return Ok(Finding::of(proof.unit, Confidence::High, why));
+            return Finding::of(proof.unit, Confidence::High, why);
+        }
+        if self.told == Told::Flat {
+            let why = "the drive is slower than its host, and sectors at random places cost what they cost in order";
+            return self.sector(Confidence::Medium, why.to_owned());
         }
         let contradicted = "some phases are cheaper, but not as those of any unit would be";
         let Some(period) = self.series.period else {
             // On flash a unit larger than is looked for makes every phase equal too, and nothing tells the two apart.
             let flat = "no phase is cheaper than another";
-            return Ok(Finding::unknown(if self.scanned.contradicted { contradicted } else { flat }));
+            return Finding::unknown(if self.scanned.contradicted { contradicted } else { flat });
         };
         if self.scanned.contradicted {
-            return Ok(Finding::unknown(contradicted));
+            return Finding::unknown(contradicted);
         }
-        if how != Durable::Fua {
-            return Ok(Finding::unknown("no phase is cheaper when a flush follows each write"));
-        }
-        match within(self.excess(how))? {
-            Err(why) => Ok(Finding::unknown(why)),
-            Ok(excess) if excess.abs() < period / 2.0 => {
-                let logical = self.session.logical;
+        match self.excess {
+            None => Finding::unknown("no phase is cheaper when a flush follows each write"),
+            Some(excess) if excess.abs() < period / 2.0 => {
                 let why = format!(
                     "every phase costs the same, and a durable write of one sector takes {:.2} revolutions more than a read",
                     excess / period
                 );
-                let unit = Boundary::multiples_of(ByteCount::new(logical));
-                Ok(unit.map_or_else(
-                    || Finding::unknown("the logical sector is empty"),
-                    |unit| Finding::of(unit, Confidence::High, why),
-                ))
+                self.sector(Confidence::High, why)
             }
-            Ok(excess) => Ok(Finding::unknown(format!(
+            Some(excess) => Finding::unknown(format!(
                 "every phase costs the same, but a durable write of one sector takes {:.2} revolutions more than a read: a unit larger than is looked for?",
                 excess / period
-            ))),
+            )),
         }
+    }
+
+    /// The logical sector is the unit.
+    fn sector(&self, confidence: Confidence, why: String) -> Finding<Boundary> {
+        let unit = Boundary::multiples_of(ByteCount::new(self.session.logical));
+        unit.map_or_else(
+            || Finding::unknown("the logical sector is empty"),
+            |unit| Finding::of(unit, confidence, why),
+        )
     }
 
     /// How much longer a durable write of one logical sector takes than a read of one, in seconds.

@@ -6,6 +6,8 @@
 //! in random order and at random places, are cheaper at the suspected boundaries than off them, than half a unit away
 //! (else the unit is half as large), and than writes that are one sector shorter (else it is larger).
 
+use std::ops::Range;
+
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
 use crate::budget::Step;
@@ -23,6 +25,8 @@ const ROUNDS: usize = 16;
 const MOST_ROUNDS: usize = 96;
 /// Standard deviations beyond which a difference is one: by chance one in 300000.
 const CERTAIN: f64 = 4.5;
+/// Beyond this two kinds are not of one sort: by chance one in 700.
+const UNLIKE: f64 = 3.0;
 /// Below this it is the other way round.
 const REVERSED: f64 = -1.0;
 /// Below this after two looks nothing is to be expected.
@@ -68,9 +72,15 @@ pub(crate) struct Scanned {
     pub(crate) contradicted: bool,
 }
 
-/// Scans with ever larger writes until the unit is found. What was found before the budget ended stays in `scanned`.
-pub(crate) fn run(session: &mut Session<'_>, how: Durable, scanned: &mut Scanned) -> Step<()> {
-    for (size, rounds) in SCANS {
+/// Scans with ever larger writes until the unit is found, with writes of such sizes. What was found before the budget
+/// ended stays in `scanned`.
+pub(crate) fn run(
+    session: &mut Session<'_>,
+    how: Durable,
+    sizes: Range<u64>,
+    scanned: &mut Scanned,
+) -> Step<()> {
+    for (size, rounds) in SCANS.into_iter().filter(|(size, _)| sizes.contains(size)) {
         // A flush need not mean the write's own place; then sustained writes will tell, and need what may be written.
         if size <= session.logical || (how == Durable::Flush && size == LARGEST_UNIT) {
             continue;
@@ -201,7 +211,8 @@ impl Contrast {
 
     /// Whether it proves the unit.
     pub fn is_proof(&self) -> bool {
-        self.weakest() >= CERTAIN
+        // Half a unit off the boundaries is off them, and no cheaper: else what differs is the transfer, and the unit is smaller.
+        self.weakest() >= CERTAIN && deviate(&self.half, &self.off) < UNLIKE
     }
 
     /// How much longer a write off the boundaries takes, in seconds; by the medians.

@@ -3,6 +3,8 @@
 //! The law of this module: every request of a probe is sent here; nothing is written that was not prepared, nothing outside
 //! the regions, and nothing beyond the budget.
 
+use std::collections::BTreeSet;
+
 use straddle_bench::{Progress, TargetError};
 use straddle_drive::{Completion, Nanos, Operation, Request, RequestId, Time};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
@@ -53,9 +55,13 @@ pub(crate) struct Session<'a> {
     requests: u64,
     /// The whole slots there are: the first byte of each run, and their number.
     runs: Vec<(u64, u64)>,
-    /// The slots of the window, in random order, and which is next.
+    /// The window: its slots in order.
+    window: Vec<u64>,
+    /// Those that are in use, in random order, and which is next.
     slots: Vec<u64>,
     next: usize,
+    /// Those after which as much again is prepared.
+    followed: Vec<u64>,
     /// All of the window is prepared.
     prepared: bool,
 }
@@ -70,6 +76,8 @@ impl<'a> Session<'a> {
         let mut random = Random::new(budget.seed);
         let runs = runs(surface.capacity(), budget);
         let slots = window(&runs, &mut random);
+        let mut window = slots.clone();
+        window.sort_unstable();
         (slots.len() as u64 >= LEAST_SLOTS).then_some(Self {
             surface,
             budget,
@@ -80,8 +88,10 @@ impl<'a> Session<'a> {
             written: 0,
             requests: 0,
             runs,
+            window,
             slots,
             next: 0,
+            followed: Vec::new(),
             prepared: false,
         })
     }
@@ -117,19 +127,23 @@ impl<'a> Session<'a> {
         self.slots[self.next - 1]
     }
 
-    /// Makes the window smaller: neighbouring slots, which are prepared, once and for all.
+    /// The first byte of a slot after which as much again is prepared, if there is one.
+    pub(crate) fn slot_and_next(&mut self) -> Option<u64> {
+        let index = usize::try_from(self.random.below(self.followed.len() as u64)).unwrap_or(0);
+        self.followed.get(index).copied()
+    }
+
+    /// From now on so many neighbouring slots of the window are used; they are prepared once and for all.
     pub(crate) fn narrow(&mut self, count: usize) -> Step<()> {
-        let mut sorted = self.slots.clone();
-        sorted.sort_unstable();
-        let count = count.min(sorted.len());
-        let first = self.random.below((sorted.len() - count) as u64 + 1);
+        let count = count.min(self.window.len());
+        let first = self.random.below((self.window.len() - count) as u64 + 1);
         let first = usize::try_from(first).unwrap_or(0);
-        self.slots = sorted[first..first + count].to_vec();
-        self.settle()
+        self.slots = self.window[first..first + count].to_vec();
+        self.settle(SLOT)
     }
 
     /// Puts the slots of the window apart, over as much as [`SPREAD`] slots, and prepares them once and for all: caches that keep
-    /// account of larger pieces than a slot are filled by fewer writes.
+    /// account of larger pieces than a slot are filled by fewer writes. What follows a slot is prepared with it.
     pub(crate) fn spread(&mut self, count: usize) -> Step<()> {
         let all: u64 = self.runs.iter().map(|run| run.1).sum();
         let over = all.min(SPREAD);
@@ -138,20 +152,27 @@ impl<'a> Session<'a> {
         let mut slots = Vec::new();
         let mut passed = 0;
         for &(start, length) in &self.runs {
-            let inside = |index: &u64| (passed..passed + length).contains(index);
+            let inside = |index: &u64| (passed..passed + length - 1).contains(index);
             let indexes = (0..count).map(|index| first + index * step).filter(inside);
             slots.extend(indexes.map(|index| start + (index - passed) * SLOT));
             passed += length;
         }
+        if slots.is_empty() {
+            // Single slots with none after them.
+            return Err(Halt::Room);
+        }
         self.slots = slots;
-        self.settle()
+        self.settle(2 * SLOT)
     }
 
-    /// Prepares all of the window.
-    fn settle(&mut self) -> Step<()> {
-        let spans: Vec<Span> = self.slots.iter().filter_map(|slot| span(*slot, SLOT)).collect();
+    /// Prepares `length` bytes of each slot in use.
+    fn settle(&mut self, length: u64) -> Step<()> {
+        let spans: Vec<Span> = self.slots.iter().filter_map(|slot| span(*slot, length)).collect();
         self.surface.prepare(&spans)?;
         self.prepared = true;
+        self.followed = self.slots.clone();
+        let slots: BTreeSet<u64> = self.slots.iter().copied().collect();
+        self.followed.retain(|slot| length > SLOT || slots.contains(&(slot + SLOT)));
         self.random.shuffle(&mut self.slots);
         self.next = 0;
         Ok(())
@@ -257,7 +278,12 @@ impl<'a> Session<'a> {
     /// A random offset within a unit that is a whole number of logical sectors, at one of the unit's boundaries or, with
     /// `aligned` false, at none.
     pub(crate) fn phase(&mut self, unit: Boundary, aligned: bool) -> u64 {
-        let places = (0..LARGEST_UNIT / self.logical).map(|index| index * self.logical);
+        self.phase_within(unit, aligned, LARGEST_UNIT)
+    }
+
+    /// The same, below `range`.
+    pub(crate) fn phase_within(&mut self, unit: Boundary, aligned: bool, range: u64) -> u64 {
+        let places = (0..range / self.logical).map(|index| index * self.logical);
         let fit: Vec<u64> =
             places.filter(|place| unit.is_aligned(ByteOffset::new(*place)) == aligned).collect();
         let index = usize::try_from(self.random.below(fit.len() as u64)).unwrap_or(0);

@@ -6,14 +6,19 @@
 //! phase scan. Series of the different kinds take turns, and of each only its end is measured: on a disk, what a write
 //! waits for is one that came a cache's depth before, so the beginning is as long as the cache is deep.
 
+mod pairs;
+mod runs;
+
 use std::collections::BTreeMap;
 
 use straddle_drive::{Nanos, Operation, Time};
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
 use crate::budget::{Halt, Step};
-use crate::session::{LARGEST_UNIT, Session};
+use crate::session::{LARGEST_UNIT, SLOT, Session};
 use crate::statistics::{count, mean, median, quantile};
+
+pub(crate) use pairs::Told;
 
 /// Slots of the arena on a disk (256 MiB) and on flash (1 GiB): more places than a cache holds writes.
 const ARENA: [usize; 2] = [2048, 8192];
@@ -67,6 +72,8 @@ struct Kind {
     length: u64,
     /// Whether the place is the middle of the write.
     over: bool,
+    /// Whether the places are those of a whole slot, from the last of which a write goes on into the next.
+    wide: bool,
 }
 
 /// Where writes of a kind begin, within 64 KiB.
@@ -76,6 +83,8 @@ enum Places {
     On(Boundary),
     /// Off them.
     Off(Boundary),
+    /// Each after the one before.
+    Next,
 }
 
 /// The search, with what it has to know of the drive.
@@ -91,6 +100,13 @@ pub(crate) struct Search<'a, 'b> {
     /// Writes of a series, and those of them that are not measured.
     length: usize,
     skipped: usize,
+    /// A flush ends each series.
+    flushes: bool,
+    /// The next place in order, and where its slot ends.
+    next: u64,
+    next_end: u64,
+    /// Covering writes cost the same at every phase.
+    covered: bool,
     /// Writes that the cache took before it was full, as far as that was seen.
     pub(crate) before: Option<usize>,
 }
@@ -115,6 +131,10 @@ impl<'a, 'b> Search<'a, 'b> {
             reading: false,
             length: BLOCK,
             skipped: BLOCK / 4,
+            flushes: false,
+            next: 0,
+            next_end: 0,
+            covered: false,
             before: None,
         })
     }
@@ -156,10 +176,14 @@ impl<'a, 'b> Search<'a, 'b> {
                 sizes[middle..].to_vec()
             };
         }
-        match sizes.first().and_then(|size| boundary(*size, 0)) {
-            Some(unit) => self.prove_straddling(unit),
-            None => Ok(None),
+        let Some(unit) = sizes.first().and_then(|size| boundary(*size, 0)) else { return Ok(None) };
+        let proof = self.prove_straddling(unit)?;
+        if proof.is_some() {
+            return Ok(proof);
         }
+        // It may only have been too short for what the drive does at a time.
+        self.length *= 2;
+        self.prove_straddling(unit)
     }
 
     /// The seconds of points inside units, and on boundaries.
@@ -214,32 +238,38 @@ impl<'a, 'b> Search<'a, 'b> {
         Ok(proof.is_proof().then_some(proof))
     }
 
-    /// The unit by covering writes at each phase of 4096 bytes: a unit up to that size, wherever it begins.
+    /// The unit by covering writes at each phase of 4096 bytes, or of two sectors: a unit up to that size, wherever it begins.
     pub(crate) fn covering(&mut self) -> Step<Option<Sustained>> {
         let logical = self.session.logical;
-        if logical >= COVERED {
-            return Ok(None);
-        }
+        let covered = COVERED.max(2 * logical);
         if !self.fill()? {
             return Ok(None);
         }
-        self.session.tell(&format!("{} sustained writes of {COVERED} bytes at each phase", self.length));
-        let mut times = Vec::new();
-        for phase in (0..COVERED / logical).map(|index| index * logical) {
-            let Some(places) = boundary(COVERED, phase) else { return Ok(None) };
-            times.push(self.series(Kind { places: Places::On(places), length: COVERED, over: false })?);
+        self.session.tell(&format!("{} sustained writes of {covered} bytes at each phase", self.length));
+        let mut times = vec![f64::MAX; usize::try_from(covered / logical).unwrap_or(0)];
+        let mut limit = 0.0;
+        for _ in 0..ROUNDS {
+            for (time, index) in times.iter_mut().zip(0..) {
+                // The faster of two: a drive that was left with old writes far away is slower for a while.
+                if *time > limit {
+                    let Some(places) = boundary(covered, index * logical) else { return Ok(None) };
+                    let kind = Kind { places: Places::On(places), length: covered, over: false, wide: false };
+                    *time = self.series(kind)?.min(*time);
+                }
+            }
+            let least = times.iter().copied().fold(f64::MAX, f64::min);
+            let most = times.iter().copied().fold(0.0, f64::max);
+            self.covered = most < SLOWER * least;
+            if self.covered {
+                break;
+            }
+            limit = (least * most).sqrt();
+            let cheap: Vec<bool> = times.iter().map(|time| *time < limit).collect();
+            if let Some(unit) = pattern(&cheap, logical) {
+                return self.prove_covering(unit);
+            }
         }
-        let (least, most) =
-            times.iter().fold((f64::MAX, 0.0_f64), |(least, most), time| (least.min(*time), most.max(*time)));
-        if most < SLOWER * least {
-            return Ok(None);
-        }
-        let limit = (least * most).sqrt();
-        let cheap: Vec<bool> = times.iter().map(|time| *time < limit).collect();
-        match pattern(&cheap, logical) {
-            Some(unit) => self.prove_covering(unit),
-            None => Ok(None),
-        }
+        Ok(None)
     }
 
     fn prove_covering(&mut self, unit: Boundary) -> Step<Option<Sustained>> {
@@ -254,7 +284,7 @@ impl<'a, 'b> Search<'a, 'b> {
                 (Places::On(unit), size - self.session.logical),
             ];
             for ((places, length), index) in series.into_iter().zip(0..) {
-                let seconds = self.series(Kind { places, length, over: false })?;
+                let seconds = self.series(Kind { places, length, over: false, wide: false })?;
                 proof.push(index, seconds);
             }
         }
@@ -268,7 +298,7 @@ impl<'a, 'b> Search<'a, 'b> {
         if self.before.is_some() {
             return Ok(true);
         }
-        let kind = Kind { places: Places::Off(finest), length: logical, over: false };
+        let kind = Kind { places: Places::Off(finest), length: logical, over: false, wide: false };
         let mut written = 0;
         for length in LENGTHS {
             self.session.tell(&format!("{length} sustained writes, until the cache is full"));
@@ -298,7 +328,7 @@ impl<'a, 'b> Search<'a, 'b> {
 
     /// Two logical sectors over a point.
     fn over(&self, places: Places) -> Kind {
-        Kind { places, length: 2 * self.session.logical, over: true }
+        Kind { places, length: 2 * self.session.logical, over: true, wide: false }
     }
 
     /// The seconds for each write at the end of a series, or for each read.
@@ -362,7 +392,13 @@ impl<'a, 'b> Search<'a, 'b> {
         let (unit, aligned) = match kind.places {
             Places::On(unit) => (unit, true),
             Places::Off(unit) => (unit, false),
+            Places::Next => return self.next_place(kind.length),
         };
+        if kind.wide
+            && let Some(slot) = self.session.slot_and_next()
+        {
+            return slot + self.session.phase_within(unit, aligned, SLOT);
+        }
         let phase = self.session.phase(unit, aligned);
         let slot = self.session.slot();
         // A point is in the second half of its slot, so that the write begins in the slot.

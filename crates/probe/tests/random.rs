@@ -15,8 +15,8 @@ use straddle_probe::{Budget, Claims, Report, Rmw, Rotation, WriteCache, probe};
 /// So many seeds, or PROBE_DRIVES; from PROBE_SEED on.
 const DRIVES: u64 = 200;
 
-/// Of a hundred drives so many may be silent: protected ones with nothing to find, and those faster than any host.
-const MOST_SILENT: u64 = 6;
+/// Of a hundred drives so many may be silent: those that are faster than any host, or cannot be filled with what may be written.
+const MOST_SILENT: u64 = 3;
 
 #[test]
 fn random_drives() {

@@ -16,6 +16,7 @@ use straddle_layout::live::Disagreement;
 use straddle_layout::{Stack, TableKind};
 
 use crate::args::CheckArguments;
+use crate::cost::Cost;
 use crate::drive_target;
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, Styles};
@@ -48,6 +49,8 @@ pub(crate) struct Audited {
     pub(crate) target: Target,
     pub(crate) stack: Stack,
     pub(crate) findings: Vec<Finding>,
+    /// What each of them costs, where that was asked for and can be told.
+    pub(crate) costs: Vec<Option<Cost>>,
 }
 
 impl Audited {
@@ -256,7 +259,9 @@ fn audit(path: &Path, run: &Run<'_>) -> Result<Audited> {
         );
         target.remarks.push(remark);
     }
-    let mut audited = Audited { name, target, stack, findings };
+    let price = |finding: &Finding| arguments.cost.as_ref().and_then(|pricing| pricing.of(finding));
+    let costs = findings.iter().map(price).collect();
+    let mut audited = Audited { name, target, stack, findings, costs };
     if let Some(number) = audited.target.partition {
         audited.stack.partitions.retain(|p| p.number == number);
     }

@@ -126,7 +126,7 @@ fn disk(random: &mut Random) -> String {
     );
     match random.below(12) {
         0 => text += "non_volatile_cache = true\n",
-        1 => text += &format!("media_cache_bytes = {}\n", random.scaled(1 << 20, 256 << 20)),
+        1 | 2 => text += &format!("media_cache_bytes = {}\n", random.scaled(1 << 20, 256 << 20)),
         _ => {}
     }
     text

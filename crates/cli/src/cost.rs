@@ -1,0 +1,126 @@
+//! `check --cost`: what a misalignment costs on a drive, by the model or by what a probe has measured.
+//!
+//! A finding is priced by the byte on the disk at which it shows: how far past a boundary of that drive's own units it is.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use straddle_audit::Finding;
+use straddle_bench::{Host, Modelled, RandomWrite, SequentialWrite, Silent, Workload, sweep};
+use straddle_drive::Profile;
+use straddle_units::{Boundary, ByteCount, ByteOffset};
+
+use crate::measured::{self, Measured};
+use crate::modelled::PREFIX;
+
+/// Writes of each workload: enough for two digits, in a few milliseconds.
+const COUNT: u64 = 400;
+/// Both arms of a comparison write the same blocks.
+const SEED: u32 = 1;
+
+/// What tells the price.
+#[derive(Clone, Debug)]
+pub(crate) enum Pricing {
+    /// A modelled drive.
+    Model {
+        /// As it was named.
+        name: String,
+        /// What it is.
+        profile: Arc<Profile>,
+        /// What was run already, by the distance past a boundary in bytes.
+        known: Arc<Mutex<BTreeMap<u64, Option<Cost>>>>,
+    },
+    /// What a probe has measured.
+    Probe(Measured),
+}
+
+/// How many times as long writes take as on the boundaries.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Cost {
+    /// What was modelled, or probed.
+    pub(crate) drive: String,
+    /// Whether it was measured; else it is derived from the model.
+    pub(crate) measured: bool,
+    /// Bytes past the drive's boundary before.
+    pub(crate) past: u64,
+    /// Random writes: of 4096 bytes on a model, of a unit each made durable where it was measured.
+    pub(crate) random_write: f64,
+    /// Writes of 4096 bytes one after the other, each with an fsync.
+    pub(crate) sequential_write: Option<f64>,
+}
+
+impl Cost {
+    /// Where it comes from.
+    pub(crate) const fn source(&self) -> &'static str {
+        if self.measured { "measured" } else { "derived from the model" }
+    }
+}
+
+/// `drive:NAME`, or a file that `probe --save` has written.
+pub(crate) fn parse(text: &str) -> Result<Pricing, String> {
+    let Some(specification) = text.strip_prefix(PREFIX) else {
+        let measured = measured::load(text)?;
+        if measured.cost().is_none_or(|ratio| !ratio.is_finite() || ratio <= 0.0) {
+            return Err(format!("{text}: the probe could not measure what a write off the boundaries costs"));
+        }
+        return Ok(Pricing::Probe(measured));
+    };
+    let profile =
+        Profile::open(specification).map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
+    let known = Arc::default();
+    Ok(Pricing::Model { name: specification.to_owned(), profile: Arc::new(profile), known })
+}
+
+impl Pricing {
+    /// What the finding costs; none where it misses no boundary, or there is no such place on the drive.
+    pub(crate) fn of(&self, finding: &Finding) -> Option<Cost> {
+        finding.miss?;
+        let at = finding.at?;
+        match self {
+            Self::Probe(measured) => {
+                let past = measured.boundary()?.past(at).get();
+                let random_write = if past == 0 { 1.0 } else { measured.cost()? };
+                let drive = measured.target().to_owned();
+                Some(Cost { drive, measured: true, past, random_write, sequential_write: None })
+            }
+            Self::Model { name, profile, known } => {
+                let past = boundary(profile)?.past(at).get();
+                let mut known = known.lock().ok()?;
+                known.entry(past).or_insert_with(|| modelled(name, profile, past)).clone()
+            }
+        }
+    }
+}
+
+/// The drive's units and where they begin.
+fn boundary(profile: &Profile) -> Option<Boundary> {
+    let size = ByteCount::new(profile.sectors.physical);
+    let first = Boundary::multiples_of(size)?.to_next(ByteOffset::new(profile.sectors.firmware_offset));
+    Boundary::new(size, first)
+}
+
+/// Runs both workloads on a boundary and so many bytes past it.
+fn modelled(name: &str, profile: &Profile, past: u64) -> Option<Cost> {
+    let random = RandomWrite { count: Some(COUNT), seed: Some(SEED), ..RandomWrite::default() };
+    let sequential = SequentialWrite { count: Some(COUNT), ..SequentialWrite::default() };
+    Some(Cost {
+        drive: name.to_owned(),
+        measured: false,
+        past,
+        random_write: ratio(name, profile, &Workload::RandomWrite(random), past)?,
+        sequential_write: Some(ratio(name, profile, &Workload::SequentialWrite(sequential), past)?),
+    })
+}
+
+fn ratio(name: &str, profile: &Profile, workload: &Workload, past: u64) -> Option<f64> {
+    let logical = profile.claims.logical_sector;
+    let first = boundary(profile)?.phase().get();
+    if !first.is_multiple_of(logical) || !past.is_multiple_of(logical) {
+        return None;
+    }
+    let offsets = [first / logical, (first + past) / logical];
+    let fresh = || Modelled::new(name, profile);
+    let sweep = sweep(fresh, workload, &offsets, Host::default(), &mut Silent).ok()?;
+    let seconds: Vec<f64> = sweep.arms().iter().map(straddle_bench::Arm::seconds_per_request).collect();
+    Some(seconds[1] / seconds[0]).filter(|ratio| ratio.is_finite())
+}

@@ -1,0 +1,155 @@
+//! Runs of sectors on flash: what a byte costs, in order and elsewhere.
+//!
+//! Flash programs whole units. So a unit that is written in part costs as much as a whole one, or more. Two sectors from an
+//! odd one on are half of what is programmed at most, if the unit is larger than a sector, however large it is; in order
+//! every sector costs its own bytes alone. If both cost the same, and the drive is slower than its host, the sector is the
+//! unit. Else it is the size of runs that are cheap on their boundaries, and dear half their length off them, off the even
+//! ones and off the odd ones: of a smaller unit they would be cheap there, too, and of a larger one off one of the two.
+
+use crate::budget::Step;
+use crate::session::SLOT;
+use crate::statistics::{count, median, quantile};
+use crate::sustained::{CHUNK, Kind, LARGEST_UNIT, Places, SLOWER, Search, Sustained, Told, boundary, slope};
+use straddle_drive::Operation;
+use straddle_units::Boundary;
+
+/// Sectors of a series.
+const SECTORS: usize = 512;
+/// Sectors of a write in order: few commands, so that not these are the limit.
+const TOGETHER: u64 = 8;
+/// A flush waits for what is under way, too: the cost is what a long burst takes longer than a short one.
+const BURSTS: [usize; 2] = [128, 896];
+/// Rounds of a comparison.
+const ROUNDS: usize = 3;
+/// At most so many bytes fill the cache.
+const FILLING: u64 = 20 << 20;
+/// A sector alone that costs less than this is no part of a unit, which would make it 2 or more; a run that costs less is whole
+/// units.
+const WHOLE: f64 = 1.7;
+
+impl Search<'_, '_> {
+    /// The unit by runs; with `flushes` if a flush waits for flash.
+    pub(crate) fn runs(&mut self, flushes: bool) -> Step<Told> {
+        self.flushes = flushes;
+        let bound = flushes || self.fill_in_order()?;
+        let logical = self.session.logical;
+        let Some(pairs) = boundary(2 * logical, 0) else { return Ok(Told::Nothing) };
+        self.session.tell("sectors in order, and two at a time at random places");
+        let (mut order, mut alone) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            order.push(self.run_cost(TOGETHER * logical, Places::Next)?);
+            if !bound || median(&order) < SLOWER * self.unhindered {
+                break;
+            }
+            alone.push(self.run_cost(2 * logical, Places::Off(pairs))?);
+            if median(&alone) > 2.0 * median(&order) {
+                break;
+            }
+        }
+        if median(&alone) < WHOLE * median(&order) {
+            return Ok(Told::Flat);
+        }
+        if flushes { Ok(Told::Nothing) } else { self.shifted() }
+    }
+
+    /// The unit by runs on their own boundaries, and half their length off them.
+    fn shifted(&mut self) -> Step<Told> {
+        if self.session.slot_and_next().is_none() {
+            return Ok(Told::Nothing);
+        }
+        let mut size = 2 * self.session.logical;
+        while size <= LARGEST_UNIT {
+            let (Some(unit), Some(half)) = (boundary(size, 0), boundary(size, size / 2)) else {
+                return Ok(Told::Nothing);
+            };
+            self.session.tell(&format!("runs of {size} bytes, on their boundaries and off them"));
+            let (off, on) = (self.run_cost(size, Places::On(half))?, self.run_cost(size, Places::On(unit))?);
+            if off > SLOWER * on
+                && let Some(proof) = self.prove_runs(unit)?
+            {
+                return Ok(Told::Unit(proof));
+            }
+            size *= 2;
+        }
+        Ok(Told::Nothing)
+    }
+
+    fn prove_runs(&mut self, unit: Boundary) -> Step<Option<Sustained>> {
+        let size = unit.size().get();
+        // Half off the even boundaries and half off the odd ones: of a unit that is larger one kind lies inside.
+        let (Some(even), Some(odd)) = (boundary(2 * size, size / 2), boundary(2 * size, size / 2 + size))
+        else {
+            return Ok(None);
+        };
+        let mut proof = Sustained::new(unit, false, SECTORS);
+        for _ in 0..ROUNDS {
+            let kinds = [(Places::On(even), 2), (Places::On(unit), 1), (Places::On(odd), 2)];
+            for (places, index) in kinds {
+                let cost = self.run_cost(size, places)?;
+                proof.push(index, cost);
+                if !proof.is_possible() {
+                    return Ok(None);
+                }
+            }
+        }
+        proof.dear.clone_from(&proof.half);
+        Ok(proof.is_proof().then_some(proof))
+    }
+
+    /// Writes sectors in order until each has to wait; whether it comes to that.
+    fn fill_in_order(&mut self) -> Step<bool> {
+        let logical = self.session.logical;
+        let kind = Kind { places: Places::Next, length: TOGETHER * logical, over: false, wide: false };
+        let mut written = 0;
+        self.session.tell("sectors in order, until the cache is full");
+        while written < FILLING {
+            let together = usize::try_from(TOGETHER).unwrap_or(1);
+            let ends = self.write(kind, SECTORS / together)?;
+            self.note_unhindered(&ends, together);
+            if slope(&ends[ends.len() / 2..]) / count(together) > SLOWER * self.unhindered {
+                return Ok(true);
+            }
+            written += SECTORS as u64 * logical;
+        }
+        Ok(false)
+    }
+
+    /// Seconds for each sector of runs of `length` bytes.
+    fn run_cost(&mut self, length: u64, places: Places) -> Step<f64> {
+        let sectors = usize::try_from(length / self.session.logical).unwrap_or(1).max(1);
+        let kind = Kind { places, length, over: false, wide: true };
+        if !self.flushes {
+            let ends = self.write(kind, SECTORS / sectors)?;
+            let measured = &ends[ends.len() / 4..];
+            return Ok(slope(measured) / count(sectors));
+        }
+        let mut times = Vec::new();
+        for burst in BURSTS {
+            let began = self.session.now();
+            let ends = self.write(kind, burst / sectors)?;
+            if times.is_empty() {
+                // The short burst finds room, and a host that is slow for a while is slow in both.
+                self.unhindered = slope(&ends) / count(sectors);
+            }
+            self.session.one(Operation::Flush, 0, 0)?;
+            times.push(self.session.now().since(began).seconds());
+        }
+        Ok((times[1] - times[0]) / count(BURSTS[1] - BURSTS[0]))
+    }
+
+    /// What a sector takes while nothing hinders it.
+    fn note_unhindered(&mut self, ends: &[u64], sectors: usize) {
+        let chunks: Vec<f64> = ends.windows(CHUNK + 1).step_by(CHUNK).map(slope).collect();
+        self.unhindered = self.unhindered.min(quantile(&chunks, 0.1) / count(sectors));
+    }
+
+    /// The next place in order: to the end of a slot, and on in another.
+    pub(super) fn next_place(&mut self, length: u64) -> u64 {
+        if self.next + length > self.next_end {
+            self.next = self.session.slot();
+            self.next_end = self.next + SLOT;
+        }
+        self.next += length;
+        self.next - length
+    }
+}
