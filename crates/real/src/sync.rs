@@ -35,6 +35,20 @@ impl Sync {
         u32::try_from(done).map_err(|_| Errno::INVAL.into())
     }
 
+    /// Writes from several pieces of memory, one after the other, in one request.
+    pub(crate) fn write_joined(&mut self, ask: Ask, places: &[Place], offset: u64) -> io::Result<u32> {
+        let mut parts = Vec::with_capacity(places.len());
+        for place in places {
+            let bytes = self.memory.get(place.piece).ok_or(Errno::INVAL)?.bytes();
+            let length = usize::try_from(place.length).map_err(|_| Errno::INVAL)?;
+            let part = bytes.get(place.from..).and_then(|rest| rest.get(..length)).ok_or(Errno::INVAL)?;
+            parts.push(IoSlice::new(part));
+        }
+        let flags = if ask == Ask::WriteDurable { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+        let done = rustix::io::pwritev2(&self.file, &parts, offset, flags)?;
+        u32::try_from(done).map_err(|_| Errno::INVAL.into())
+    }
+
     /// Takes these pieces out and puts this one in their place.
     pub(crate) fn replace(&mut self, pieces: std::ops::Range<usize>, by: Memory) {
         self.memory.splice(pieces, [by]);

@@ -196,7 +196,7 @@ impl Real {
     }
 
     /// Reads what is in `span` and keeps it, so that it may be written there. What was kept before stays as it was. Spans that
-    /// only touch stay apart, and no write goes across: joining them one after the other would copy them all each time.
+    /// only touch stay apart: joining them one after the other would copy them all each time.
     pub fn keep(&mut self, span: Span) -> Result<(), RealError> {
         let Engine::Sync(sync) = &mut self.engine else { return Err(RealError::Depth) };
         let first = self.areas.partition_point(|area| area.end() <= span.start());
@@ -259,6 +259,39 @@ impl Real {
         Ok((ask, Place { piece, from: usize::try_from(from).map_err(|_| Errno::INVAL)?, length }))
     }
 
+    /// The places of a write that lies in several kept areas which touch each other; `None` for any other request.
+    fn across(&self, request: &Request) -> Option<Vec<Place>> {
+        if !self.kept || !request.operation.is_write() {
+            return None;
+        }
+        let span = Span::new(request.offset, request.length)?;
+        let first = self.areas.partition_point(|area| area.end() <= span.start());
+        let mut places = Vec::new();
+        let mut at = span.start();
+        for (index, area) in self.areas.iter().enumerate().skip(first) {
+            if at >= span.end() || area.start() > at {
+                break;
+            }
+            let end = area.end().min(span.end());
+            let from = usize::try_from(at.checked_since(area.start())?.get()).ok()?;
+            let length = u32::try_from(end.checked_since(at)?.get()).ok()?;
+            places.push(Place { piece: index, from, length });
+            at = end;
+        }
+        (at == span.end() && places.len() > 1).then_some(places)
+    }
+
+    fn write_across(&mut self, request: Request, places: &[Place]) -> Result<(), TargetError> {
+        let failed = |source| TargetError::Failed { request, source };
+        let Engine::Sync(sync) = &mut self.engine else { return Err(failed(Errno::OPNOTSUPP.into())) };
+        self.sent += 1;
+        let ask = if request.operation == Operation::WriteFua { Ask::WriteDurable } else { Ask::Write };
+        let done = sync.write_joined(ask, places, request.offset.get()).map_err(failed)?;
+        whole(done, &request).map_err(failed)?;
+        self.done.push_back(Completion { id: request.id, at: since(self.begun) });
+        Ok(())
+    }
+
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -299,6 +332,9 @@ impl Target for Real {
             return Err(TargetError::Interrupted);
         }
         let failed = |source| TargetError::Failed { request, source };
+        if let Some(places) = self.across(&request) {
+            return self.write_across(request, &places);
+        }
         let (ask, place) = self.place(&request).map_err(failed)?;
         self.sent += 1;
         match &mut self.engine {

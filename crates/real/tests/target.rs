@@ -140,6 +140,27 @@ proptest! {
 }
 
 #[test]
+fn a_write_over_areas_that_touch_has_the_bytes_of_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.img");
+    fs::write(&path, pattern(7)).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut real = real(&path, Io::Buffered, &Contents::Kept(Vec::new()), 1, &stop);
+    for start in [8192, 4096, 12288, 20480] {
+        real.prepare(&[span(start, 4096)]).unwrap();
+    }
+    // What is there now differs from what was kept, so that a wrong byte shows.
+    fs::write(&path, vec![0; usize::try_from(SIZE).unwrap()]).unwrap();
+    real.submit(Request::new(0, Operation::Write, 4608, 11_264)).unwrap();
+    real.wait().unwrap();
+    assert!(real.submit(Request::new(0, Operation::Write, 12_288, 8192)).is_err(), "a gap");
+    assert!(real.submit(Request::new(0, Operation::Write, 3584, 4096)).is_err(), "before the first");
+    let (now, then) = (fs::read(&path).unwrap(), pattern(7));
+    assert!(now[4608..15_872] == then[4608..15_872]);
+    assert!(now[..4608].iter().chain(&now[15_872..]).all(|byte| *byte == 0));
+}
+
+#[test]
 fn random_contents_stay_in_their_area() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk.img");
