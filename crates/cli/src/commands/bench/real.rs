@@ -330,10 +330,10 @@ impl Watch for Watching<'_> {
         let ratio = sofar.worst_ratio();
         let told = match ratio.interval {
             Some(interval) => format!(
-                "offset {} takes {:.2} times offset {} ({:.2} to {:.2})",
+                "{} over {}: {:.2} ({:.2} to {:.2})",
                 sofar.worst().offset,
-                interval.value,
                 sofar.best().offset,
+                interval.value,
                 interval.low,
                 interval.high
             ),
