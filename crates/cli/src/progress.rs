@@ -42,7 +42,7 @@ impl Progress for Bar {
             if elapsed < PATIENCE {
                 return;
             }
-            let style = ProgressStyle::with_template("{bar:40} {percent} %, {wide_msg}");
+            let style = ProgressStyle::with_template("{bar:24} {percent} %, {wide_msg}");
             *bar = ProgressBar::with_draw_target(Some(whole(STEPS)), ProgressDrawTarget::stderr())
                 .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         }
