@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use crate::images::Dir;
 use crate::process::run_measured;
 use crate::samples::Samples;
+use crate::serve::{LOADS, Load};
 
 /// A turn of a program, in seconds.
 const SECONDS: u32 = 3;
@@ -19,24 +20,24 @@ const ROUNDS: usize = 7;
 /// Requests of each program on the modelled disk.
 const SLOW_COUNT: u32 = 4000;
 
-struct Load {
-    name: &'static str,
-    workload: &'static str,
-    rw: &'static str,
-    depth: u32,
-}
-
-const LOADS: [Load; 4] = [
-    Load { name: "random 4 KiB reads, queue 1", workload: "random-read", rw: "randread", depth: 1 },
-    Load { name: "random 4 KiB writes, queue 1", workload: "random-write", rw: "randwrite", depth: 1 },
-    Load { name: "random 4 KiB reads, queue 32", workload: "random-read", rw: "randread", depth: 32 },
-    Load { name: "random 4 KiB writes, queue 32", workload: "random-write", rw: "randwrite", depth: 32 },
-];
-
 /// What a program did: requests a second, as it says itself, and seconds of processor time a request.
 struct Did {
     iops: f64,
     cpu: f64,
+}
+
+/// The load in straddle's words.
+const fn workload(load: &Load) -> &'static str {
+    if load.write { "random-write" } else { "random-read" }
+}
+
+/// In fio's.
+const fn rw(load: &Load) -> &'static str {
+    if load.write { "randwrite" } else { "randread" }
+}
+
+const fn engine(load: &Load) -> &'static str {
+    if load.depth > 1 { "io_uring" } else { "psync" }
 }
 
 /// Runs both by turns; returns the samples as seconds a request.
@@ -90,7 +91,7 @@ pub(crate) fn beside_fio(straddle: &Path) -> Result<Vec<Samples>> {
 
 fn by_straddle(straddle: &Path, file: &Path, load: &Load) -> Result<Did> {
     let mut command = Command::new(straddle);
-    command.args(["bench", load.workload]).arg(file).args(["--offsets", "0", "--json"]);
+    command.args(["bench", workload(load)]).arg(file).args(["--offsets", "0", "--json"]);
     // fio keeps nothing either.
     command.arg("--destroy-data").arg(file);
     command.args(["--runtime", &SECONDS.to_string(), "--queue-depth", &load.depth.to_string()]);
@@ -100,13 +101,13 @@ fn by_straddle(straddle: &Path, file: &Path, load: &Load) -> Result<Did> {
 
 fn by_fio(fio: &Path, file: &Path, load: &Load) -> Result<Did> {
     let mut command = Command::new(fio);
-    command.arg("--name=fio").arg(format!("--filename={}", file.display())).arg(format!("--rw={}", load.rw));
+    command.arg("--name=fio").arg(format!("--filename={}", file.display())).arg(format!("--rw={}", rw(load)));
     command.args(["--bs=4k", "--direct=1", "--norandommap=1", "--time_based=1", "--output-format=json"]);
-    command.arg(format!("--ioengine={}", if load.depth > 1 { "io_uring" } else { "psync" }));
+    command.arg(format!("--ioengine={}", engine(load)));
     command.arg(format!("--iodepth={}", load.depth)).arg(format!("--runtime={SECONDS}"));
     let (text, cpu) = run_measured(&mut command)?;
     // The one of the two directions that did anything.
-    let part = text.split(if load.rw == "randread" { "\"read\" :" } else { "\"write\" :" }).nth(1);
+    let part = text.split(if !load.write { "\"read\" :" } else { "\"write\" :" }).nth(1);
     let part = part.context("fio's answer has no such part")?;
     Ok(Did { iops: number(part, "\"iops\" :")?, cpu: cpu / number(part, "\"total_ios\" :")? })
 }
@@ -125,17 +126,17 @@ fn on_a_disk(straddle: &Path) -> Result<()> {
     let dir = Dir::within(&std::env::temp_dir(), "disk")?;
     std::fs::copy(straddle, dir.join("straddle"))?;
     println!("on drive:wd10ears in a guest in virtual time, {SLOW_COUNT} requests each");
-    for load in LOADS.iter().filter(|load| load.rw == "randread") {
+    for load in LOADS.iter().filter(|load| !load.write) {
         let script = format!(
             "export XDG_STATE_HOME=/run/state
              $INPUT/straddle bench {workload} /dev/vda --offsets 0 --json --queue-depth {depth} --count {each} --runtime 100000
              fio --name=fio --filename=/dev/vda --rw={rw} --bs=4k --direct=1 --norandommap=1 --clocksource=clock_gettime --output-format=json \\
                  --ioengine={engine} --iodepth={depth} --number_ios={SLOW_COUNT}",
-            workload = load.workload,
-            rw = load.rw,
+            workload = workload(load),
+            rw = rw(load),
             depth = load.depth,
             each = SLOW_COUNT / 20,
-            engine = if load.depth > 1 { "io_uring" } else { "psync" },
+            engine = engine(load),
         );
         let mut command = Command::new(straddle);
         command.args(["lab", "--drive", "wd10ears", "--input"]).arg(dir.path()).args(["--", &script]);

@@ -59,13 +59,13 @@ power_loss_protection = true
 ";
 
 /// What is asked, and how much of it at a time.
-struct Load {
-    name: &'static str,
-    write: bool,
-    depth: usize,
+pub(crate) struct Load {
+    pub(crate) name: &'static str,
+    pub(crate) write: bool,
+    pub(crate) depth: usize,
 }
 
-const LOADS: [Load; 4] = [
+pub(crate) const LOADS: [Load; 4] = [
     Load { name: "random 4 KiB reads, queue 1", write: false, depth: 1 },
     Load { name: "random 4 KiB writes, queue 1", write: true, depth: 1 },
     Load { name: "random 4 KiB reads, queue 32", write: false, depth: 32 },

@@ -13,6 +13,7 @@ mod random;
 mod rounds;
 mod run;
 mod samples;
+mod splitmix;
 mod sweep;
 mod target;
 #[cfg(test)]
@@ -22,9 +23,10 @@ mod workload;
 pub use interval::{Interval, centre, median};
 pub use mock::Mock;
 pub use random::{GlibcRandom, RANDOM_MAX};
-pub use rounds::{Ended, FEWEST_ROUNDS, Measured, Order, Rounds, Turn, Watch, rounds};
+pub use rounds::{Ended, FEWEST_ROUNDS, Measured, Order, Turn, Watch, rounds};
 pub use run::{Host, Progress, RunError, Silent, run};
 pub use samples::{Latency, Samples, Stop};
+pub use splitmix::SplitMix64;
 pub use sweep::{Arm, EQUAL, Ratio, Sweep, sweep};
 pub use target::{Clock, Description, Modelled, Target, TargetError, complete};
 pub use workload::{

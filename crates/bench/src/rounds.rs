@@ -9,7 +9,8 @@ use straddle_drive::{Nanos, Time};
 use straddle_units::Span;
 
 use crate::run::{Host, Progress, RunError, Silent, run_program};
-use crate::samples::{Latency, Samples, float};
+use crate::samples::{Samples, float};
+use crate::splitmix::SplitMix64;
 use crate::sweep::{Arm, Sweep};
 use crate::target::{Target, TargetError};
 use crate::workload::{Workload, WorkloadError};
@@ -108,13 +109,13 @@ pub struct Measured {
 }
 
 /// Measures, as `order` says, on one target.
-pub struct Rounds<'a> {
+struct Rounds<'a> {
     target: &'a mut dyn Target,
     workload: &'a Workload,
     host: Host,
     order: &'a Order,
     start: Time,
-    random: Random,
+    random: SplitMix64,
     arms: Vec<Arm>,
     course: Vec<f64>,
 }
@@ -150,7 +151,7 @@ impl<'a> Rounds<'a> {
         if arms.is_empty() {
             return Err(RunError::NoOffsets);
         }
-        let (start, random) = (target.now(), Random(order.seed));
+        let (start, random) = (target.now(), SplitMix64::new(order.seed));
         Ok(Self { target, workload, host, order, start, random, arms, course: Vec::new() })
     }
 
@@ -306,15 +307,6 @@ impl<'a> Rounds<'a> {
     }
 }
 
-impl Measured {
-    /// All latencies of all arms: what the target can do.
-    pub fn latency(&self) -> Latency {
-        let mut all = Latency::new();
-        self.sweep.arms().iter().for_each(|arm| all.join(&arm.samples.latency));
-        all
-    }
-}
-
 fn scaled(number: u64, factor: f64) -> u64 {
     #[allow(
         clippy::cast_possible_truncation,
@@ -323,26 +315,6 @@ fn scaled(number: u64, factor: f64) -> u64 {
     )]
     let scaled = (float(number) * factor).clamp(0.0, 1e12) as u64;
     scaled
-}
-
-/// SplitMix64 (G. L. Steele, D. Lea and C. H. Flood, 2014): enough for an order of turns.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn shuffle(&mut self, items: &mut [usize]) {
-        for last in (1..items.len()).rev() {
-            let other = self.next() % (last as u64 + 1);
-            items.swap(last, usize::try_from(other).unwrap_or(0));
-        }
-    }
 }
 
 #[cfg(test)]

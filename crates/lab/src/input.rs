@@ -3,7 +3,6 @@
 //! The law of this module: data of a seed is the same to the byte on every machine. It is made once, into a folder of the cache
 //! that appears whole or not at all.
 
-mod random;
 mod tarball;
 mod text;
 mod trees;

@@ -10,6 +10,7 @@ mod copy;
 use straddle_units::{BlockSize, ByteOffset, Lba, LbaCount, Span};
 
 use crate::fields::{array, le16, le64};
+use crate::format::gpt::entry;
 use crate::reader::Reader;
 use crate::{Attributes, Partition, PartitionType, Problem, Role};
 use copy::{Broken, GptCopy, Header, RawEntry};
@@ -204,19 +205,10 @@ impl Table {
     }
 }
 
-/// Offsets in an entry (UEFI specification, table 5-6); its first 16 bytes are the type.
-mod field {
-    pub(super) const GUID: usize = 16;
-    pub(super) const START: usize = 32;
-    pub(super) const LAST: usize = 40;
-    pub(super) const ATTRIBUTES: usize = 48;
-    pub(super) const NAME: std::ops::Range<usize> = 56..128;
-}
-
 /// The partition of an entry, or why it is none.
 fn partition(entry: &RawEntry, block: BlockSize) -> Result<Partition, String> {
     let bytes = &entry.bytes;
-    let (start, last) = (Lba::new(le64(bytes, field::START)), Lba::new(le64(bytes, field::LAST)));
+    let (start, last) = (Lba::new(le64(bytes, entry::START)), Lba::new(le64(bytes, entry::LAST)));
     let blocks_before_last = last
         .checked_since(start)
         .ok_or_else(|| format!("it ends (LBA {last}) before it starts (LBA {start})"))?;
@@ -232,9 +224,9 @@ fn partition(entry: &RawEntry, block: BlockSize) -> Result<Partition, String> {
         role: Role::Primary,
         kind: PartitionType::Guid(array(bytes, 0)),
         attributes: Attributes {
-            gpt: le64(bytes, field::ATTRIBUTES),
-            guid: Some(array(bytes, field::GUID)),
-            name: name(&bytes[field::NAME]),
+            gpt: le64(bytes, entry::ATTRIBUTES),
+            guid: Some(array(bytes, entry::GUID)),
+            name: name(&bytes[entry::NAME]),
             bootable: false,
         },
         content: None,

@@ -6,6 +6,7 @@
 mod check;
 mod descend;
 mod fields;
+pub mod format;
 mod fs;
 mod gpt;
 mod kernel;

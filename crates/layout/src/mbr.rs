@@ -10,26 +10,14 @@ use std::collections::BTreeSet;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use crate::fields::{array, byte, has, le32};
+use crate::format::mbr::{ACTIVE, DISK_ID_AT, ENTRIES_AT, ENTRY_BYTES, SIGNATURE};
+pub(crate) use crate::format::mbr::{SECTOR_BYTES, SIGNATURE_AT};
 use crate::reader::Reader;
 use crate::types::{PROTECTIVE, is_extended};
 use crate::{Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, signature};
 
-/// How much of a block the structure fills, whatever the block size.
-pub(crate) const SECTOR_BYTES: usize = 512;
-/// The signature that ends the sector.
-const SIGNATURE: &[u8] = &[0x55, 0xAA];
-/// Where the signature stands.
-pub(crate) const SIGNATURE_AT: usize = 510;
-/// Where the four bytes of the disk's identity stand.
-const DISK_ID_AT: usize = 440;
-/// Where the four entries stand, and how long each is.
-const ENTRIES_AT: usize = 446;
-const ENTRY_BYTES: usize = 16;
 /// The number of the first logical partition: 1 to 4 belong to the MBR, used or not.
 const FIRST_LOGICAL: u32 = 5;
-/// The "active" flag; any other status byte but 0 says that this is no table.
-const ACTIVE: u8 = 0x80;
-
 /// One entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {

@@ -8,7 +8,6 @@
 mod behaviour;
 mod budget;
 mod probe;
-mod random;
 mod report;
 mod rotation;
 mod scan;

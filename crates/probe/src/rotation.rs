@@ -119,7 +119,7 @@ fn coherence(intervals: &[f64], period: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use straddle_bench::SplitMix64;
 
     #[test]
     fn the_longest_period_of_whole_multiples_is_found() {
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn random_intervals_have_no_period() {
         for seed in 0..200 {
-            let mut random = Random::new(seed);
+            let mut random = SplitMix64::new(seed);
             let interval = |_| f64::from(u32::try_from(random.below(25_000)).unwrap_or(0)) / 1e6;
             let intervals: Vec<f64> = (0..INTERVALS).map(interval).collect();
             assert!(period(&intervals).1 < COHERENT, "seed {seed}");

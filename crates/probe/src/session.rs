@@ -5,12 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use straddle_bench::{Progress, TargetError};
+use straddle_bench::{Progress, SplitMix64, TargetError};
 use straddle_drive::{Completion, Nanos, Operation, Request, RequestId, Time};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use crate::budget::{Budget, Halt, Step};
-use crate::random::Random;
 use crate::surface::Surface;
 
 /// The largest unit that is looked for, in bytes.
@@ -48,7 +47,7 @@ pub(crate) struct Session<'a> {
     surface: &'a mut dyn Surface,
     budget: &'a Budget,
     progress: &'a mut dyn Progress,
-    pub(crate) random: Random,
+    pub(crate) random: SplitMix64,
     pub(crate) logical: u64,
     began: Time,
     written: u64,
@@ -73,7 +72,7 @@ impl<'a> Session<'a> {
         progress: &'a mut dyn Progress,
     ) -> Option<Self> {
         let (logical, began) = (surface.logical_sector(), surface.now());
-        let mut random = Random::new(budget.seed);
+        let mut random = SplitMix64::new(budget.seed);
         let runs = runs(surface.capacity(), budget);
         let slots = window(&runs, &mut random);
         let mut window = slots.clone();
@@ -311,7 +310,7 @@ fn runs(capacity: u64, budget: &Budget) -> Vec<(u64, u64)> {
 }
 
 /// A window of slots somewhere in the runs, in random order.
-fn window(runs: &[(u64, u64)], random: &mut Random) -> Vec<u64> {
+fn window(runs: &[(u64, u64)], random: &mut SplitMix64) -> Vec<u64> {
     let all: u64 = runs.iter().map(|run| run.1).sum();
     let count = all.min(WINDOW);
     let mut skip = random.below(all - count + 1);

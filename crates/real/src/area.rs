@@ -32,9 +32,6 @@ pub struct Areas {
     pub bytes: u64,
 }
 
-/// An area, rising and not overlapping in their order.
-pub type Area = Span;
-
 /// Why nothing may be written.
 #[derive(Debug, thiserror::Error)]
 pub enum AreaError {
@@ -78,13 +75,14 @@ pub enum AreaError {
     },
 }
 
-/// Finds the areas on the file or device `path`.
-pub fn areas(path: &Path, size: u64, wanted: Areas) -> Result<Vec<Area>, AreaError> {
+/// Finds the areas on the file or device `path`, rising; they do not overlap.
+pub fn areas(path: &Path, size: u64, wanted: Areas) -> Result<Vec<Span>, AreaError> {
     let given = match wanted.give {
         Give::Free => free(path)?,
         Give::Used | Give::Destroyed => {
-            if let Some(by) = Machine::read(None).used_by(path) {
-                return Err(AreaError::InUse { path: path.to_owned(), by });
+            let uses = Machine::read(None).uses(path);
+            if !uses.is_empty() {
+                return Err(AreaError::InUse { path: path.to_owned(), by: uses.join("; ") });
             }
             Span::new(ByteOffset::ZERO, ByteCount::new(size)).into_iter().collect()
         }
@@ -130,32 +128,23 @@ fn gaps(stack: &Stack, target: &Target) -> Vec<Span> {
     // An MBR says nothing of what may be used: boot loaders live in the first MiB, and a backup GPT may be at the end.
     let size = target.size.get();
     let whole = (ByteOffset::new(GRAIN), ByteOffset::new(size.saturating_sub(GRAIN)));
-    let (mut at, end) =
+    let (at, end) =
         stack.usable.map_or(whole, |usable| (usable.start().max(whole.0), usable.end().min(whole.1)));
     // The tables of logical partitions lie between them, so the extended one is used as a whole. What the kernel lists counts
     // as well: it may know of partitions that are no longer in the table.
     let listed = target.kernel_partitions.iter().flatten().map(|partition| partition.span);
-    let mut used: Vec<Span> = stack
+    let used = stack
         .partitions
         .iter()
         .filter(|partition| !matches!(partition.role, Role::Logical { .. }))
-        .map(|p| p.span)
-        .chain(listed)
-        .collect();
-    used.sort_by_key(|span| span.start());
-    let mut gaps = Vec::new();
-    for span in used {
-        if let Some(length) = span.start().min(end).checked_since(at) {
-            gaps.extend(Span::new(at, length));
-        }
-        at = at.max(span.end());
-    }
-    gaps.extend(end.checked_since(at).and_then(|length| Span::new(at, length)));
-    gaps
+        .map(|partition| partition.span)
+        .chain(listed);
+    let space = end.checked_since(at).and_then(|length| Span::new(at, length));
+    space.map_or_else(Vec::new, |space| space.gaps(used))
 }
 
 /// Pieces of what is given, evenly spread, each beginning and ending at the grain; a small target is one piece.
-fn spread(given: &[Span], wanted: Areas) -> Vec<Area> {
+fn spread(given: &[Span], wanted: Areas) -> Vec<Span> {
     let Some(grain) = Boundary::multiples_of(ByteCount::new(GRAIN)) else { return Vec::new() };
     let trimmed: Vec<Span> = given
         .iter()
@@ -174,7 +163,7 @@ fn spread(given: &[Span], wanted: Areas) -> Vec<Area> {
     let regions = u64::from(wanted.regions);
     // No piece is smaller than two grains: the workloads leave one of them free.
     let each = grains(wanted.bytes.min(total) / regions).max(2 * GRAIN);
-    let mut areas: Vec<Area> = Vec::new();
+    let mut areas: Vec<Span> = Vec::new();
     for region in 0..regions {
         // Where it would begin if what is given were one piece.
         let mut at = grains(total.saturating_sub(each) / regions.saturating_sub(1).max(1) * region);

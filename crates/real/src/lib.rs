@@ -14,7 +14,7 @@ mod ring;
 mod sync;
 mod target;
 
-pub use area::{Area, AreaError, Areas, Give, areas};
+pub use area::{AreaError, Areas, Give, areas};
 pub use conditions::{Before, Conditions};
 pub use journal::{Journal, JournalError, Restored, pending, restore, target_of};
 pub use open::{Access, Io, Kind, OpenError, Opened};

@@ -123,8 +123,9 @@ impl Opened {
             .open(path)
             .map_err(|source| match Errno::from_io_error(&source) {
                 Some(Errno::BUSY) => {
-                    let by = Machine::read(None).used_by(path);
-                    let by = by.unwrap_or_else(|| "another layer or program holds it".to_owned());
+                    let uses = Machine::read(None).uses(path);
+                    let unknown = || "another layer or program holds it".to_owned();
+                    let by = if uses.is_empty() { unknown() } else { uses.join("; ") };
                     OpenError::InUse { path: path.to_owned(), by }
                 }
                 Some(Errno::INVAL) if io == Io::Direct => OpenError::NoDirect { path: path.to_owned() },

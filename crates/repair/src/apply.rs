@@ -4,7 +4,6 @@
 //! will be overwritten is in a backup on stable storage; nothing is said to be done before it was read back.
 
 mod backup;
-mod guard;
 
 use std::io;
 
@@ -19,7 +18,6 @@ use crate::fingerprint::Fingerprint;
 use crate::plan::{Change, Plan, Slot, Table};
 
 pub use backup::{Backup, BackupError};
-pub use guard::{Use, users_of_device, users_of_file};
 
 /// Why nothing, or not everything, was written.
 #[derive(Debug, thiserror::Error)]

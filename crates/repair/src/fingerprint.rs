@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use straddle_device::fields::{has, le32, le64};
 use straddle_device::{Medium, ReadError};
+use straddle_layout::format::gpt;
 use straddle_layout::{Role, Stack};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
@@ -81,7 +82,7 @@ fn structures(medium: &dyn Medium, stack: &Stack, block: BlockSize) -> Result<Ve
             };
             add(Some(span));
             let header = bytes_of(medium, span)?;
-            if !has(&header, 0, b"EFI PART") {
+            if !has(&header, 0, gpt::SIGNATURE) {
                 continue;
             }
             let array = u64::from(le32(&header, 80)).saturating_mul(u64::from(le32(&header, 84)));

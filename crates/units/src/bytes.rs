@@ -130,6 +130,23 @@ impl Span {
         ByteOffset(self.start.0 + self.len.0)
     }
 
+    /// What of it lies between `taken`, in order; whatever order these are in, and wherever they reach.
+    pub fn gaps(self, taken: impl IntoIterator<Item = Self>) -> Vec<Self> {
+        let mut taken: Vec<Self> = taken.into_iter().collect();
+        taken.sort_by_key(|span| span.start);
+        let mut gaps = Vec::new();
+        let mut at = self.start;
+        for span in taken {
+            if let Some(len) = span.start.min(self.end()).checked_since(at) {
+                gaps.extend(Self::new(at, len));
+            }
+            at = at.max(span.end());
+        }
+        gaps.extend(self.end().checked_since(at).and_then(|len| Self::new(at, len)));
+        gaps.retain(|gap| !gap.is_empty());
+        gaps
+    }
+
     /// Whether the two share a byte.
     pub fn overlaps(self, other: Self) -> bool {
         !self.is_empty() && !other.is_empty() && self.start < other.end() && other.start < self.end()

@@ -29,7 +29,7 @@ struct Noisy {
     description: Description,
     ratio: f64,
     noise: Noise,
-    random: Random,
+    random: SplitMix64,
     now: Time,
     done: VecDeque<Completion>,
 }
@@ -38,7 +38,14 @@ impl Noisy {
     fn new(ratio: f64, noise: Noise, seed: u64) -> Self {
         let (name, title) = ("noisy".to_owned(), "Noisy".to_owned());
         let description = Description { name, title, clock: Clock::Virtual };
-        Self { description, ratio, noise, random: Random(seed), now: Time::ZERO, done: VecDeque::new() }
+        Self {
+            description,
+            ratio,
+            noise,
+            random: SplitMix64::new(seed),
+            now: Time::ZERO,
+            done: VecDeque::new(),
+        }
     }
 
     fn uniform(&mut self) -> f64 {

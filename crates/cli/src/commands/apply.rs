@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use straddle_device::live::Machine;
-use straddle_device::{Options, Target};
-use straddle_repair::apply::{self, ApplyError, Backup, users_of_device, users_of_file};
+use straddle_device::Options;
+use straddle_repair::apply::{self, ApplyError, Backup};
 use straddle_repair::disk::{DiskError, FileDisk};
 use straddle_repair::{Plan, Step};
 
@@ -129,7 +129,7 @@ fn open(path: &Path) -> Result<Opened> {
     if let Some(number) = target.partition {
         return Err(UsageError(format!("{name} is partition {number} of a disk: name the disk")).into());
     }
-    let uses = uses(path, &target);
+    let uses = Machine::read(None).uses(path);
     if !uses.is_empty() {
         let text = format!("{name}: nothing was written: it is in use: {}", uses.join("; "));
         return Err(RefusedError(text).into());
@@ -138,17 +138,6 @@ fn open(path: &Path) -> Result<Opened> {
     let serial = target.kernel_name.as_deref().and_then(serial_of);
     let sector = target.topology.logical.value().get();
     Ok(Opened { name, disk, kernel_name: target.kernel_name, serial, sector })
-}
-
-fn uses(path: &Path, target: &Target) -> Vec<String> {
-    match &target.kernel_name {
-        None => users_of_file(path),
-        Some(name) => {
-            let partitions: Vec<String> =
-                target.kernel_partitions.iter().flatten().map(|partition| partition.name.clone()).collect();
-            users_of_device(&Machine::read(None), name, &partitions)
-        }
-    }
 }
 
 /// Has the kernel take the table; on an image there is none that does.

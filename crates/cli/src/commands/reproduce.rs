@@ -156,8 +156,9 @@ fn given_up<'a>(
         let message = format!("--destroy-data: name the device that is used, {}, again", path.display());
         return Err(UsageError(message).into());
     }
-    if let Some(by) = straddle_device::live::Machine::read(None).used_by(path) {
-        return Err(RefusedError(format!("{}: in use: {by}", path.display())).into());
+    let uses = straddle_device::live::Machine::read(None).uses(path);
+    if !uses.is_empty() {
+        return Err(RefusedError(format!("{}: in use: {}", path.display(), uses.join("; "))).into());
     }
     Ok(Box::new(Host::new(path, stop)?))
 }

@@ -124,8 +124,9 @@ fn described(bench: &Bench<'_>) -> String {
             let _ = write!(text, ", an fsync after every {}", sequential.fsync_each);
         }
         Workload::Dd(_) => text += ", one fsync at the end",
-        Workload::RandomWrite(_) | Workload::RandomRead(_) if bench.turns.is_some() => {
-            text += " at random places"
+        // Only a model is sent the blocks of the published program.
+        Workload::RandomWrite(_) | Workload::RandomRead(_) if bench.target.clock == Clock::Wall => {
+            text += " at random places";
         }
         Workload::RandomWrite(straddle_bench::RandomWrite { seed, .. })
         | Workload::RandomRead(straddle_bench::RandomRead { seed, .. }) => {
@@ -159,7 +160,7 @@ fn notes(bench: &Bench<'_>) -> Vec<String> {
         Workload::RandomRead(random) => Some(random.blocks),
         _ => None,
     };
-    let asked = asked.filter(|_| bench.turns.is_none());
+    let asked = asked.filter(|_| bench.target.clock == Clock::Virtual);
     if let Some((asked, used)) =
         asked.zip(bench.workload.blocks(bench.capacity)).filter(|(asked, used)| used < asked)
     {

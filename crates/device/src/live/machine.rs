@@ -119,22 +119,27 @@ impl Machine {
         (device, walk.remarks)
     }
 
-    /// Who uses the file or block device `path`, a partition of it, or something above it: a mount, swap space, a loop
-    /// device, another layer. `None` if nobody is known to.
-    pub fn used_by(&self, path: &Path) -> Option<String> {
-        let metadata = fs::metadata(path).ok()?;
+    /// Who uses the file or block device `path`, a partition of it, or something above it: mounts, swap space, loop devices,
+    /// other layers; each in words. None if nobody is known to.
+    pub fn uses(&self, path: &Path) -> Vec<String> {
+        let Ok(metadata) = fs::metadata(path) else { return Vec::new() };
         if metadata.is_file() {
-            let file = path.canonicalize().ok()?;
-            if self.swap_files.iter().any(|(swap, _)| *swap == file) {
-                return Some("it is a swap file".to_owned());
-            }
-            let (looped, _) = self.loops.iter().find(|(looped, _)| looped.file == file)?;
-            return Some(format!("{} stands on it", looped.name));
+            return path.canonicalize().map_or_else(|_| Vec::new(), |file| self.uses_of_file(&file));
         }
-        let name = self.numbers.get(&number_of(&metadata))?;
+        let Some(name) = self.numbers.get(&number_of(&metadata)) else { return Vec::new() };
         let partitions = self.devices.iter().filter(|(_, entry)| entry.disk.as_ref() == Some(name));
         let names = std::iter::once(name).chain(partitions.map(|(partition, _)| partition));
-        names.filter_map(|name| self.layers(name).0).find_map(|device| user(&device))
+        let mut uses = Vec::new();
+        names.filter_map(|name| self.layers(name).0).for_each(|device| collect_uses(&device, &mut uses));
+        uses
+    }
+
+    fn uses_of_file(&self, file: &Path) -> Vec<String> {
+        let swap =
+            self.swap_files.iter().any(|(swap, _)| swap == file).then(|| "it is a swap file".to_owned());
+        let loops = self.loops.iter().filter(|(looped, _)| looped.file == file);
+        let behind = |(looped, _): &(LoopUse, _)| format!("it is the file behind /dev/{}", looped.name);
+        swap.into_iter().chain(loops.map(behind)).collect()
     }
 
     /// Fills in what stands on each device: sysfs says it of the lower one (`holders`) and of the upper one (`slaves`).
@@ -458,18 +463,15 @@ fn bytes_of_sectors(sectors: u64) -> Option<ByteCount> {
     LbaCount::new(sectors).to_bytes(KERNEL_SECTOR)
 }
 
-/// Who uses a device, or something above it.
-fn user(device: &LiveDevice) -> Option<String> {
-    let (usage, name) = (&device.used_by, &device.name);
-    if let Some(mount) = usage.mounts.first() {
-        return Some(format!("{name} is mounted at {}", mount.point.display()));
+/// Adds who uses a device, and who uses what stands on it.
+fn collect_uses(device: &LiveDevice, uses: &mut Vec<String>) {
+    let (used, name) = (&device.used_by, &device.name);
+    uses.extend(used.mounts.iter().map(|mount| format!("{name} is mounted at {}", mount.point.display())));
+    uses.extend(used.is_swap.then(|| format!("{name} is swap")));
+    for holder in &device.holders {
+        uses.push(format!("{} holds {name}", holder.name));
+        collect_uses(holder, uses);
     }
-    if usage.is_swap {
-        return Some(format!("{name} is swap space"));
-    }
-    let holder =
-        |holder: &LiveDevice| user(holder).unwrap_or_else(|| format!("{} stands on {name}", holder.name));
-    device.holders.first().map(holder)
 }
 
 /// The disks under `block`, and their partitions.

@@ -6,9 +6,9 @@
 
 use std::io::{self, Write};
 
+use straddle_bench::SplitMix64;
 use tar::{Builder, EntryType, Header};
 
-use super::random::SplitMix64;
 use super::text::Text;
 
 /// The size of a file, as thousandths of the median: at how many of 10,000 files, so much. The log-normal quantiles exp(1.4 z).

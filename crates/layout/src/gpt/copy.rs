@@ -14,33 +14,11 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
 
 use crate::MAX_PARTITIONS;
 use crate::fields::{array, le32, le64};
+use crate::format::gpt::{ENTRY_BYTES, HEADER_BYTES, MAX_ARRAY_BYTES, SIGNATURE, header, header_crc};
 use crate::reader::{Fault, Reader};
 
-/// "EFI PART" (UEFI specification, table 5-5, as are the offsets in [`field`]).
-const SIGNATURE: &[u8; 8] = b"EFI PART";
-/// The size of the header that the specification defines; a larger one is reserved for its revisions.
-const HEADER_SIZE: u32 = 92;
-/// The smallest entry; the specification wants 128 * 2^n, libfdisk any multiple, we any whole number of u64.
-const ENTRY_SIZE: u32 = 128;
-/// Real arrays have 16 KiB, rarely 32; Linux gives up at 4 MiB (`KMALLOC_MAX_SIZE`).
-const MAX_ARRAY_BYTES: u64 = 8 * 1024 * 1024;
 /// How much of an array is read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
-
-/// Offsets in the header.
-mod field {
-    pub(super) const HEADER_SIZE: usize = 12;
-    pub(super) const HEADER_CRC: usize = 16;
-    pub(super) const MY_LBA: usize = 24;
-    pub(super) const ALTERNATE_LBA: usize = 32;
-    pub(super) const FIRST_USABLE: usize = 40;
-    pub(super) const LAST_USABLE: usize = 48;
-    pub(super) const DISK_GUID: usize = 56;
-    pub(super) const ENTRIES_LBA: usize = 72;
-    pub(super) const ENTRY_COUNT: usize = 80;
-    pub(super) const ENTRY_SIZE: usize = 84;
-    pub(super) const ENTRIES_CRC: usize = 88;
-}
 
 /// What is wrong with a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +134,7 @@ impl GptCopy {
         if !bytes.starts_with(SIGNATURE) {
             return Err(Broken { at, flaw: Flaw::NoSignature, other: None });
         }
-        let other = Some(Lba::new(le64(&bytes, field::ALTERNATE_LBA)));
+        let other = Some(Lba::new(le64(&bytes, header::ALTERNATE_LBA)));
         let header =
             Header::check(&bytes, block, lba, at, reader).map_err(|flaw| Broken { at, flaw, other })?;
         match Listing::read(reader, &header) {
@@ -176,24 +154,24 @@ impl Header {
         reader: &Reader<'_>,
     ) -> Result<Self, Flaw> {
         let lba_at = |at: usize| Lba::new(le64(bytes, at));
-        let size = le32(bytes, field::HEADER_SIZE);
+        let size = le32(bytes, header::HEADER_SIZE);
         let summed = usize::try_from(size).ok().and_then(|size| bytes.get(..size));
-        let summed = summed.filter(|_| size >= HEADER_SIZE).ok_or(Flaw::HeaderSize(size))?;
-        let (stored, computed) = (le32(bytes, field::HEADER_CRC), header_crc(summed));
+        let summed = summed.filter(|_| size >= HEADER_BYTES).ok_or(Flaw::HeaderSize(size))?;
+        let (stored, computed) = (le32(bytes, header::HEADER_CRC), header_crc(summed));
         if stored != computed {
             return Err(Flaw::HeaderCrc { stored, computed });
         }
-        let my_lba = lba_at(field::MY_LBA);
+        let my_lba = lba_at(header::MY_LBA);
         if my_lba != lba {
             return Err(Flaw::MyLba { says: my_lba, stands: lba });
         }
-        let (first_usable, last_usable) = (lba_at(field::FIRST_USABLE), lba_at(field::LAST_USABLE));
+        let (first_usable, last_usable) = (lba_at(header::FIRST_USABLE), lba_at(header::LAST_USABLE));
         if last_usable < first_usable {
             return Err(Flaw::Usable { first: first_usable, last: last_usable });
         }
-        let (count, entry_size) = (le32(bytes, field::ENTRY_COUNT), le32(bytes, field::ENTRY_SIZE));
+        let (count, entry_size) = (le32(bytes, header::ENTRY_COUNT), le32(bytes, header::ENTRY_SIZE));
         let fits_a_chunk = usize::try_from(entry_size).is_ok_and(|size| size <= CHUNK_BYTES);
-        if entry_size < ENTRY_SIZE || !entry_size.is_multiple_of(8) || !fits_a_chunk {
+        if entry_size < ENTRY_BYTES || !entry_size.is_multiple_of(8) || !fits_a_chunk {
             return Err(Flaw::EntrySize(entry_size));
         }
         let array_bytes = u64::from(count) * u64::from(entry_size);
@@ -202,7 +180,7 @@ impl Header {
             1..=MAX_ARRAY_BYTES => {}
             _ => return Err(Flaw::ArrayAbsurd(array_bytes)),
         }
-        let array_span = lba_at(field::ENTRIES_LBA)
+        let array_span = lba_at(header::ENTRIES_LBA)
             .to_bytes(block)
             .and_then(|start| Span::new(start, ByteCount::new(array_bytes)))
             .filter(|span| span.end() <= reader.end())
@@ -211,13 +189,13 @@ impl Header {
             block,
             at,
             my_lba,
-            alternate: lba_at(field::ALTERNATE_LBA),
+            alternate: lba_at(header::ALTERNATE_LBA),
             first_usable,
             last_usable,
-            disk_guid: array(bytes, field::DISK_GUID),
+            disk_guid: array(bytes, header::DISK_GUID),
             array: array_span,
             entry_size,
-            array_crc: le32(bytes, field::ENTRIES_CRC),
+            array_crc: le32(bytes, header::ENTRIES_CRC),
         })
     }
 
@@ -234,15 +212,6 @@ impl Header {
         let count = self.last_usable.checked_since(self.first_usable)?.get().checked_add(1)?;
         Span::of_blocks(self.first_usable, straddle_units::LbaCount::new(count), self.block)
     }
-}
-
-/// The CRC of a header, in which its own field counts as zero.
-fn header_crc(header: &[u8]) -> u32 {
-    let mut crc = crc32fast::Hasher::new();
-    crc.update(&header[..field::HEADER_CRC]);
-    crc.update(&[0; 4]);
-    crc.update(&header[field::HEADER_CRC + 4..]);
-    crc.finalize()
 }
 
 impl Listing {

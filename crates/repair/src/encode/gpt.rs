@@ -6,6 +6,10 @@
 
 use straddle_device::Medium;
 use straddle_device::fields::{array, has, le32, le64};
+use straddle_layout::format::gpt::{
+    ENTRY_BYTES, HEADER_BYTES, MAX_ARRAY_BYTES, SIGNATURE, entry, header, header_crc,
+};
+use straddle_layout::format::mbr;
 use straddle_layout::types::parse_guid;
 use straddle_layout::{Stack, TableKind};
 use straddle_units::BlockSize;
@@ -15,39 +19,11 @@ use crate::error::PlanError;
 use crate::fingerprint::bytes_of;
 use crate::plan::{Change, Entry, GPT_ENTRY_BYTES, Plan, primary_is_damaged};
 
-/// Offsets in a header (table 5-5).
-mod header {
-    pub(super) const REVISION: usize = 8;
-    pub(super) const SIZE: usize = 12;
-    pub(super) const CRC: usize = 16;
-    pub(super) const MY_LBA: usize = 24;
-    pub(super) const ALTERNATE: usize = 32;
-    pub(super) const FIRST_USABLE: usize = 40;
-    pub(super) const LAST_USABLE: usize = 48;
-    pub(super) const DISK_GUID: usize = 56;
-    pub(super) const ENTRIES_LBA: usize = 72;
-    pub(super) const ENTRY_COUNT: usize = 80;
-    pub(super) const ENTRY_SIZE: usize = 84;
-    pub(super) const ENTRIES_CRC: usize = 88;
-    /// The size of the fields.
-    pub(super) const BYTES: usize = 92;
-}
-
-/// Offsets in an entry (table 5-6).
-mod entry {
-    pub(super) const GUID: usize = 16;
-    pub(super) const START: usize = 32;
-    pub(super) const LAST: usize = 40;
-    pub(super) const ATTRIBUTES: usize = 48;
-    pub(super) const NAME: usize = 56;
-    pub(super) const END: usize = 128;
-}
-
-const SIGNATURE: &[u8] = b"EFI PART";
+/// What the header's fields take, as a length of bytes.
+const HEADER_LENGTH: usize = header::ENTRIES_CRC + 4;
 /// Revision 1.0.
 const REVISION: u32 = 0x0001_0000;
 const PRIMARY_LBA: u64 = 1;
-const LARGEST_ARRAY: u64 = 8 << 20;
 
 fn put32(bytes: &mut [u8], at: usize, value: u32) {
     bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
@@ -78,7 +54,7 @@ impl CurrentGpt {
         }
         let said = block_at(medium, block, PRIMARY_LBA)
             .filter(|header| has(header, 0, SIGNATURE))
-            .map(|header| le64(&header, header::ALTERNATE))
+            .map(|header| le64(&header, header::ALTERNATE_LBA))
             .filter(|lba| (PRIMARY_LBA + 1..last).contains(lba));
         let backup =
             said.and_then(|lba| Self::at(medium, block, lba)).or_else(|| Self::at(medium, block, last));
@@ -88,14 +64,14 @@ impl CurrentGpt {
     /// The copy whose header stands at `lba`, if its sums are right.
     fn at(medium: &dyn Medium, block: BlockSize, lba: u64) -> Option<Self> {
         let header = block_at(medium, block, lba).filter(|header| has(header, 0, SIGNATURE))?;
-        let size = usize::try_from(le32(&header, header::SIZE)).ok()?;
-        if size < header::BYTES || size > header.len() || le64(&header, header::MY_LBA) != lba {
+        let size = usize::try_from(le32(&header, header::HEADER_SIZE)).ok()?;
+        if size < HEADER_LENGTH || size > header.len() || le64(&header, header::MY_LBA) != lba {
             return None;
         }
-        let is_whole = le32(&header, header::CRC) == header_crc(&header, size);
+        let is_whole = le32(&header, header::HEADER_CRC) == header_crc(&header[..size]);
         let len =
             u64::from(le32(&header, header::ENTRY_COUNT)) * u64::from(le32(&header, header::ENTRY_SIZE));
-        if !is_whole || len > LARGEST_ARRAY || le32(&header, header::ENTRY_SIZE) < 128 {
+        if !is_whole || len > MAX_ARRAY_BYTES || le32(&header, header::ENTRY_SIZE) < ENTRY_BYTES {
             return None;
         }
         let start = straddle_units::Lba::new(le64(&header, header::ENTRIES_LBA)).to_bytes(block)?;
@@ -127,8 +103,8 @@ impl CurrentGpt {
 
     /// The same table in blocks of another size, with no places yet.
     fn in_blocks_of(mut self, block: u64) -> Result<Self, PlanError> {
-        let len = usize::try_from(block).unwrap_or(header::BYTES);
-        if usize::try_from(le32(&self.header, header::SIZE)).is_ok_and(|size| size > len) {
+        let len = usize::try_from(block).unwrap_or(HEADER_LENGTH);
+        if usize::try_from(le32(&self.header, header::HEADER_SIZE)).is_ok_and(|size| size > len) {
             return Err(PlanError::CannotConvert(format!("its header is larger than {block} bytes")));
         }
         self.header.resize(len, 0);
@@ -147,7 +123,7 @@ impl CurrentGpt {
 
     /// Where the other copy is said to be.
     pub(crate) fn other_lba(&self) -> u64 {
-        le64(&self.header, header::ALTERNATE)
+        le64(&self.header, header::ALTERNATE_LBA)
     }
 
     fn is_primary(&self) -> bool {
@@ -156,7 +132,7 @@ impl CurrentGpt {
 
     /// Where the backup is, or belongs where it says nothing that can be.
     fn backup_lba(&self, last: u64) -> u64 {
-        let lba = if self.is_primary() { le64(&self.header, header::ALTERNATE) } else { self.my_lba() };
+        let lba = if self.is_primary() { le64(&self.header, header::ALTERNATE_LBA) } else { self.my_lba() };
         if (PRIMARY_LBA + 1..=last).contains(&lba) && lba > self.last_usable() { lba } else { last }
     }
 
@@ -167,21 +143,21 @@ impl CurrentGpt {
 
     /// A table with nothing in it.
     fn new(block: u64, entries: u32) -> Self {
-        let mut header = vec![0; usize::try_from(block).unwrap_or(header::BYTES)];
+        let mut header = vec![0; usize::try_from(block).unwrap_or(HEADER_LENGTH)];
         header[..8].copy_from_slice(SIGNATURE);
         put32(&mut header, header::REVISION, REVISION);
-        put32(&mut header, header::SIZE, 92);
+        put32(&mut header, header::HEADER_SIZE, HEADER_BYTES);
         put64(&mut header, header::MY_LBA, PRIMARY_LBA);
         put64(&mut header, header::ENTRIES_LBA, PRIMARY_LBA + 1);
         put32(&mut header, header::ENTRY_COUNT, entries);
-        put32(&mut header, header::ENTRY_SIZE, 128);
+        put32(&mut header, header::ENTRY_SIZE, ENTRY_BYTES);
         let len = u64::from(entries) * GPT_ENTRY_BYTES;
         Self { block, header, array: vec![0; usize::try_from(len).unwrap_or(0)] }
     }
 
     /// Makes the array say what `plan` says.
     fn patch(&mut self, plan: &Plan) -> Result<(), PlanError> {
-        let size = usize::try_from(le32(&self.header, header::ENTRY_SIZE)).unwrap_or(entry::END);
+        let size = usize::try_from(le32(&self.header, header::ENTRY_SIZE)).unwrap_or(entry::NAME.end);
         for (bytes, number) in self.array.chunks_exact_mut(size).zip(1..) {
             let planned = plan.table.partitions.iter().find(|entry| entry.number == number);
             match planned {
@@ -214,7 +190,7 @@ impl CurrentGpt {
     ) -> Result<Vec<u8>, PlanError> {
         let mut bytes = self.header.clone();
         put64(&mut bytes, header::MY_LBA, my_lba);
-        put64(&mut bytes, header::ALTERNATE, alternate);
+        put64(&mut bytes, header::ALTERNATE_LBA, alternate);
         put64(&mut bytes, header::FIRST_USABLE, plan.table.first_usable);
         put64(&mut bytes, header::LAST_USABLE, plan.table.last_usable);
         let guid = parse_guid(&plan.table.id)
@@ -222,9 +198,9 @@ impl CurrentGpt {
         bytes[header::DISK_GUID..header::DISK_GUID + 16].copy_from_slice(&guid);
         put64(&mut bytes, header::ENTRIES_LBA, array_lba);
         put32(&mut bytes, header::ENTRIES_CRC, crc32fast::hash(&self.array));
-        let size = usize::try_from(le32(&bytes, header::SIZE)).unwrap_or(header::BYTES);
-        let crc = header_crc(&bytes, size);
-        put32(&mut bytes, header::CRC, crc);
+        let size = usize::try_from(le32(&bytes, header::HEADER_SIZE)).unwrap_or(HEADER_LENGTH);
+        let crc = header_crc(&bytes[..size]);
+        put32(&mut bytes, header::HEADER_CRC, crc);
         Ok(bytes)
     }
 }
@@ -236,15 +212,6 @@ fn block_at(medium: &dyn Medium, block: BlockSize, lba: u64) -> Option<Vec<u8>> 
         block,
     )?;
     bytes_of(medium, span).ok()
-}
-
-/// The sum of a header of `size` bytes, in which its own field counts as zero.
-fn header_crc(bytes: &[u8], size: usize) -> u32 {
-    let mut crc = crc32fast::Hasher::new();
-    crc.update(&bytes[..header::CRC]);
-    crc.update(&[0; 4]);
-    crc.update(&bytes[header::CRC + 4..size]);
-    crc.finalize()
 }
 
 fn last_of(entry: &Entry) -> u64 {
@@ -262,7 +229,7 @@ fn fill(bytes: &mut [u8], planned: &Entry) -> Result<(), PlanError> {
     put64(bytes, entry::START, planned.start);
     put64(bytes, entry::LAST, last_of(planned));
     put64(bytes, entry::ATTRIBUTES, planned.attributes);
-    for (place, unit) in bytes[entry::NAME..entry::END].chunks_exact_mut(2).zip(planned.name.encode_utf16()) {
+    for (place, unit) in bytes[entry::NAME].chunks_exact_mut(2).zip(planned.name.encode_utf16()) {
         place.copy_from_slice(&unit.to_le_bytes());
     }
     Ok(())
@@ -368,11 +335,10 @@ impl Copy<'_> {
 
 /// The MBR of a disk with a GPT: an entry over everything, so that who knows only MBRs sees no free space.
 fn protect(plan: &Plan, stack: &Stack, places: &Places, steps: &mut Steps<'_>) -> Result<(), PlanError> {
-    const ENTRIES: usize = 446;
     let mut sector = steps.read(0, steps.block)?;
     let covered = u32::try_from(places.last).unwrap_or(u32::MAX);
-    let is_signed = has(&sector, 510, &[0x55, 0xAA]);
-    let slots = || (0..4).map(|slot| ENTRIES + slot * 16);
+    let is_signed = has(&sector, mbr::SIGNATURE_AT, mbr::SIGNATURE);
+    let slots = || (0..4).map(|slot| mbr::ENTRIES_AT + slot * mbr::ENTRY_BYTES);
     let protective = slots().find(|at| is_signed && sector[at + 4] == 0xEE && le32(&sector, at + 8) == 1);
     match protective {
         // A hybrid one, and one that covers less on purpose, stays; where the disk has another size it is brought up to date.
@@ -384,15 +350,15 @@ fn protect(plan: &Plan, stack: &Stack, places: &Places, steps: &mut Steps<'_>) -
         None if !plan.fresh && is_signed && slots().any(|at| sector[at + 4] != 0) => {}
         _ => {
             if !plan.wipe.is_empty() && matches!(stack.kind, TableKind::Content(_)) {
-                sector[..ENTRIES].fill(0);
+                sector[..mbr::ENTRIES_AT].fill(0);
             }
-            sector[ENTRIES..510].fill(0);
-            let entry = &mut sector[ENTRIES..ENTRIES + 16];
+            sector[mbr::ENTRIES_AT..mbr::SIGNATURE_AT].fill(0);
+            let entry = &mut sector[mbr::ENTRIES_AT..mbr::ENTRIES_AT + mbr::ENTRY_BYTES];
             // From LBA 1, cylinder 0, head 0, sector 2, to what cannot be said in these terms (table 5-4).
             entry[..8].copy_from_slice(&[0x00, 0x00, 0x02, 0x00, 0xEE, 0xFF, 0xFF, 0xFF]);
             put32(entry, 8, 1);
             put32(entry, 12, covered);
-            sector[510..512].copy_from_slice(&[0x55, 0xAA]);
+            sector[mbr::SIGNATURE_AT..mbr::SECTOR_BYTES].copy_from_slice(mbr::SIGNATURE);
         }
     }
     Ok(steps.write(0, &sector, "protective MBR")?)

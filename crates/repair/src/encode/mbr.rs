@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 
 use straddle_device::fields::{byte, has, le32};
+use straddle_layout::format::gpt;
+use straddle_layout::format::mbr::{ACTIVE, DISK_ID_AT, ENTRIES_AT, ENTRY_BYTES, SIGNATURE, SIGNATURE_AT};
 use straddle_layout::types::is_extended;
 use straddle_layout::{Role, Stack, TableKind};
 
@@ -14,12 +16,6 @@ use super::gpt::CurrentGpt;
 use crate::error::PlanError;
 use crate::plan::{Change, Entry, Plan, Slot};
 
-const DISK_ID: usize = 440;
-const ENTRIES: usize = 446;
-const ENTRY: usize = 16;
-const SIGNATURE_AT: usize = 510;
-const SIGNATURE: [u8; 2] = [0x55, 0xAA];
-const ACTIVE: u8 = 0x80;
 /// More records than this are followed by nobody.
 const MOST_RECORDS: usize = 1024;
 /// The geometry that every BIOS pretends for large disks.
@@ -28,7 +24,7 @@ const TRACK: u64 = 63;
 
 /// One table of four entries.
 fn slot(index: usize) -> std::ops::Range<usize> {
-    ENTRIES + index * ENTRY..ENTRIES + (index + 1) * ENTRY
+    ENTRIES_AT + index * ENTRY_BYTES..ENTRIES_AT + (index + 1) * ENTRY_BYTES
 }
 
 fn put32(bytes: &mut [u8], at: usize, value: u64) -> Result<(), PlanError> {
@@ -85,13 +81,13 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
     let mut mbr = steps.read(0, steps.block)?;
     if plan.fresh {
         if !plan.wipe.is_empty() && matches!(stack.kind, TableKind::Content(_)) {
-            mbr[..ENTRIES].fill(0);
+            mbr[..ENTRIES_AT].fill(0);
         }
         let id = u32::from_str_radix(&plan.table.id, 16);
         let id = id.map_err(|_| PlanError::Invalid("its disk identity is none".to_owned()))?;
-        mbr[DISK_ID..DISK_ID + 4].copy_from_slice(&id.to_le_bytes());
-        mbr[ENTRIES..SIGNATURE_AT].fill(0);
-        mbr[SIGNATURE_AT..SIGNATURE_AT + 2].copy_from_slice(&SIGNATURE);
+        mbr[DISK_ID_AT..DISK_ID_AT + 4].copy_from_slice(&id.to_le_bytes());
+        mbr[ENTRIES_AT..SIGNATURE_AT].fill(0);
+        mbr[SIGNATURE_AT..SIGNATURE_AT + 2].copy_from_slice(SIGNATURE);
     }
     for number in 1..=4 {
         let bytes = &mut mbr[slot(usize::try_from(number - 1).unwrap_or(0))];
@@ -139,7 +135,7 @@ impl Chain {
         let mut at = extended.start;
         loop {
             let record = steps.read(at.saturating_mul(steps.block), steps.block)?;
-            if !has(&record, SIGNATURE_AT, &SIGNATURE) || chain.records.len() > MOST_RECORDS {
+            if !has(&record, SIGNATURE_AT, SIGNATURE) || chain.records.len() > MOST_RECORDS {
                 return Err(odd("cannot be followed"));
             }
             let used = |index: usize| {
@@ -209,7 +205,7 @@ impl Chain {
         }
         if chain.records.is_empty() {
             let mut record = vec![0; len];
-            record[SIGNATURE_AT..SIGNATURE_AT + 2].copy_from_slice(&SIGNATURE);
+            record[SIGNATURE_AT..SIGNATURE_AT + 2].copy_from_slice(SIGNATURE);
             chain.records.push((extended.start, record));
         }
         Ok(chain)
@@ -244,7 +240,7 @@ impl Chain {
                 Some((_, bytes)) => bytes.clone(),
                 None => vec![0; usize::try_from(steps.block).unwrap_or(512)],
             };
-            record[SIGNATURE_AT..SIGNATURE_AT + 2].copy_from_slice(&SIGNATURE);
+            record[SIGNATURE_AT..SIGNATURE_AT + 2].copy_from_slice(SIGNATURE);
             match wanted.get(at) {
                 None => record[slot(0)].fill(0),
                 Some(entry) => match entry.change {
@@ -326,7 +322,7 @@ fn forget_gpt(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Result<(), P
             Slot::Logical { ebr } => ebr == lba,
             _ => entry.slot == Slot::Extended && entry.start == lba,
         });
-        if !is_taken && has(&steps.read(at, 8)?, 0, b"EFI PART") {
+        if !is_taken && has(&steps.read(at, 8)?, 0, gpt::SIGNATURE) {
             steps.write(at, &zeros, "header of the former GPT")?;
         }
     }

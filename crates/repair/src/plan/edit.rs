@@ -160,7 +160,7 @@ impl Draft<'_> {
         let number = next_number(table, part, false)?;
         let slot = if part.logical { Slot::Logical { ebr: 0 } } else { Slot::Primary };
         let space = self.space_of(table, slot);
-        let gaps = gaps(space, obstacles(table, slot, self.block()));
+        let gaps = space.gaps(obstacles(table, slot, self.block()));
         let largest = gaps.iter().map(|gap| gap.len()).max().unwrap_or_default();
         let shared = self.shared(space.start(), space.end());
         let mut best: Option<(Span, Span, Option<u64>)> = None;
@@ -269,8 +269,7 @@ impl Draft<'_> {
         let number = next_primary(table)?;
         let block = self.block();
         let space = self.space_of(table, Slot::Extended);
-        let gap =
-            gaps(space, obstacles(table, Slot::Extended, block)).into_iter().max_by_key(|gap| gap.len());
+        let gap = space.gaps(obstacles(table, Slot::Extended, block)).into_iter().max_by_key(|gap| gap.len());
         let usable = gap.and_then(|gap| {
             let start = self.grain.start.ceil(gap.start())?;
             Span::new(start, gap.end().checked_since(start)?)
@@ -325,20 +324,4 @@ fn obstacles(table: &Table, slot: Slot, block: straddle_units::BlockSize) -> Vec
         }
     }
     spans
-}
-
-/// The free spans of `space` between `obstacles`, in order.
-fn gaps(space: Span, mut obstacles: Vec<Span>) -> Vec<Span> {
-    obstacles.sort_by_key(|span| span.start());
-    let mut gaps = Vec::new();
-    let mut at = space.start();
-    for obstacle in obstacles {
-        if let Some(len) = obstacle.start().min(space.end()).checked_since(at) {
-            gaps.extend(Span::new(at, len));
-        }
-        at = at.max(obstacle.end());
-    }
-    gaps.extend(space.end().checked_since(at).and_then(|len| Span::new(at, len)));
-    gaps.retain(|gap| !gap.is_empty());
-    gaps
 }

@@ -52,7 +52,7 @@ pub(super) fn import(arguments: &BenchArguments, path: &Path, styles: Styles) ->
     }
     let bytes = fs::read(path).with_context(told)?;
     let run = fio::import(&String::from_utf8_lossy(&bytes)).with_context(|| path.display().to_string())?;
-    let title = format!("as {} measured it", run.version);
+    let title = format!("a target of {}", run.version);
     let target = Description { name: run.target, title, clock: Clock::Wall };
     let bench = Bench {
         target: &target,

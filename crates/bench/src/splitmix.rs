@@ -3,34 +3,44 @@
 /// SplitMix64 (G. L. Steele, D. Lea, C. H. Flood: Fast splittable pseudorandom number generators, OOPSLA 2014). Integers only: a
 /// logarithm may differ in its last bit from one machine's library to the next's.
 #[derive(Clone, Debug)]
-pub(crate) struct SplitMix64(u64);
+pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    pub(crate) const fn new(seed: u64) -> Self {
+    /// The sequence of a seed.
+    pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// The next of 64 bits.
+    pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, which is above 0.
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
+    /// A number below `end`; zero where that is zero.
+    pub fn below(&mut self, end: u64) -> u64 {
         let product = u128::from(self.next()) * u128::from(end);
-        u64::try_from(product >> 64).expect("a product of two 64-bit numbers has 64 bits above the lower 64")
+        u64::try_from(product >> 64).unwrap_or(0)
     }
 
-    /// An index below `len`, which is above 0.
-    pub(crate) fn index(&mut self, len: usize) -> usize {
-        usize::try_from(self.below(len as u64)).expect("below a length")
+    /// An index below `len`; zero where that is zero.
+    pub fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.below(len as u64)).unwrap_or(0)
     }
 
     /// True once in so many.
-    pub(crate) fn once_in(&mut self, count: u64) -> bool {
+    pub fn once_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
+    }
+
+    /// Puts the items into a random order.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            let other = self.index(last + 1);
+            items.swap(last, other);
+        }
     }
 }
 
