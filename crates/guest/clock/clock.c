@@ -11,14 +11,11 @@
 #define _GNU_SOURCE
 #include "clock.h"
 
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <stdarg.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -27,6 +24,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #define NEVER UINT64_MAX
@@ -48,10 +46,11 @@ struct answer {
 };
 
 /* All that a handler may find or change is volatile: the compiler believes that a system call cannot come back here. */
-static volatile uint64_t now = POWER_ON, deadline = NEVER, interval, next_completion = NEVER;
+volatile uint64_t guest_now = POWER_ON;
+volatile struct report report;
+pid_t owner;
+static volatile uint64_t deadline = NEVER, interval, next_completion = NEVER;
 static uint64_t charge_clock = 100, charge_stop = 2000, charge_kick = 3000, charge_compute = 100;
-static volatile struct report report;
-static pid_t owner;
 static int link_fd = -1;
 static volatile int raised; /* an interrupt went out that the guest may have put off */
 static char is_kick[MOST_FDS];
@@ -73,10 +72,11 @@ static void unblock(uint64_t before)
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
 }
 
-static void give_up(const char *what)
+void give_up(const char *what)
 {
 	dprintf(2, "straddle-clock: %s\n", what);
 	syscall(SYS_exit_group, 97);
+	__builtin_unreachable();
 }
 
 static void transfer(int writing, void *data, size_t length)
@@ -98,11 +98,12 @@ static void exchange(uint64_t kind, uint64_t at)
 	report.exchanges++;
 	transfer(1, &message, sizeof message);
 	transfer(0, &answer, sizeof answer);
-	if (answer.now > now)
-		now = answer.now;
+	if (answer.now > guest_now)
+		guest_now = answer.now;
 	next_completion = answer.next;
 	if (answer.raised)
 		raised = 1;
+	note('x', answer.now, answer.next, answer.raised, kind);
 }
 
 static void connect_link(void)
@@ -123,6 +124,7 @@ static void connect_link(void)
 
 static void fire(void)
 {
+	note('a', deadline, interval, 0, 0);
 	deadline = interval ? deadline + interval : NEVER;
 	raised = 1;
 	syscall(SYS_kill, owner, SIGALRM);
@@ -132,25 +134,48 @@ static void fire(void)
 static void charge(uint64_t cost)
 {
 	report.events++;
-	now += cost;
-	if (now >= next_completion) {
+	guest_now += cost;
+	if (guest_now >= next_completion) {
 		uint64_t before = block();
-		while (now >= next_completion)
-			exchange(ADVANCE, now);
+		while (guest_now >= next_completion)
+			exchange(ADVANCE, guest_now);
 		unblock(before);
 	}
-	if (now >= deadline)
+	if (guest_now >= deadline)
 		fire();
 }
 
 /* --- a guest that computes -------------------------------------------------------------------------------------- */
 
-/* Who computes does nothing that is charged for, and would stop the clock. So look from time to time how much processor time has gone
- * by since something was last charged. The guest's kernel gets its next tick (it may be waiting for one: its RAID code measures itself by
- * counting what it can do in a tick); a program is charged for what it has used. Both depend on the host, so both are counted. */
-enum { LOOK_EVERY = 5000000, KERNEL_TICK = 10000000, KERNEL_TICK_LATER = 100000000, PROGRAM_SLICE = 10000000 };
+/* Who computes does nothing that is charged for, and would stop the clock. So look from time to time whether anything but processor time has gone by since
+ * the last look. How much of that goes by depends on the host, so a single look means nothing, and each counts for no more than the time
+ * between two looks, however long the host had this process wait.
+ *
+ * A program is charged for what it has used, in slices. The first is longer: below it computing is free, and a run does not depend on the host's speed.
+ *
+ * A kernel that computes may be waiting for its next tick. Its RAID code does in every boot: it measures five routines by counting what each can do in
+ * 16 ticks. To be told from a kernel that is merely busy it has to be found in the same code (a loop of a few instructions, or a few KiB of routines) at many looks in a row;
+ * no other code of the boot takes as long as two. From then on that code is known, and the kernel gets a tick when two looks in a row, with time used before each, find it there;
+ * so it gets as many as the code waits for, wherever in it the host interrupts. Where exactly, nobody learns (interrupts.c).
+ *
+ * After the first request to a drive anything may look like that, and a kernel that makes no progress for long gets a tick rather than
+ * hang. Such ticks come at moments of the host's choice, so they are counted. */
+enum {
+	LOOK_AT_BOOT = 1000000,
+	LOOK_LATER = 5000000,
+	FIRST_SLICE = 20000000,
+	PROGRAM_SLICE = 10000000,
+	LOOKS_TO_KNOW = 40,
+	LOOKS_TO_GIVE_UP = 1000,
+	LOOP_CODE = 64,        /* bytes of a loop that only waits */
+	ROUTINES_CODE = 16384, /* bytes, before and behind what was seen of routines */
+	MOST_PLACES = 8,
+	EVENTS_OF_A_TICK = 64,
+};
 
 static volatile pid_t running; /* the process whose stop is waited for */
+static int timer;
+static uint64_t interval_of_looks;
 
 static uint64_t cpu_time(pid_t pid)
 {
@@ -159,53 +184,141 @@ static uint64_t cpu_time(pid_t pid)
 	return syscall(SYS_clock_gettime, clock, &time) == 0 ? time.tv_sec * SECOND + time.tv_nsec : 0;
 }
 
-/* Grows with whatever the guest does but spinning: what is charged for, and touching memory for the first time. */
-static uint64_t activity(void)
+static void look_every(long nanoseconds)
 {
-	struct rusage usage;
-	getrusage(RUSAGE_SELF, &usage);
-	return report.events + usage.ru_minflt;
+	struct itimerspec often = { { 0, nanoseconds }, { 0, nanoseconds } };
+	syscall(SYS_timer_settime, timer, 0, &often, NULL);
+	interval_of_looks = nanoseconds;
 }
 
-static void look(int signal)
+/* What the process `pid` has used since the last look at it, and no more than passes between two looks. */
+static uint64_t used_since_last(pid_t pid, uint64_t *last)
 {
-	static uint64_t seen = NEVER, kernel_since, program_since;
+	uint64_t used = cpu_time(pid), before = *last;
+	*last = used;
+	if (used <= before)
+		return 0;
+	return used - before < interval_of_looks ? used - before : interval_of_looks;
+}
+
+static void look_at_program(pid_t program, int is_new)
+{
+	static uint64_t last, used, slice;
+	if (is_new) {
+		last = cpu_time(program);
+		used = 0;
+		slice = FIRST_SLICE;
+		return;
+	}
+	used += used_since_last(program, &last);
+	if (used < slice)
+		return;
+	uint64_t cost = slice / 100 * charge_compute;
+	used -= slice;
+	slice = PROGRAM_SLICE;
+	report.computed += cost;
+	note('p', cost, 0, 0, 0);
+	charge(cost);
+}
+
+static void tick(int is_late)
+{
+	report.ticks++;
+	report.late_ticks += is_late || report.kicks;
+	note('t', report.ticks, 0, 0, 0);
+	charge(deadline > guest_now ? deadline - guest_now : 0);
+}
+
+/* Code in which the kernel has been found to wait for a tick. */
+static struct place {
+	uint64_t low, high;
+} places[MOST_PLACES];
+static int place_count;
+
+static int is_known(uint64_t instruction)
+{
+	for (int at = 0; at < place_count; at++)
+		if (instruction >= places[at].low && instruction <= places[at].high)
+			return 1;
+	return 0;
+}
+
+static void remember(struct place place)
+{
+	uint64_t more = place.high - place.low < LOOP_CODE ? 0 : ROUTINES_CODE;
+	if (place_count < MOST_PLACES)
+		places[place_count++] = (struct place){ place.low - more, place.high + more };
+}
+
+static void look_at_kernel(uint64_t instruction)
+{
+	static uint64_t last, events;
+	static long faults;
+	static int known, looks, all_looks;
+	static struct place seen;
+	uint64_t used = used_since_last(0, &last), done = report.events - events;
+	struct rusage usage;
+	getrusage(RUSAGE_SELF, &usage);
+	int has_touched = usage.ru_minflt != faults; /* memory for the first time */
+	events = report.events;
+	faults = usage.ru_minflt;
+	if (report.kicks && interval_of_looks != LOOK_LATER)
+		look_every(LOOK_LATER);
+	if (deadline == NEVER || done > EVENTS_OF_A_TICK || has_touched) {
+		known = looks = all_looks = 0;
+		return;
+	}
+	if (used < interval_of_looks / 2) /* it was others' turn */
+		return;
+	if (is_known(instruction)) {
+		looks = all_looks = 0;
+		if (++known == 2) {
+			known = 0;
+			tick(0);
+		}
+		return;
+	}
+	known = 0;
+	all_looks = done ? 0 : all_looks + 1;
+	if (looks == 0 || done)
+		seen = (struct place){ instruction, instruction };
+	seen.low = instruction < seen.low ? instruction : seen.low;
+	seen.high = instruction > seen.high ? instruction : seen.high;
+	looks = done || seen.high - seen.low > ROUTINES_CODE ? 0 : looks + 1;
+	if (looks == LOOKS_TO_KNOW) {
+		remember(seen);
+		looks = 0;
+	} else if (all_looks == LOOKS_TO_GIVE_UP) {
+		all_looks = 0;
+		tick(1);
+	}
+}
+
+static void look(int signal, siginfo_t *info, void *context)
+{
+	static uint64_t events;
 	static pid_t program;
 	int error = errno;
 	(void)signal;
-	if (activity() != seen || program != running) {
-		seen = activity();
-		program = running;
-		kernel_since = cpu_time(0);
-		program_since = program ? cpu_time(program) : 0;
-	} else if (program) {
-		uint64_t used = cpu_time(program);
-		while (used >= program_since + PROGRAM_SLICE) {
-			program_since += PROGRAM_SLICE;
-			report.computed += PROGRAM_SLICE / 100 * charge_compute;
-			charge(PROGRAM_SLICE / 100 * charge_compute);
-		}
-		seen = activity();
-	} else if (deadline != NEVER && cpu_time(0) >= kernel_since + (report.kicks ? KERNEL_TICK_LATER : KERNEL_TICK)) {
-		report.ticks++;
-		if (report.kicks)
-			report.late_ticks++;
-		charge(deadline > now ? deadline - now : 0);
-	}
+	(void)info;
+	if (running)
+		look_at_program(running, program != running || events != report.events);
+	else
+		look_at_kernel(((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP]);
+	program = running;
+	events = report.events;
 	errno = error;
 }
 
 static void start_looking(void)
 {
-	struct sigaction action = { .sa_handler = look, .sa_flags = SA_RESTART | SA_ONSTACK };
+	struct sigaction action = { .sa_sigaction = look, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK };
 	sigaddset(&action.sa_mask, SIGALRM);
 	sigaddset(&action.sa_mask, SIGIO);
 	sigaction(WATCHDOG_SIGNAL, &action, NULL);
 	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = WATCHDOG_SIGNAL };
-	struct itimerspec often = { { 0, LOOK_EVERY }, { 0, LOOK_EVERY } };
-	int timer;
 	syscall(SYS_timer_create, CLOCK_MONOTONIC, &event, &timer);
-	syscall(SYS_timer_settime, timer, 0, &often, NULL);
+	look_every(LOOK_AT_BOOT);
 }
 
 /* --- what the guest's kernel calls ------------------------------------------------------------------------------ */
@@ -216,7 +329,8 @@ static uint64_t number(const char *name, uint64_t otherwise)
 	return value ? strtoull(value, NULL, 10) : otherwise;
 }
 
-static uint64_t next_random(void) /* splitmix64 */
+/* splitmix64 */
+uint64_t next_random(void)
 {
 	uint64_t z = random_state += 0x9e3779b97f4a7c15;
 	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
@@ -224,15 +338,30 @@ static uint64_t next_random(void) /* splitmix64 */
 	return z ^ z >> 31;
 }
 
-__attribute__((constructor)) static void start(void)
+/* Where the host puts libraries and heap must be the same in every run: the guest's kernel takes its memory from behind its heap. This is a property of
+ * the process that lasts over exec, so set it and begin again. A host that forbids that (some containers do) is reported. */
+static void fix_addresses(char **arguments)
 {
+	int present = personality(0xffffffff);
+	if (present >= 0 && present & ADDR_NO_RANDOMIZE)
+		return;
+	int is_second = getenv("STRADDLE_AGAIN") != NULL;
+	if (!is_second && personality(present | ADDR_NO_RANDOMIZE) >= 0 && setenv("STRADDLE_AGAIN", "1", 1) == 0)
+		execv("/proc/self/exe", arguments);
+	report.random_addresses = 1;
+}
+
+__attribute__((constructor)) static void start(int count, char **arguments)
+{
+	(void)count;
+	fix_addresses(arguments);
 	charge_clock = number("STRADDLE_CHARGE_CLOCK", charge_clock);
 	charge_stop = number("STRADDLE_CHARGE_STOP", charge_stop);
 	charge_kick = number("STRADDLE_CHARGE_KICK", charge_kick);
 	charge_compute = number("STRADDLE_CHARGE_COMPUTE", charge_compute);
 	limit = number("STRADDLE_LIMIT", limit);
 	random_state = number("STRADDLE_SEED", 0);
-	now = POWER_ON + number("STRADDLE_PHASE", 0);
+	guest_now = POWER_ON + number("STRADDLE_PHASE", 0);
 }
 
 static struct timespec timespec(uint64_t nanoseconds)
@@ -248,11 +377,12 @@ static uint64_t nanoseconds(const struct timespec *time)
 int clock_gettime(clockid_t clock, struct timespec *time)
 {
 	if (clock == CLOCK_REALTIME)
-		*time = timespec(EPOCH * SECOND + now);
+		*time = timespec(EPOCH * SECOND + guest_now);
 	else if (clock == CLOCK_MONOTONIC && owner) {
 		report.clock_reads++;
 		charge(charge_clock);
-		*time = timespec(now);
+		note('c', 0, 0, 0, 0);
+		*time = timespec(guest_now);
 	} else
 		return syscall(SYS_clock_gettime, clock, time);
 	return 0;
@@ -261,7 +391,7 @@ int clock_gettime(clockid_t clock, struct timespec *time)
 int gettimeofday(struct timeval *restrict time, void *restrict zone)
 {
 	(void)zone;
-	struct timespec virtual = timespec(EPOCH * SECOND + now);
+	struct timespec virtual = timespec(EPOCH * SECOND + guest_now);
 	*time = (struct timeval){ virtual.tv_sec, virtual.tv_nsec / 1000 };
 	return 0;
 }
@@ -295,7 +425,8 @@ int timer_settime(timer_t timer, int flags, const struct itimerspec *restrict va
 	report.events++;
 	interval = nanoseconds(&value->it_interval);
 	uint64_t distance = nanoseconds(&value->it_value);
-	deadline = distance ? now + distance : NEVER;
+	deadline = distance ? guest_now + distance : NEVER;
+	note('d', deadline, interval, 0, 0);
 	return 0;
 }
 
@@ -305,7 +436,7 @@ int timer_gettime(timer_t timer, struct itimerspec *value)
 	(void)timer;
 	memset(value, 0, sizeof *value);
 	if (deadline != NEVER)
-		value->it_value = timespec(deadline > now ? deadline - now : 1);
+		value->it_value = timespec(deadline > guest_now ? deadline - guest_now : 1);
 	else if (next_completion != NEVER)
 		value->it_value.tv_nsec = 1;
 	value->it_interval = timespec(interval);
@@ -321,19 +452,21 @@ int sigsuspend(const sigset_t *mask)
 		raised = 0;
 		return -1;
 	}
-	uint64_t before = block(), since = now;
+	uint64_t before = block(), since = guest_now;
 	report.sleeps++;
+	note('z', 0, 0, 0, 0);
 	while (!raised && (next_completion != NEVER || deadline != NEVER)) {
 		if (next_completion <= deadline)
 			exchange(WAIT, deadline);
 		else {
-			now = deadline > now ? deadline : now;
+			guest_now = deadline > guest_now ? deadline : guest_now;
 			fire();
 		}
 	}
-	report.slept += now - since;
-	if (now > limit && link_fd >= 0)
-		exchange(ADVANCE, now); /* where it will be noticed */
+	report.slept += guest_now - since;
+	note('w', 0, 0, 0, 0);
+	if (guest_now > limit && link_fd >= 0)
+		exchange(ADVANCE, guest_now); /* where it will be noticed */
 	syscall(SYS_rt_sigsuspend, mask, sizeof(uint64_t)); /* a signal is pending: this returns after its handler */
 	raised = 0;
 	unblock(before);
@@ -353,12 +486,13 @@ int eventfd(unsigned start, int flags)
 ssize_t write(int fd, const void *data, size_t length)
 {
 	if (link_fd < 0 || length != 8 || fd < 0 || fd >= MOST_FDS || !is_kick[fd])
-		return syscall(SYS_write, fd, data, length);
+		return write_file(fd, data, length);
 	report.kicks++;
 	report.events++;
-	now += charge_kick;
+	guest_now += charge_kick;
+	note('k', 0, 0, 0, 0);
 	uint64_t before = block();
-	exchange(KICK, now);
+	exchange(KICK, guest_now);
 	unblock(before);
 	charge(0);
 	return length;
@@ -368,49 +502,7 @@ int close(int fd)
 {
 	if (fd >= 0 && fd < MOST_FDS)
 		is_kick[fd] = 0;
-	return syscall(SYS_close, fd);
-}
-
-/* The guest's memory is a temporary file, without a name where that is possible. Make it one that needs no file system, whatever is mounted
- * where, and however small. */
-static int open_file(const char *name, int flags, mode_t mode)
-{
-	if ((flags & O_TMPFILE) == O_TMPFILE)
-		return memfd_create("guest", MFD_CLOEXEC);
-	return syscall(SYS_openat, AT_FDCWD, name, flags, mode);
-}
-
-int open(const char *name, int flags, ...)
-{
-	va_list arguments;
-	va_start(arguments, flags);
-	mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
-	va_end(arguments);
-	return open_file(name, flags, mode);
-}
-
-int open64(const char *name, int flags, ...)
-{
-	va_list arguments;
-	va_start(arguments, flags);
-	mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
-	va_end(arguments);
-	return open_file(name, flags, mode);
-}
-
-/* The same where a name is wanted: the file of that name stays empty, and is unlinked by the caller. */
-int mkstemp(char *name)
-{
-	static int (*next)(char *);
-	if (!next)
-		next = (int (*)(char *))dlsym(RTLD_NEXT, "mkstemp");
-	int fd = next(name);
-	int memory = fd < 0 ? -1 : memfd_create("guest", MFD_CLOEXEC);
-	if (memory >= 0) {
-		dup2(memory, fd);
-		syscall(SYS_close, memory);
-	}
-	return fd;
+	return close_file(fd);
 }
 
 /* Each stop of a guest's process is a system call, a page fault or the like. */
@@ -425,6 +517,7 @@ pid_t waitpid(pid_t pid, int *status, int options)
 	if (stopped > 0) {
 		report.stops++;
 		charge(charge_stop);
+		note('s', status ? *status : 0, 0, 0, 0);
 	}
 	errno = error;
 	return stopped;
@@ -434,7 +527,7 @@ __attribute__((destructor)) static void finish(void)
 {
 	if (link_fd < 0 || getpid() != owner)
 		return;
-	struct message message = { REPORT, now };
+	struct message message = { REPORT, guest_now };
 	block();
 	transfer(1, &message, sizeof message);
 	struct report copy = report;

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define WATCHDOG_SIGNAL 41
 
@@ -16,8 +17,26 @@ struct report {
 	uint64_t sleeps;      /* times that the guest was idle */
 	uint64_t slept;       /* nanoseconds in all of those */
 	uint64_t ticks;       /* given to a kernel that spun */
-	uint64_t late_ticks;  /* those after the first request to a drive: this run will not repeat exactly */
-	uint64_t computed;    /* nanoseconds charged to programs that computed: measured, so this run will not repeat exactly */
+	uint64_t late_ticks;  /* those that came at a moment of the host's choice: the run does not repeat exactly */
+	uint64_t computed;    /* nanoseconds charged to programs that computed: measured, so the run does not repeat exactly */
+	uint64_t random_addresses; /* 1 where the host would not give this process the same addresses every time */
+	uint64_t digest;      /* of all events with their times: equal for runs that are equal in everything */
 };
+
+extern volatile struct report report;
+
+/* clock.c: the guest's time in nanoseconds, and the process whose time it is; 0 before the kernel has started. */
+extern volatile uint64_t guest_now;
+extern pid_t owner;
+uint64_t next_random(void);
+void give_up(const char *what) __attribute__((noreturn));
+
+/* events.c */
+void note(char kind, uint64_t one, uint64_t two, uint64_t three, uint64_t four);
+
+/* files.c: the host's descriptor for one that the guest's kernel holds; -1 with errno set where there is none. */
+int host_descriptor(int fd);
+int close_file(int fd);
+ssize_t write_file(int fd, const void *data, size_t length);
 
 #endif

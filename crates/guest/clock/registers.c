@@ -7,6 +7,8 @@
  * And a guest that is killed leaves no process behind: they die with their tracer.
  */
 #define _GNU_SOURCE
+#include "clock.h"
+
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -15,12 +17,14 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/user.h>
 #include <unistd.h>
 
 enum {
 	PEEK_FIRST = 1,
 	PEEK_LAST = 3,
 	OLD_SET_OPTIONS = 21,
+	GET_REGISTERS = 12,
 	SET_OPTIONS = 0x4200,
 	GET_REGISTER_SET = 0x4204,
 	SET_REGISTER_SET = 0x4205,
@@ -81,5 +85,12 @@ long ptrace(int request, ...)
 		return syscall(SYS_ptrace, SET_OPTIONS, pid, address, data | EXIT_KILL);
 	if (request == SET_REGISTER_SET && address == EXTENDED_STATE)
 		return set_registers(pid, (struct iovec *)data);
+	if (request == GET_REGISTERS) {
+		long result = syscall(SYS_ptrace, request, pid, address, data);
+		const struct user_regs_struct *got = (const struct user_regs_struct *)data;
+		if (result == 0)
+			note('r', got->rip, got->rsp, got->orig_rax, 0);
+		return result;
+	}
 	return syscall(SYS_ptrace, request, pid, address, data);
 }

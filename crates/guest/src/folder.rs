@@ -1,10 +1,12 @@
 //! A run's own folder: what the guest finds there, and what it leaves.
 
 use std::fmt::Write as _;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
@@ -14,6 +16,9 @@ use crate::job::{GuestError, Job, Measured};
 const LONGEST_PATH: usize = 90;
 
 const INIT: &str = include_str!("../init/init");
+
+/// When the folder's files were modified, as far as the guest can see: 2023-11-14.
+const AGE: Duration = Duration::from_secs(1_700_000_000);
 
 /// Names within the folder.
 pub(crate) const CLOCK: &str = "clock";
@@ -74,10 +79,12 @@ impl Folder {
     }
 
     fn write(&self, name: &str, text: &str, executable: bool) -> io::Result<()> {
-        let path = self.path().join(name);
-        std::fs::write(&path, text)?;
+        let mut file = File::create(self.path().join(name))?;
+        file.write_all(text.as_bytes())?;
         let mode = if executable { 0o755 } else { 0o644 };
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+        file.set_permissions(std::fs::Permissions::from_mode(mode))?;
+        // The guest sees this time, and every run must look the same to it.
+        file.set_modified(SystemTime::UNIX_EPOCH + AGE)
     }
 }
 

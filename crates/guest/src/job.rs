@@ -35,6 +35,8 @@ pub struct Job {
     pub cut: Option<Cut>,
     /// Every request is written here, as `straddle sim` reads it.
     pub trace: Option<PathBuf>,
+    /// Every event of the guest's kernel is written here, a line each; for finding out where two runs part.
+    pub events: Option<PathBuf>,
     /// The processor that the guest and its drives share; `None` leaves it to the host, and costs time.
     pub processor: Option<usize>,
 }
@@ -150,10 +152,32 @@ pub struct Spent {
     pub slept: Duration,
     /// Ticks given to a kernel that spun.
     pub ticks: u64,
-    /// Those after the first request: not zero where a run will not repeat to the nanosecond.
+    /// Those that came at a moment of the host's choice.
     pub late_ticks: u64,
-    /// Charged to programs that computed: not zero where a run will not repeat to the nanosecond.
+    /// Charged to programs that computed, by the host's processor clock.
     pub computed: Duration,
+    /// Whether the host gave the guest's kernel other addresses than the last time.
+    pub random_addresses: bool,
+    /// A digest of every event of the guest's kernel with its time; equal for runs that are equal in everything.
+    pub digest: u64,
+}
+
+impl Spent {
+    /// What the host had a part in, so that the next run may differ; empty where the run repeats to the nanosecond.
+    pub fn not_repeatable(&self) -> Vec<String> {
+        let mut reasons = Vec::new();
+        if !self.computed.is_zero() {
+            let seconds = self.computed.as_secs_f64();
+            reasons.push(format!("programs computed for {seconds:.2} s without a system call, charged as measured on this machine"));
+        }
+        if self.late_ticks > 0 {
+            reasons.push(format!("the guest's kernel computed for so long that it was given {} timer ticks", self.late_ticks));
+        }
+        if self.random_addresses {
+            reasons.push("this machine does not let address randomization be switched off (personality(2))".to_owned());
+        }
+        reasons
+    }
 }
 
 /// A run that has ended.

@@ -9,7 +9,7 @@ use straddle_drive::Time;
 use crate::job::Spent;
 
 const NEVER: u64 = u64::MAX;
-const REPORT_NUMBERS: usize = 10;
+const REPORT_NUMBERS: usize = 12;
 
 /// What the clock says; it waits for the answer to all but the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,20 @@ pub(crate) fn answer(stream: &mut UnixStream, answer: Answer) -> io::Result<()> 
 }
 
 fn spent(report: [u64; REPORT_NUMBERS]) -> Spent {
-    let [_, clock_reads, stops, kicks, exchanges, sleeps, slept, ticks, late_ticks, computed] = report;
+    let [
+        _,
+        clock_reads,
+        stops,
+        kicks,
+        exchanges,
+        sleeps,
+        slept,
+        ticks,
+        late_ticks,
+        computed,
+        random_addresses,
+        digest,
+    ] = report;
     Spent {
         stops,
         clock_reads,
@@ -82,6 +95,8 @@ fn spent(report: [u64; REPORT_NUMBERS]) -> Spent {
         ticks,
         late_ticks,
         computed: Duration::from_nanos(computed),
+        random_addresses: random_addresses != 0,
+        digest,
     }
 }
 

@@ -256,8 +256,8 @@ impl Guest {
         command
             .env_clear()
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-            .env("HOME", folder.path())
-            .env("TMPDIR", folder.path())
+            .env("HOME", ".")
+            .env("TMPDIR", ".")
             .env("LD_PRELOAD", host::clock_library()?)
             .env("STRADDLE_CLOCK", CLOCK)
             .env("STRADDLE_SEED", job.seed.to_string())
@@ -266,7 +266,8 @@ impl Guest {
             .env("STRADDLE_CHARGE_STOP", charges.stop.to_string())
             .env("STRADDLE_CHARGE_CLOCK", charges.clock.to_string())
             .env("STRADDLE_CHARGE_KICK", charges.kick.to_string())
-            .env("STRADDLE_CHARGE_COMPUTE", charges.compute_percent.to_string());
+            .env("STRADDLE_CHARGE_COMPUTE", charges.compute_percent.to_string())
+            .envs(job.events.iter().map(|path| ("STRADDLE_EVENTS", path)));
         // A group of its own: what the terminal sends goes to us, and all of it can be ended at once. The guest writes to what
         // would be its input, so that the script's two outputs stay apart from each other and from the console.
         let (errors, input) = std::io::pipe().map_err(GuestError::io("making a pipe"))?;

@@ -64,6 +64,7 @@ impl Machine for Guests<'_> {
             limits: Limits { host: self.host_limit, ..Limits::default() },
             cut: None,
             trace: None,
+            events: None,
             processor,
         };
         let ended = straddle_guest::run(&self.kernel, &guest_job, &|_, _| (), self.stop);

@@ -66,6 +66,11 @@ pub(crate) struct LabArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) trace: Option<PathBuf>,
 
+    /// Write every event of the guest's kernel to this file, a line each: where two runs that should be equal are not, the
+    /// first line that differs says what came between them (see docs/lab.md).
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) events: Option<PathBuf>,
+
     /// Seeds the guest's random numbers, and where the platters stand when it starts.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(crate) seed: u64,

@@ -84,6 +84,7 @@ fn job(arguments: &LabArguments) -> Result<Job> {
             tear: arguments.tear.into(),
         }),
         trace: arguments.trace.clone(),
+        events: arguments.events.as_deref().map(std::path::absolute).transpose()?,
         processor: processor(),
     })
 }

@@ -33,6 +33,10 @@ pub(crate) struct LabReport {
     requests: u64,
     /// A fingerprint of all requests with their times; equal runs have equal ones.
     fingerprint: String,
+    /// Whether an equal run on this machine is equal to the nanosecond.
+    repeatable: bool,
+    /// Why not, a sentence each; empty where it is.
+    not_repeatable: Vec<String>,
     /// The drives, in order.
     drives: Vec<DriveReport>,
     /// What the guest's own work was charged with.
@@ -94,6 +98,8 @@ struct SpentReport {
     late_ticks: u64,
     /// Nanoseconds charged for computing. Not zero: this run will not repeat exactly.
     computed_ns: u64,
+    /// A digest of every event of the guest's kernel with its time; equal for runs that are equal in everything.
+    digest: String,
 }
 
 impl LabReport {
@@ -109,6 +115,7 @@ impl LabReport {
             value: measured.value,
         };
         let (charges, spent) = (job.charges, ended.spent);
+        let not_repeatable = spent.not_repeatable();
         Self {
             schema: SCHEMA,
             straddle: env!("CARGO_PKG_VERSION"),
@@ -120,6 +127,8 @@ impl LabReport {
             host_ns: nanos(ended.host),
             requests: ended.requests,
             fingerprint: format!("{:016x}", ended.fingerprint),
+            repeatable: not_repeatable.is_empty(),
+            not_repeatable,
             drives: drives.collect(),
             charges: ChargesReport {
                 stop_ns: charges.stop,
@@ -135,6 +144,7 @@ impl LabReport {
                 slept_ns: nanos(spent.slept),
                 late_ticks: spent.late_ticks,
                 computed_ns: nanos(spent.computed),
+                digest: format!("{:016x}", spent.digest),
             },
             seed: job.seed,
         }

@@ -30,12 +30,9 @@ pub(crate) fn ended(job: &Job, ended: &Ended, width: usize) -> String {
         ended.fingerprint, job.seed, job.charges
     );
     let _ = writeln!(text, "{}", wrap(&charged, width, "  "));
-    if ended.spent.late_ticks > 0 || !ended.spent.computed.is_zero() {
-        let told = format!(
-            "The guest computed: {:.2} s were charged by this machine's processor clock, {}. Another run will differ a little.",
-            ended.spent.computed.as_secs_f64(),
-            plural(usize::try_from(ended.spent.late_ticks).unwrap_or(usize::MAX), "tick"),
-        );
+    let reasons = ended.spent.not_repeatable();
+    if !reasons.is_empty() {
+        let told = format!("Not repeatable to the nanosecond: {}.", reasons.join("; "));
         let _ = writeln!(text, "{}", wrap(&told, width, "  "));
     }
     text

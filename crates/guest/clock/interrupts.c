@@ -1,0 +1,79 @@
+/* What the guest's kernel learns from an interrupt: nothing but that it came.
+ *
+ * It stirs the instruction at which an interrupt found it into its random numbers. For the timer it takes that from the signal's context, which is
+ * somewhere in a spinning loop or in a library of the host; for everything else from a structure on the stack that it does not fill in
+ * (arch/um/os-Linux/signal.c, sig_handler_common(), Linux 6.1), so from whatever was on that stack before: process numbers and times of the host,
+ * the registers of the last signal. So its handlers get an empty context, and a stack that was wiped.
+ */
+#define _GNU_SOURCE
+#include "clock.h"
+
+#include <dlfcn.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+/* The kernel keeps a struct thread_info at the low end of its interrupt stack. */
+#define THREAD_INFO 1024
+
+static struct sigaction actions[32];
+static stack_t stack;
+
+static int is_interrupt(int signal)
+{
+	return signal == SIGALRM || signal == SIGIO || signal == SIGWINCH;
+}
+
+static void enter(int signal, siginfo_t *info, void *context)
+{
+	static ucontext_t nowhere;
+	siginfo_t plain;
+	(void)info;
+	(void)context;
+	memset(&plain, 0, sizeof plain);
+	plain.si_signo = signal;
+	note('i', signal, 0, 0, 0);
+	/* Wiped from the low end to where the handler's frames begin; this function is no leaf, so nothing of it is below. */
+	register char *high __asm__("rsp");
+	char *low = (char *)stack.ss_sp + THREAD_INFO;
+	if (stack.ss_sp && high > low && high <= (char *)stack.ss_sp + stack.ss_size) {
+		size_t length = high - low;
+		__asm__ volatile("rep stosb" : "+D"(low), "+c"(length) : "a"(0) : "memory");
+	}
+	if (actions[signal].sa_flags & SA_SIGINFO)
+		actions[signal].sa_sigaction(signal, &plain, &nowhere);
+	else
+		actions[signal].sa_handler(signal);
+}
+
+int sigaltstack(const stack_t *restrict new, stack_t *restrict old)
+{
+	int result = syscall(SYS_sigaltstack, new, old);
+	if (result == 0 && new)
+		stack = *new;
+	return result;
+}
+
+/* The kernel sets an action aside and puts it back; what it gets is its own. */
+int sigaction(int signal, const struct sigaction *restrict new, struct sigaction *restrict old)
+{
+	static int (*next)(int, const struct sigaction *, struct sigaction *);
+	if (!next)
+		next = (int (*)(int, const struct sigaction *, struct sigaction *))dlsym(RTLD_NEXT, "sigaction");
+	if (!is_interrupt(signal))
+		return next(signal, new, old);
+	struct sigaction before = actions[signal], wrapped, host;
+	int is_handled = new && new->sa_handler != SIG_DFL && new->sa_handler != SIG_IGN;
+	if (is_handled) {
+		wrapped = *new;
+		wrapped.sa_sigaction = enter;
+		wrapped.sa_flags |= SA_SIGINFO;
+		sigaddset(&wrapped.sa_mask, WATCHDOG_SIGNAL); /* its frame would soil what was wiped */
+		actions[signal] = *new;
+	}
+	int result = next(signal, is_handled ? &wrapped : new, &host);
+	if (old)
+		*old = host.sa_handler == (void *)enter ? before : host;
+	return result;
+}
