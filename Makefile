@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SECONDS_EACH ?= 600
 
-.PHONY: all setup build demo test lint bench validate planted cuts restores plans fuzz install docs
+.PHONY: all setup build demo test lint bench agreement repeats validate planted cuts restores plans fuzz install docs
 
 all: build
 
@@ -17,7 +17,7 @@ demo: build
 	@scripts/demo
 
 test: setup
-	$(CARGO) test --workspace
+	@scripts/test
 
 lint: setup
 	$(CARGO) fmt --all --check
@@ -33,6 +33,14 @@ bench: build
 	$(CARGO) run --release -p straddle-benches -- serve
 	$(CARGO) run --release -p straddle-benches -- vhost
 	$(CARGO) run --release -p straddle-benches -- real
+
+# The lab's virtual time beside this machine's: the same scripts in the same guest. Best on a machine that does nothing else.
+agreement: build
+	$(CARGO) test --release -p straddle --test agreement -- --ignored --nocapture
+
+# Two hundred equal runs of a guest under changing load, as root and not: one digest of all events. Takes half an hour.
+repeats: build
+	scripts/repeats 200
 
 # The drive model beside real drives: DISKSIM is the folder of DiskSim 4.0's parameters and validation traces.
 validate: setup

@@ -431,7 +431,8 @@ fn every_command_for_random_tables_cures() {
 fn runs_here(line: &str) -> bool {
     let runs = !line.contains("sfdisk --sector-size") || tools::sfdisk_knows_sector_size();
     if !runs {
-        eprintln!("SKIPPED: sfdisk is older than 2.41: {line}");
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), "SKIPPED: sfdisk is older than 2.41: {line}");
     }
     runs
 }

@@ -95,7 +95,7 @@ fn watch(mut child: Child) -> Run {
 /// Says loudly that a test cannot run here; a failure where everything has to run.
 #[track_caller]
 fn skip(why: &str) {
-    eprintln!("SKIPPED: {why}");
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
     assert!(std::env::var("CI").as_deref() != Ok("true"), "with CI=true nothing may be skipped: {why}");
 }
 

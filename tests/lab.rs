@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tools::{Dir, STRADDLE, present, text, told};
 
 const FILE_SYSTEMS: [&str; 6] = ["ext3", "ext4", "reiserfs", "jfs", "xfs", "btrfs"];
@@ -20,7 +20,7 @@ fn lab(arguments: &[&str]) -> Output {
 }
 
 /// Runs a script, and returns what `--json` says of it.
-fn json(arguments: &[&str]) -> Value {
+fn reported(arguments: &[&str]) -> Value {
     let arguments = [&["--json"], arguments].concat();
     let output = lab(&arguments);
     let report: Value =
@@ -32,9 +32,9 @@ fn json(arguments: &[&str]) -> Value {
     report
 }
 
-/// As [`json`], of a script that has to succeed.
+/// As [`reported`], of a script that has to succeed.
 fn well(arguments: &[&str]) -> Value {
-    let report = json(arguments);
+    let report = reported(arguments);
     assert_eq!(report["status"], 0, "{}", report["output"].as_str().unwrap());
     report
 }
@@ -112,34 +112,188 @@ fn the_kernel_sees_what_the_drive_claims() {
     }
 }
 
+/// What disturbs this machine while a run is under way; gone when this is dropped.
+struct Load(Vec<std::process::Child>);
+
+impl Load {
+    fn none() -> Self {
+        Self(Vec::new())
+    }
+
+    fn of(count: usize, line: &str) -> Self {
+        let start = |_| Command::new("sh").args(["-c", line]).stdout(Stdio::null()).spawn().unwrap();
+        Self((0..count).map(start).collect())
+    }
+
+    /// A loop on every processor, and another.
+    fn busy() -> Self {
+        Self::of(3, "while :; do :; done")
+    }
+
+    /// Half a gigabyte touched again and again.
+    fn memory() -> Self {
+        Self::of(1, "exec perl -e '$a = \"a\" x (1 << 28); while (1) { my $b = $a; $b =~ tr/a/b/; }'")
+    }
+
+    /// The host's files read, and its caches turned over.
+    fn files() -> Self {
+        Self::of(2, "while :; do cat /usr/bin/* >/dev/null 2>&1; done")
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The first lines in which two records of events differ, with those before.
+fn first_difference(one: &Path, other: &Path) -> String {
+    let read = |path: &Path| fs::read_to_string(path).unwrap();
+    let (one, other) = (read(one), read(other));
+    let same = one.lines().zip(other.lines()).take_while(|(one, other)| one == other).count();
+    let part = |text: &str| text.lines().skip(same.saturating_sub(8)).take(16).collect::<Vec<_>>().join("\n");
+    format!("event {same} is the first that differs\n{}\n\nbeside\n{}", part(&one), part(&other))
+}
+
+/// Whatever else this machine does, and whoever runs it, with however few open files: not a request, not an event of the guest's kernel
+/// comes at another nanosecond.
 #[test]
-fn equal_runs_are_equal_to_the_nanosecond() {
+fn equal_runs_are_equal_to_the_nanosecond_whatever_the_load() {
+    if !present(&["linux.uml", "mkfs.ext4", "taskset", "setpriv", "perl"]) {
+        return;
+    }
+    let dir = Dir::new("lab-equal");
+    let open_to_all = |path: &Path| {
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    };
+    let straddle = dir.join("straddle");
+    fs::copy(STRADDLE, &straddle).unwrap();
+    [dir.path(), &straddle].into_iter().for_each(open_to_all);
+    let straddle = straddle.to_str().unwrap();
+    let script = "make_file_system ext4; mount_it ext4; cp -r /usr/share/perl5 $MNT; measure umount unmount; cat /proc/uptime; \
+        cat /proc/sys/kernel/random/boot_id; dd if=/dev/urandom count=1 status=none | md5sum";
+    let run = |number: usize, wrapper: &[&str], seed: &str| {
+        let events = dir.join(&format!("events{number}"));
+        let mut line = wrapper.to_vec();
+        line.extend([straddle, "lab", "--json", "--drive", "wd10ears", "--start", "34s", "--size", "300MiB"]);
+        line.extend(["--seed", seed, "--events", events.to_str().unwrap(), "--", script]);
+        let output = Command::new(line[0]).args(&line[1..]).current_dir("/").output().unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{wrapper:?}: {error}: {}", told(&output)));
+        (report, events)
+    };
+    // As an ordinary user, if this is root and such a user can get here.
+    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let can = Command::new(nobody[0]).args(&nobody[1..]).args(["test", "-x", straddle]).output().unwrap();
+    let nobody = if can.status.success() { nobody.to_vec() } else { vec!["env"] };
+    let processor = straddle_guest::processors().first().unwrap().to_string();
+    let (first, first_events) = run(0, &["env"], "1");
+    assert!(first["requests"].as_u64().unwrap() > 200, "{first}");
+    assert_eq!((&first["repeatable"], &first["not_repeatable"]), (&json!(true), &json!([])));
+    let mut number = 0;
+    let mut again = |wrapper: &[&str]| {
+        number += 1;
+        let (other, events) = run(number, wrapper, "1");
+        for field in
+            ["fingerprint", "guest_ns", "requests", "measures", "output", "drives", "spent", "repeatable"]
+        {
+            let difference = || first_difference(&first_events, &events);
+            assert!(first[field] == other[field], "{wrapper:?}, {field}: {}", difference());
+        }
+        fs::remove_file(events).unwrap();
+    };
+    let few_files = ["sh", "-c", "ulimit -n 64; exec \"$@\"", "sh"];
+    for (load, wrapper) in [
+        (Load::none(), vec!["env"]),
+        (Load::busy(), vec!["env"]),
+        (Load::busy(), nobody.clone()),
+        (Load::busy(), vec!["taskset", "-c", &processor]),
+        (Load::memory(), vec!["env"]),
+        (Load::memory(), vec!["taskset", "-c", &processor]),
+        (Load::files(), vec!["env"]),
+        (Load::files(), few_files.to_vec()),
+        (Load::none(), vec!["setarch", "-R"]),
+        (Load::none(), vec!["nice", "-n", "19"]),
+    ] {
+        again(&wrapper);
+        drop(load);
+    }
+    // Two beside each other, so that each disturbs the other.
+    std::thread::scope(|scope| {
+        let beside = scope.spawn(|| run(99, &["env"], "1").0);
+        again(&["env"]);
+        assert_eq!(beside.join().unwrap()["spent"], first["spent"]);
+    });
+    let (seeded, _) = run(100, &["env"], "2");
+    assert_ne!(first["fingerprint"], seeded["fingerprint"], "another seed is another run");
+}
+
+/// The guest's kernel keeps a file of the host open for each that it knows.
+#[test]
+fn a_tree_of_more_files_than_a_process_may_open_is_copied() {
     if !present(&["linux.uml", "mkfs.ext4"]) {
         return;
     }
-    let arguments = [
-        "--drive",
-        "wd10ears",
-        "--start",
-        "34s",
-        "--size",
-        "300MiB",
-        "--",
-        "make_file_system ext4; mount_it ext4; cp -r /usr/share/perl5 $MNT; measure umount unmount; cat /proc/uptime",
-    ];
-    // Beside each other, so that each disturbs the other.
-    let (one, other) = std::thread::scope(|scope| {
-        let run = || well(&arguments);
-        let (one, other) = (scope.spawn(run), scope.spawn(run));
-        (one.join().unwrap(), other.join().unwrap())
-    });
-    for field in ["fingerprint", "guest_ns", "requests", "measures", "output", "drives", "spent"] {
-        assert_eq!(one[field], other[field], "{field}");
+    let dir = Dir::new("lab-files");
+    let tree = dir.join("tree");
+    for folder in 0..40 {
+        let path = tree.join(folder.to_string());
+        fs::create_dir_all(&path).unwrap();
+        (0..50)
+            .for_each(|file| fs::write(path.join(file.to_string()), format!("{folder} {file}\n")).unwrap());
     }
-    assert!(one["requests"].as_u64().unwrap() > 200, "{one}");
+    let output_folder = dir.join("output");
+    fs::create_dir(&output_folder).unwrap();
+    let script = "set -e; make_file_system ext4; mount_it ext4; cp -r $INPUT $MNT/tree; diff -r $INPUT $MNT/tree
+        cp -r $MNT/tree $OUTPUT/tree; sync; diff -r $INPUT $OUTPUT/tree
+        cd $OUTPUT; exec 3<tree/0/0 4<>tree/0/1; cat tree/*/* >/dev/null; rm tree/0/0; mv tree/0 moved; mv moved/1 one
+        chmod 0 one; cat tree/*/* >/dev/null; cat <&3; cat <&4; echo more >&4; exec 3<&- 4<&-; chmod 600 one; cat one
+        rm -r tree; unmount";
+    let limited = |limit: &str| {
+        let mut command = Command::new("sh");
+        command.args([
+            "-c",
+            &format!("ulimit -n {limit}; exec \"$@\""),
+            "sh",
+            STRADDLE,
+            "lab",
+            "--drive",
+            "wd10ears",
+        ]);
+        command.args(["--start", "40s", "--size", "300MiB", "--input"]).arg(&tree);
+        command.arg("--output").arg(&output_folder).args(["--", script]).output().unwrap()
+    };
+    let run = limited("64");
+    assert_eq!(text(&run.stdout), "0 0\n0 1\n0 1\nmore\n", "{}", told(&run));
+    assert!(run.status.success(), "{}", told(&run));
+    let left = |folder: &str| fs::read_dir(output_folder.join(folder)).unwrap().count();
+    assert_eq!((left(""), left("moved")), (2, 48));
 
-    let seeded = well(&[&["--seed", "2"], &arguments[..]].concat());
-    assert_ne!(one["fingerprint"], seeded["fingerprint"], "another seed is another run");
+    // A limit that is too low for anything is named, with what raises it.
+    let starved = limited("16");
+    let errors = text(&starved.stderr);
+    assert_eq!(starved.status.code(), Some(3), "{errors}");
+    assert!(
+        errors.contains("open") && errors.contains("ulimit -n") && errors.lines().count() == 1,
+        "{errors}"
+    );
+}
+
+/// No stack of the guest's kernel reaches a user; a sentence does.
+#[test]
+fn a_panic_of_the_guest_is_a_sentence() {
+    if !present(&["linux.uml"]) {
+        return;
+    }
+    let run = lab(&["--drive", "wd10ears", "--", "echo c >/proc/sysrq-trigger"]);
+    let errors = text(&run.stderr);
+    assert_eq!(run.status.code(), Some(3), "{errors}");
+    assert!(errors.contains("panicked: sysrq triggered crash") && !errors.contains("[<"), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
 }
 
 #[test]

@@ -338,17 +338,17 @@ uint64_t next_random(void)
 	return z ^ z >> 31;
 }
 
-/* Where the host puts libraries and heap must be the same in every run: the guest's kernel takes its memory from behind its heap. This is a property of
- * the process that lasts over exec, so set it and begin again. A host that forbids that (some containers do) is reported. */
+/* Where the host puts libraries, heap and stack must be the same in every run: the guest's kernel takes its memory from behind its heap. This is a
+ * property of the process that lasts over exec, so set it and begin again; always, so that what is on the stack is the same as well. A host that forbids
+ * it (some containers do) is reported. */
 static void fix_addresses(char **arguments)
 {
 	int present = personality(0xffffffff);
-	if (present >= 0 && present & ADDR_NO_RANDOMIZE)
-		return;
-	int is_second = getenv("STRADDLE_AGAIN") != NULL;
-	if (!is_second && personality(present | ADDR_NO_RANDOMIZE) >= 0 && setenv("STRADDLE_AGAIN", "1", 1) == 0)
+	if (!getenv("STRADDLE_AGAIN") && setenv("STRADDLE_AGAIN", "1", 1) == 0) {
+		personality(present | ADDR_NO_RANDOMIZE);
 		execv("/proc/self/exe", arguments);
-	report.random_addresses = 1;
+	}
+	report.random_addresses = present < 0 || !(present & ADDR_NO_RANDOMIZE);
 }
 
 __attribute__((constructor)) static void start(int count, char **arguments)

@@ -162,11 +162,13 @@ int host_descriptor(int fd)
 	return descriptor;
 }
 
-/* A number of our own for what was opened; the host's where it is no regular file. */
+/* A number of our own for what was opened; the host's where it is neither a file nor a folder. */
 static int keep(int descriptor, const char *path, int flags)
 {
 	struct stat status;
-	if (descriptor < 0 || !owner || path[0] != '/' || fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode))
+	if (descriptor < 0 || !owner || path[0] != '/' || fstat(descriptor, &status) != 0)
+		return descriptor;
+	if (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
 		return descriptor;
 	int number = first_free;
 	char *copy = strdup(path);

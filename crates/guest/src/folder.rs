@@ -35,10 +35,8 @@ impl Folder {
         let hidden = usual.starts_with("/dev");
         let fits = !hidden && usual.as_os_str().len() <= LONGEST_PATH;
         let parent = if fits { usual } else { PathBuf::from("/tmp") };
-        let failed = |source| GuestError::Io {
-            doing: format!("making a folder for the guest in {}", parent.display()),
-            source,
-        };
+        let failed =
+            |source| GuestError::io(format!("making a folder for the guest in {}", parent.display()))(source);
         let folder = tempfile::Builder::new().prefix("straddle-").tempdir_in(&parent).map_err(failed)?;
         let this = Self { folder };
         let current = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));

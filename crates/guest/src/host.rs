@@ -65,27 +65,82 @@ pub(crate) fn clock_library() -> Result<PathBuf, GuestError> {
     Ok(PathBuf::from(format!("/proc/self/fd/{file}")))
 }
 
-/// What the end of the console means, where it is known; otherwise what is there.
+/// What the console says when something is missing on the host, what that is, and what to do.
+const KNOWN: [(&str, &str, &str); 7] = [
+    (
+        "ptrace: Operation not permitted",
+        "the guest may not trace its processes (ptrace is forbidden here)",
+        "allow it: sysctl kernel.yama.ptrace_scope=1, or in a container --cap-add SYS_PTRACE or a seccomp profile that has ptrace",
+    ),
+    (
+        "PTRACE_TRACEME failed",
+        "the guest may not trace its processes (ptrace is forbidden here)",
+        "allow it: sysctl kernel.yama.ptrace_scope=1, or in a container a seccomp profile that has ptrace",
+    ),
+    (
+        "straddle-clock: too many open files",
+        "the guest's kernel has as many files open as this shell allows",
+        "raise the limit: ulimit -n 1024",
+    ),
+    (
+        "errno = 11",
+        "the guest's kernel may not start another process",
+        "raise the limit of processes: ulimit -u 4096",
+    ),
+    (
+        "setup_physmem - mapping",
+        "this machine does not give the guest that much memory",
+        "take less with --mem, or raise the limit of this shell: ulimit -v unlimited",
+    ),
+    ("Out of memory", "the guest has run out of its memory", "give it more with --mem"),
+    ("deadlocked on memory", "the guest has run out of its memory", "give it more with --mem"),
+];
+
+const PANIC: &str = "Kernel panic - not syncing: ";
+/// Lines of the console that an error shows.
+const LAST_LINES: usize = 4;
+
+/// Why the guest ended before its script, from how its kernel ended and what it wrote to its console.
 pub(crate) fn diagnose(how: String, console: &str) -> GuestError {
-    let known = [
-        (
-            "ptrace: Operation not permitted",
-            "the guest may not trace its processes (ptrace is forbidden here)",
-            "allow it: sysctl kernel.yama.ptrace_scope=1, or in a container --cap-add SYS_PTRACE or a seccomp profile that has ptrace",
-        ),
-        (
-            "PTRACE_TRACEME failed",
-            "the guest may not trace its processes (ptrace is forbidden here)",
-            "allow it: sysctl kernel.yama.ptrace_scope=1, or in a container a seccomp profile that has ptrace",
-        ),
-        ("Out of memory", "the guest has run out of its memory", "give it more with --mem"),
-    ];
-    for (sign, what, cure) in known {
-        if console.contains(sign) {
-            return GuestError::Host { what: what.into(), cure: cure.into() };
+    if let Some((_, what, cure)) = KNOWN.iter().find(|(sign, ..)| console.contains(sign)) {
+        return GuestError::Host { what: (*what).into(), cure: (*cure).into() };
+    }
+    // Behind it is a stack, which says nothing to whoever did not write the kernel.
+    let (before, behind) = console.split_once(PANIC).unwrap_or((console, ""));
+    let why = behind.lines().next().unwrap_or_default().trim();
+    let how = if why.is_empty() { how } else { format!("its kernel panicked: {why}") };
+    let is_telling = |line: &&str| !line.is_empty() && !line.contains("[<");
+    let lines: Vec<&str> = before.lines().map(str::trim).filter(is_telling).collect();
+    let console = lines[lines.len().saturating_sub(LAST_LINES)..].join(" | ");
+    GuestError::Died { how, console }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::diagnose;
+
+    #[test]
+    fn a_panic_becomes_a_sentence_without_a_stack() {
+        let console = "Freeing unused memory\nfirst process: no shell\n\
+            Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000100\nCPU: 0 PID: 1\n\
+            Call Trace:\n [<60046010>] ? um_set_signals+0x36/0x3e\n";
+        let told = diagnose("its kernel was killed by signal 6".into(), console).to_string();
+        assert_eq!(
+            told,
+            "the guest ended before its script (its kernel panicked: Attempted to kill init! exitcode=0x00000100); \
+             its console ended with: Freeing unused memory | first process: no shell"
+        );
+    }
+
+    #[test]
+    fn what_the_host_lacks_is_named_with_what_to_do() {
+        for (sign, what) in [
+            ("straddle-clock: too many open files", "ulimit -n"),
+            ("Out of memory: Killed process 17", "--mem"),
+            ("check_ptrace: PTRACE_TRACEME failed", "seccomp"),
+        ] {
+            let told = diagnose("its kernel exited with 97".into(), &format!("a\n{sign}\nb")).to_string();
+            assert!(told.contains(what) && told.lines().count() == 1, "{told}");
         }
     }
-    let lines: Vec<&str> = console.lines().collect();
-    let console = lines[lines.len().saturating_sub(15)..].join("\n");
-    GuestError::Died { how, console }
 }

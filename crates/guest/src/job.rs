@@ -171,10 +171,15 @@ impl Spent {
             reasons.push(format!("programs computed for {seconds:.2} s without a system call, charged as measured on this machine"));
         }
         if self.late_ticks > 0 {
-            reasons.push(format!("the guest's kernel computed for so long that it was given {} timer ticks", self.late_ticks));
+            reasons.push(format!(
+                "the guest's kernel computed for so long that it was given {} timer ticks",
+                self.late_ticks
+            ));
         }
         if self.random_addresses {
-            reasons.push("this machine does not let address randomization be switched off (personality(2))".to_owned());
+            reasons.push(
+                "this machine does not let address randomization be switched off (personality(2))".to_owned(),
+            );
         }
         reasons
     }
@@ -252,11 +257,11 @@ pub enum GuestError {
     #[error("interrupted")]
     Interrupted,
     /// It ended, and its script had not.
-    #[error("the guest ended before its script ({how}); the end of its console:\n{console}")]
+    #[error("the guest ended before its script ({how}); its console ended with: {console}")]
     Died {
         /// How it ended.
         how: String,
-        /// The last lines of its console.
+        /// The last lines of its console that say something.
         console: String,
     },
 }
@@ -264,6 +269,12 @@ pub enum GuestError {
 impl GuestError {
     pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let doing = doing.into();
-        move |source| Self::Io { doing, source }
+        move |source| match rustix::io::Errno::from_io_error(&source) {
+            Some(rustix::io::Errno::MFILE) => Self::Host {
+                what: format!("{doing}: too many files are open in this process"),
+                cure: "raise the limit: ulimit -n 1024".into(),
+            },
+            _ => Self::Io { doing, source },
+        }
     }
 }

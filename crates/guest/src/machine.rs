@@ -327,6 +327,10 @@ impl Guest {
         match self.ended {
             Some(status) => match (status.code(), status.signal()) {
                 (Some(code), _) => format!("its kernel exited with {code}"),
+                (None, Some(9)) => {
+                    "its kernel was killed, perhaps because this machine ran out of memory".into()
+                }
+                (None, Some(7)) => "this machine had no memory left for it".into(),
                 (None, Some(signal)) => format!("its kernel was killed by signal {signal}"),
                 (None, None) => "its kernel stopped".into(),
             },

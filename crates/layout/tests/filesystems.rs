@@ -344,7 +344,8 @@ fn captured(name: &str) -> Option<(Vec<u8>, String)> {
     let label = Command::new("gzip").arg("-dc").arg(at.with_extension("label.gz")).output();
     let Ok(label) = label else {
         assert!(std::env::var_os("CI").is_none(), "gzip is not installed, and this is CI");
-        eprintln!("SKIPPED: gzip is not installed");
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), "SKIPPED: gzip is not installed");
         return None;
     };
     assert_eq!(label.stdout.len(), 256 << 10, "{}", String::from_utf8_lossy(&label.stderr));

@@ -186,7 +186,7 @@ fn is_present(tools: &[&str]) -> bool {
         return true;
     }
     assert!(std::env::var_os("CI").is_none(), "{missing:?} not installed, and this is CI");
-    eprintln!("SKIPPED: {missing:?} not installed");
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {missing:?} not installed");
     false
 }
 

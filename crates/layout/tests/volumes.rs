@@ -48,7 +48,8 @@ fn run(tool: &str, args: &[&str], files: &[&Path]) -> Option<String> {
     command.args(args).args(files).env("LC_ALL", "C").env("PATH", path);
     let Ok(output) = command.stdin(Stdio::null()).output() else {
         assert!(std::env::var_os("CI").is_none(), "{tool} is not installed, and this is CI");
-        eprintln!("SKIPPED: {tool} is not installed");
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {tool} is not installed");
         return None;
     };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

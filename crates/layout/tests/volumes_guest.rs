@@ -25,7 +25,8 @@ fn present() -> bool {
     let missing: Vec<&str> = TOOLS.into_iter().filter(|tool| !is_there(tool)).collect();
     if !missing.is_empty() {
         assert!(std::env::var_os("CI").is_none(), "not installed, and this is CI: {missing:?}");
-        eprintln!("SKIPPED: not installed: {missing:?}");
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), "SKIPPED: not installed: {missing:?}");
     }
     missing.is_empty()
 }

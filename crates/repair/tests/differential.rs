@@ -31,7 +31,7 @@ fn present(tools: &[&str]) -> bool {
         "{missing:?} not installed, and this is CI"
     );
     if !missing.is_empty() {
-        eprintln!("SKIPPED: {missing:?} not installed");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {missing:?} not installed");
     }
     missing.is_empty()
 }

@@ -125,7 +125,8 @@ fn chromium() -> Option<PathBuf> {
         .find(|path| path.is_file());
     if found.is_none() {
         assert!(std::env::var_os("CI").is_none(), "chromium is not installed, and this is CI");
-        eprintln!("SKIPPED: chromium is not installed");
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), "SKIPPED: chromium is not installed");
     }
     found
 }

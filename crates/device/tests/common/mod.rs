@@ -18,7 +18,8 @@ pub(crate) fn present(tool: &str) -> bool {
     let there = ["/usr/bin", "/usr/local/bin", "/bin"].iter().any(|dir| Path::new(dir).join(tool).exists());
     if !there {
         assert!(std::env::var_os("CI").is_none(), "{tool} is not installed, and this is CI");
-        eprintln!("SKIPPED: {tool} is not installed");
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {tool} is not installed");
     }
     there
 }

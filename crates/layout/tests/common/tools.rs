@@ -60,7 +60,7 @@ pub(crate) fn run(tool: &str, args: &[&str], image: &Path, input: &str) -> Optio
         .spawn();
     let Ok(mut child) = child else {
         assert!(std::env::var_os("CI").is_none(), "{tool} is not installed, and this is CI");
-        eprintln!("SKIPPED: {tool} is not installed");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {tool} is not installed");
         return None;
     };
     let written = child.stdin.take().expect("piped").write_all(input.as_bytes());

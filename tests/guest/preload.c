@@ -1,12 +1,15 @@
-// Preloaded into linux.uml by `run` on processors with AMX.
+// Preloaded into linux.uml by `run`.
 //
-// There the host demands the whole of the register state, 11 KB, when it is
-// set; UML before 6.13 has room for 2696 bytes, is refused and dies in
-// put_fp_registers(). So complete what it sets: the part that it does not know
-// is AMX's, all zero as nobody in a guest is permitted to use that.
+// On processors with AMX the host demands the whole of the register state, 11 KB, when it is set; UML before 6.13 has room for 2696 bytes, is
+// refused and dies in put_fp_registers(). So complete what it sets: the part that it does not know is AMX's, all zero as nobody in a guest is
+// permitted to use that.
+//
+// And the guest's memory is a file in /dev/shm or TMPDIR, which may be small, or mounted noexec. So make it one that needs neither.
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -38,4 +41,29 @@ long ptrace(int request, ...)
 	}
 	memcpy(whole, part->iov_base, part->iov_len);
 	return syscall(SYS_ptrace, SETREGSET, pid, XSTATE, &(struct iovec){ whole, needed });
+}
+
+static int open_file(const char *name, int flags, mode_t mode)
+{
+	if ((flags & O_TMPFILE) == O_TMPFILE)
+		return memfd_create("guest", MFD_CLOEXEC);
+	return syscall(SYS_openat, AT_FDCWD, name, flags, mode);
+}
+
+int open(const char *name, int flags, ...)
+{
+	va_list ap;
+	va_start(ap, flags);
+	mode_t mode = va_arg(ap, int);
+	va_end(ap);
+	return open_file(name, flags, mode);
+}
+
+int open64(const char *name, int flags, ...)
+{
+	va_list ap;
+	va_start(ap, flags);
+	mode_t mode = va_arg(ap, int);
+	va_end(ap);
+	return open_file(name, flags, mode);
 }
