@@ -86,13 +86,29 @@ fn shows(lower: &Finding, upper: &Finding) -> bool {
     if lower.rule.code != upper.rule.code {
         return false;
     }
-    let last = |finding: &Finding| {
-        finding.layer.as_deref().and_then(|path| path.rsplit(" > ").next().map(str::to_owned))
-    };
-    match (last(lower), last(upper)) {
-        (Some(lower), Some(upper)) => lower == upper,
+    match (&lower.layer, &upper.layer) {
+        (Some(lower), Some(upper)) => leads_further(lower, upper),
         (None, None) => lower.rule.code == KERNEL_MISALIGNED,
         _ => false,
+    }
+}
+
+/// Whether the way `lower`, from a device further down, ends at the layer at which `upper` does. Volumes that LVM hides
+/// are on one of them only.
+fn leads_further(lower: &str, upper: &str) -> bool {
+    let [mut lower, mut upper] = [lower, upper].map(|path| path.rsplit(" > ").peekable());
+    if lower.next() != upper.next() {
+        return false;
+    }
+    let is_partition = |part: &str| {
+        part.strip_prefix("partition ").is_some_and(|number| number.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let (below, above) = (lower.clone().count(), upper.clone().count());
+    match (lower.peek(), upper.peek()) {
+        // What fills the upper device is on no partition of the lower one's.
+        (Some(part), None) => !is_partition(part),
+        (Some(part), Some(same)) => part == same && (!is_partition(part) || below > above),
+        (None, _) => false,
     }
 }
 
@@ -100,4 +116,30 @@ fn shows(lower: &Finding, upper: &Finding) -> bool {
 fn is_one_file_system(one: &Finding, other: &Finding) -> bool {
     let key = |finding: &Finding| straddle_audit::shared_file_system(finding).map(str::to_owned);
     one.rule.code == other.rule.code && key(one).is_some() && key(one) == key(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::leads_further;
+
+    #[test]
+    fn only_the_same_layer_is_the_same() {
+        // (the way on the lower device, the one on the upper, whether they end at one layer)
+        let cases = [
+            ("partition 1 > md raid5 md0 > ext4", "ext4", true),
+            ("partition 1 > PV vg > LV vg/a > ext4", "ext4", true),
+            ("PV vg > LV vg/a > ext4", "LV vg/pool (tpool) > LV vg/a > ext4", true),
+            ("md raid1 md0 > partition table > partition 1 > ext4", "partition 1 > ext4", true),
+            ("partition 1 > md raid1 md0 > PV vg", "PV vg", true),
+            // Another file system of the lower device's own.
+            ("partition 2 > ext4", "ext4", false),
+            ("partition 1 > ext4", "partition 1 > ext4", false),
+            ("partition 1 > PV vg > LV vg/b > ext4", "PV vg > LV vg/a > ext4", false),
+            ("partition 1 > md raid5 md0 > xfs", "ext4", false),
+            ("ext4", "ext4", false),
+        ];
+        for (lower, upper, same) in cases {
+            assert_eq!(leads_further(lower, upper), same, "{lower:?} {upper:?}");
+        }
+    }
 }
