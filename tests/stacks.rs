@@ -7,7 +7,8 @@
 //! - Offsets add up from the disk upwards. A layer that adds something which is no multiple of 4096 is reported if
 //!   the sum is none either (S001 partition, S050 RAID member, S051 PV, S052 logical volume, S053 LUKS, S054 other).
 //! - A layer that adds a multiple of 4096 only inherits, and is not reported.
-//! - Where the sum is a multiple again, two layers make up for each other, which is an advice (S056).
+//! - Where the sum is a multiple again, two layers make up for each other, which is an advice (S056); and what lies below
+//!   is not reported, because the data that is written is aligned.
 //! - Every segment of a logical volume counts by its place less its place in the volume.
 //!
 //! What a LUKS container holds cannot be seen without its key. straddle reads the images as files, and as a user who
@@ -119,6 +120,8 @@ type Said = (String, u64, Option<u64>);
 /// What follows from the judges' figures: what is to be found, from the disk up, and where each visible layer starts.
 fn expected(stack: &Stack) -> (Vec<Said>, Vec<u64>) {
     let (mut found, mut starts) = (Vec::new(), Vec::new());
+    // Of each of `found` the layer, and of each layer whether all of its data is aligned.
+    let (mut layers, mut aligned) = (Vec::new(), Vec::new());
     let mut space: Space = vec![(0, 0)];
     let mut first_extent = 0;
     for (index, layer) in stack.visible().iter().enumerate() {
@@ -151,10 +154,13 @@ fn expected(stack: &Stack) -> (Vec<Said>, Vec<u64>) {
             here.iter().filter(|_| adds(&layer.runs[0])).copied().collect()
         };
         let past = |(at, disk): &(u64, u64)| (disk % PHYSICAL + PHYSICAL - at % PHYSICAL) % PHYSICAL;
+        aligned.push(here.iter().all(|run| past(run) == 0));
         if let Some(run) = own.iter().find(|run| past(run) != 0) {
             found.push((code.to_owned(), run.1, Some(past(run))));
+            layers.push(index);
         } else if let Some(run) = own.first() {
             found.push(("S056".to_owned(), run.1, None));
+            layers.push(index);
         }
         if layer.kind == "pv" {
             // Logical volumes count from the PV's first byte.
@@ -163,7 +169,11 @@ fn expected(stack: &Stack) -> (Vec<Said>, Vec<u64>) {
             space = here;
         }
     }
-    (found, starts)
+    let is_made_up = |layer: usize| aligned.iter().skip(layer + 1).any(|aligned| *aligned);
+    let said = found.into_iter().zip(layers);
+    let found =
+        said.filter(|((code, ..), layer)| code == "S056" || !is_made_up(*layer)).map(|(said, _)| said);
+    (found.collect(), starts)
 }
 
 /// What straddle says of the places of layers.

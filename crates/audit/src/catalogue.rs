@@ -9,12 +9,14 @@ pub(crate) static START_STRADDLES: Rule = Rule {
     code: "S001",
     severity: Severity::Error,
     title: "start straddles a physical sector",
-    what: "The partition's first byte is not the first byte of a physical sector.",
+    what: "The partition's first byte is not the first byte of a physical sector, and what is written in it is not \
+           aligned either.",
     why: "File systems write blocks of 4 KiB, counted from the partition's start. When that start lies \
           inside a physical sector, every block has one part in one sector and the rest in the next. A drive \
           can only write whole sectors, so for each block it must read both, change a part of each, and \
           write both back. The start is compared with the device's alignment offset, so a drive whose first \
-          address lies inside a physical sector is judged rightly.",
+          address lies inside a physical sector is judged rightly. LVM and cryptsetup make up for a start that \
+          the kernel calls misaligned; where all data on it is aligned again, that is S056.",
     cost: "Small writes: published tests show about 3 times the time on 5400 and 7200 rpm 512e disks, 62 \
            times in the worst one (WD20EARS, 4 KiB writes at every 16 KiB: 19.5 s against 1216 s). Reads \
            cost little.",
@@ -180,7 +182,8 @@ pub(crate) static KERNEL_MISALIGNED: Rule = Rule {
     why: "Of a stacked device (md, device mapper) it means that members are at different distances from \
           their physical sectors, or that data begins off them: no start on it can be aligned for all. \
           libblkid turns -1 into 0, so parted, fdisk, mkfs.xfs and cryptsetup see nothing.",
-    cost: "What S001 says, on at least one member.",
+    cost: "What S001 says, on at least one member. Devices that stand on a misaligned one inherit the -1: in a run over \
+           several targets the lowest is reported, and lists them.",
     cure: "Align each member (check them), then build the stack anew on them.",
     sources: &["Linux block/blk-settings.c, blk_stack_limits", "util-linux libblkid/src/topology/topology.c"],
 };
@@ -516,8 +519,9 @@ pub(crate) static LAYERS_CANCEL: Rule = Rule {
     title: "two layers that are off make up for each other",
     what: "A layer below is off a physical sector, and the offset of this one's data brings it back.",
     why: "Tools that follow the kernel's alignment_offset do it on purpose (pvcreate on a partition at 63).",
-    cost: "Nothing as it is. Moving the partition alone, or making the layer anew with default offsets, \
-           misaligns what is aligned now.",
+    cost: "Nothing as it is: a start is judged by the data that is written above it, so S001 and S050 to S055 are not \
+           reported where all of it is aligned. Moving the partition alone, or making the layer anew with default \
+           offsets, misaligns what is aligned now.",
     cure: "Leave both or move both.",
     sources: &["LVM2 lib/metadata/metadata.c, set_pe_align_offset"],
 };
@@ -607,8 +611,9 @@ pub(crate) static HINTS_CONTRADICT: Rule = Rule {
     code: "S064",
     severity: Severity::Warning,
     title: "stripe hints contradict the array",
-    what: "The file system was told of another chunk or stripe than the array below has.",
-    why: "Hints are written once, by mkfs. They are wrong after the array was reshaped, or when the file \
+    what: "The file system was told of a chunk or stripe that is no multiple of the one that the array below has.",
+    why: "Hints are written once, by mkfs, which takes them from the device's I/O sizes (multiples of the chunk and the \
+          stripe are fine). They are wrong after the array was reshaped, or when the file \
           system was copied from elsewhere.",
     cost: "The allocator spreads data for disks that are not there: metadata piles up on one member, whole \
            stripes become partial ones.",

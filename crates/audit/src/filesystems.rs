@@ -133,8 +133,10 @@ fn check_hints(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<
         Some((chunk, stripe)) => (Some(chunk), stripe),
         None => (figure(&topology.chunk), figure(&topology.stripe)),
     };
+    // mkfs takes hints from the device's I/O sizes, which are multiples where layers are stacked: whole chunks and
+    // stripes all the same.
     let differs = |hint: Option<ByteCount>, real: Option<ByteCount>| match (hint, real) {
-        (Some(hint), Some(real)) => hint != ByteCount::ZERO && hint != real,
+        (Some(hint), Some(real)) => real != ByteCount::ZERO && !hint.is_multiple_of(real),
         _ => false,
     };
     if !differs(fs.stripe_unit, chunk) && !differs(fs.stripe_width, stripe) {

@@ -6,12 +6,13 @@
 
 use straddle_layout::layer::{Facts, Layer, Md, Pv};
 use straddle_layout::view::Piece;
-use straddle_layout::{Role, Stack};
+use straddle_layout::{Partition, Role, Stack};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use crate::catalogue as rules;
 use crate::finding::{Command, Cure, Finding, Miss, Rule, Subject};
-use crate::placement::named_boundaries;
+use crate::makeup::{self, Above};
+use crate::placement::{Named, named_boundaries};
 use crate::{Context, Severity};
 
 /// The striped array that a layer stands on, with its place there.
@@ -101,11 +102,13 @@ fn check_layer(below: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
     let mut place = below.clone();
     place.path.push(called(layer));
     match &layer.facts {
-        Facts::Pv(pv) => check_pieces(&place, layer, &from_first_extent(layer, pv), findings),
         Facts::Table(table) => check_nested(&place, layer, table, findings),
-        _ => check_pieces(&place, layer, &layer.space, findings),
+        _ => {
+            let above: Vec<&Layer> = layer.children.iter().collect();
+            check_pieces(&place, layer, &makeup::data(layer), &above, findings);
+            check_stripe(&place, layer, findings);
+        }
     }
-    check_stripe(&place, layer, findings);
     match &layer.facts {
         Facts::Md(md) => check_md(&place, layer, md, findings),
         Facts::Luks(luks) => {
@@ -131,7 +134,7 @@ fn check_layer(below: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
 }
 
 /// The space of a PV counts from the PV's first byte, its extents from the first of them: here the space does as well.
-fn from_first_extent(layer: &Layer, pv: &Pv) -> Vec<Piece> {
+pub(crate) fn from_first_extent(layer: &Layer, pv: &Pv) -> Vec<Piece> {
     let counted = |piece: &Piece| {
         let start = piece.span.start().checked_since(pv.data_start)?;
         let span = Span::new(ByteOffset::new(start.get()), piece.span.len())?;
@@ -144,17 +147,18 @@ fn from_first_extent(layer: &Layer, pv: &Pv) -> Vec<Piece> {
 fn check_nested(place: &Place<'_>, layer: &Layer, table: &Stack, findings: &mut Vec<Finding>) {
     // An extended partition's own structures are single sectors, and cannot straddle.
     for partition in table.partitions.iter().filter(|partition| partition.role != Role::Extended) {
-        let start = partition.span.start();
-        let on_drive = layer.space.iter().find_map(|piece| {
-            let into = start.checked_since(piece.span.start())?;
-            if into < piece.span.len() { piece.drive.checked_add(into) } else { None }
-        });
-        let Some((drive, span)) = on_drive.zip(Span::new(ByteOffset::ZERO, partition.span.len())) else {
-            continue;
-        };
         let mut here = place.clone();
         here.path.push(format!("partition {}", partition.number));
-        check_pieces(&here, layer, &[Piece { span, below: start, drive }], findings);
+        // What is on the other members of an array is told there.
+        let told = findings.len();
+        if let Some(piece) = makeup::nested(layer, partition) {
+            let above: Vec<&Layer> = makeup::above_partition(layer, partition).collect();
+            check_pieces(&here, layer, &[piece], &above, findings);
+        }
+        // What is off the sector is off the stripe as well.
+        if findings.len() == told {
+            check_partition_stripe(&here, layer, partition, findings);
+        }
     }
 }
 
@@ -165,7 +169,7 @@ fn enter(place: &mut Place<'_>, layer: &Layer) {
         Facts::Pv(pv) if !layer.space.is_empty() => (layer.below.start(), pv.data_start),
         // Where its data starts is not known (the kernel does not say): the volumes answer for the whole way.
         Facts::Pv(_) => (layer.below.start(), ByteOffset::ZERO),
-        _ => (layer.space.first().map_or(layer.below.start(), |piece| piece.below), ByteOffset::ZERO),
+        _ => (space_start(layer), ByteOffset::ZERO),
     };
     place.base = base;
     match &layer.facts {
@@ -178,6 +182,15 @@ fn enter(place: &mut Place<'_>, layer: &Layer) {
             }
         }
     }
+}
+
+/// Where a layer's own byte 0 lies on the device below. On a striped array its first run may be a later one.
+fn space_start(layer: &Layer) -> ByteOffset {
+    let first = layer.space.first().map(|piece| {
+        let into = ByteCount::new(piece.span.start().get());
+        piece.below.checked_back(into).unwrap_or(piece.below)
+    });
+    first.unwrap_or(layer.below.start())
 }
 
 /// What the file-system rules need to know of where one stands.
@@ -245,8 +258,16 @@ impl Skew {
 }
 
 /// Holds each run of the space that a layer provides against each boundary of the drive. The first run that is off is
-/// told, once a boundary; where none is, the first that makes up for what lies below.
-fn check_pieces(place: &Place<'_>, layer: &Layer, pieces: &[Piece], findings: &mut Vec<Finding>) {
+/// told, once a boundary, unless everything in `above` makes up for it; where none is, the first that makes up for what
+/// lies below.
+fn check_pieces(
+    place: &Place<'_>,
+    layer: &Layer,
+    pieces: &[Piece],
+    above: &[&Layer],
+    findings: &mut Vec<Finding>,
+) {
+    let mut is_told = false;
     for named in named_boundaries(place.context.topology) {
         if named.rule.severity == Severity::Advice {
             continue;
@@ -258,12 +279,36 @@ fn check_pieces(place: &Place<'_>, layer: &Layer, pieces: &[Piece], findings: &m
         // What a layer only inherits was told of the culprit below it.
         let own: Vec<_> = skewed.filter(|(_, skew)| skew.own != ByteCount::ZERO).collect();
         if let Some((piece, skew)) = own.iter().find(|(_, skew)| skew.total != ByteCount::ZERO) {
+            let made_up = Above::of(above.iter().copied(), boundary);
+            if made_up.makes_up() {
+                continue;
+            }
             let miss = Miss { name: named.name, boundary, past: skew.total };
-            findings.push(off(place, layer, piece, *skew, rule, miss));
-        } else if let Some((piece, skew)) = own.first().filter(|_| is_physical) {
-            findings.push(cancels(place, layer, piece, *skew, boundary));
+            let mut finding = off(place, layer, piece, *skew, rule, miss);
+            if made_up.is_split() {
+                finding.message.push_str(&split(&made_up));
+                finding.cure = Some(split_cure(&made_up));
+            }
+            findings.push(finding);
+        } else if let Some((piece, skew)) = own.first().filter(|_| !is_told) {
+            is_told = true;
+            findings.push(cancels(place, layer, piece, *skew, named));
         }
     }
+}
+
+/// What is to be said where some of the data above is back on the boundary.
+pub(crate) fn split(above: &Above) -> String {
+    format!(". {} above makes up for it, {} does not", above.back.join(", "), above.off.join(", "))
+}
+
+/// How that is fixed: a move below would only exchange what is misaligned.
+pub(crate) fn split_cure(above: &Above) -> Cure {
+    Cure::advice(format!(
+        "do not move it: that would misalign {}. Make {} again with its data on the boundary, and restore what it held",
+        above.back.join(", "),
+        above.off.join(", ")
+    ))
 }
 
 /// The finding that a layer's data is off a boundary.
@@ -300,14 +345,15 @@ fn off(
 }
 
 /// The advice that two layers which are off make up for each other.
-fn cancels(place: &Place<'_>, layer: &Layer, piece: &Piece, skew: Skew, boundary: Boundary) -> Finding {
+fn cancels(place: &Place<'_>, layer: &Layer, piece: &Piece, skew: Skew, named: Named) -> Finding {
     let message = format!(
         "{}: what lies below is off by {} bytes, and this layer makes up for it: its data, at byte {} of the disk, is on a \
-         {}-byte boundary again. Moving one of the two alone would misalign it",
+         {}-byte {} boundary. Moving one of the two alone would misalign it",
         place.told(),
         skew.inherited.get(),
         piece.drive,
-        boundary.size().get()
+        named.boundary.size().get(),
+        named.name
     );
     let cure = Cure::advice(format!("leave both, or move both: what is on the {} is aligned", layer.kind));
     finding(&rules::LAYERS_CANCEL, place, Some(piece.drive), message, cure)
@@ -402,14 +448,45 @@ fn check_md(place: &Place<'_>, layer: &Layer, md: &Md, findings: &mut Vec<Findin
 
 /// Holds the start of a layer's space against the stripe of the array that it stands on, in the array's own space.
 fn check_stripe(place: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
-    let Some((array, piece)) = place.array.zip(layer.space.first()) else { return };
+    let Some(first) = layer.space.first() else { return };
+    let start = match &layer.facts {
+        // Extents before the first do not exist, whichever member the PV's first byte is on.
+        Facts::Pv(pv) => {
+            layer.below.start().checked_add(ByteCount::new(pv.data_start.get())).unwrap_or(first.below)
+        }
+        _ => space_start(layer),
+    };
+    findings.extend(off_stripe(place, layer, start, layer.drive));
+}
+
+/// The same for a partition of a table inside the array, whichever member its first byte is on.
+fn check_partition_stripe(
+    place: &Place<'_>,
+    table: &Layer,
+    partition: &Partition,
+    findings: &mut Vec<Finding>,
+) {
+    let start = partition.span.start();
+    let on_drive = makeup::nested(table, partition).map(|piece| piece.drive);
+    findings.extend(off_stripe(place, table, start, on_drive));
+}
+
+/// What is off the stripe of the array below where it starts at byte `start` of what `below` counts on.
+fn off_stripe(
+    place: &Place<'_>,
+    layer: &Layer,
+    start: ByteOffset,
+    on_drive: Option<ByteOffset>,
+) -> Option<Finding> {
+    let array = place.array?;
     let size = array.stripe.unwrap_or(array.chunk);
-    let at = array.at.checked_add(ByteCount::new(piece.below.get()));
-    let Some((at, boundary)) = at.zip(Boundary::multiples_of(size)) else { return };
-    let (past, own) = (boundary.past(at), boundary.past(own_offset(place, piece)));
+    let at = array.at.checked_add(ByteCount::new(start.get()))?;
+    let boundary = Boundary::multiples_of(size)?;
+    let own = start.checked_since(place.base).unwrap_or(ByteCount::ZERO);
+    let (past, own) = (boundary.past(at), boundary.past(ByteOffset::new(own.get())));
     // What is only inherited was told of the layer below.
     if past == ByteCount::ZERO || own == ByteCount::ZERO {
-        return;
+        return None;
     }
     let message = format!(
         "{}: its data starts at byte {at} of the array, {} bytes past a multiple of its {}-byte stripe",
@@ -418,7 +495,7 @@ fn check_stripe(place: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
         size.get()
     );
     let cure = cure(place, layer, boundary);
-    findings.push(finding(&rules::OFF_ARRAY_STRIPE, place, layer.drive, message, cure));
+    Some(finding(&rules::OFF_ARRAY_STRIPE, place, on_drive, message, cure))
 }
 
 fn small_luks_sector(place: &Place<'_>, layer: &Layer, sector: ByteCount) -> Finding {

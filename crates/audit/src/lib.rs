@@ -13,8 +13,10 @@ mod filesystems;
 mod finding;
 mod layers;
 mod live;
+mod makeup;
 mod picture;
 mod placement;
+mod repeated;
 mod rmw;
 mod table;
 
@@ -31,6 +33,7 @@ pub use finding::{Command, Cure, Finding, Miss, Rule, Severity, Subject};
 pub use layers::{called, level_name};
 pub use picture::picture;
 pub use placement::{ATOMIC_UNIT, GRAIN, named_boundaries};
+pub use repeated::shared_file_system;
 pub use rmw::{Io, LISTED, RmwCount, count_rmw};
 
 /// What is audited.
@@ -88,6 +91,7 @@ pub fn run(context: &Context<'_>) -> Vec<Finding> {
         findings.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(Cure::without_commands);
     }
     layers::check(context, &mut findings);
+    repeated::merge(&mut findings);
     live::check(context, &mut findings);
     findings.sort_by_key(|f| (f.subject, std::cmp::Reverse(f.rule.severity), f.rule.code));
     findings

@@ -7,6 +7,8 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba, MIB};
 use crate::catalogue as rules;
 use crate::cure;
 use crate::finding::{Cure, Finding, Miss, Rule};
+use crate::layers::{split, split_cure};
+use crate::makeup::Above;
 use crate::{Context, Severity, Subject};
 
 /// The grain that every current partitioning tool uses: 1 MiB.
@@ -65,15 +67,21 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
         return;
     }
     let mut found = Vec::new();
-    check_start(context, partition, &mut found);
+    let stays = check_start(context, partition, &mut found);
     check_end(context, partition, &mut found);
     check_atomic(context, partition, &mut found);
     check_dos_start(context, partition, &mut found);
-    if found.iter().any(|f: &Finding| f.rule.severity > Severity::Advice)
-        && let Some(cure) = cure::relocate(context, partition)
-    {
-        let curable = |f: &&mut Finding| f.rule.severity > Severity::Advice;
-        found.iter_mut().filter(curable).for_each(|f| f.cure = Some(cure.clone()));
+    let curable = |f: &&Finding| f.rule.severity > Severity::Advice && f.cure.is_none();
+    let cure = match stays {
+        // A new start would misalign what is aligned now.
+        true => Some(Cure::advice(
+            "leave its start where it is: data on it is aligned there. Where only the end is off, end it earlier",
+        )),
+        false if found.iter().any(|f| curable(&f)) => cure::relocate(context, partition),
+        false => None,
+    };
+    if let Some(cure) = cure {
+        found.iter_mut().filter(|f| curable(&&**f)).for_each(|f| f.cure = Some(cure.clone()));
     }
     findings.append(&mut found);
 }
@@ -86,16 +94,22 @@ pub(crate) fn check_whole_disk(context: &Context<'_>, findings: &mut Vec<Finding
         return;
     };
     let past = boundary.past(ByteOffset::ZERO);
-    if past == ByteCount::ZERO {
+    let above = Above::of(&context.stack.layer, boundary);
+    if past == ByteCount::ZERO || above.makes_up() {
         return;
     }
-    let message = format!(
+    let mut message = format!(
         "{name} fills the disk from byte 0, {} bytes past a {}-byte physical sector boundary: each {}-byte block lies \
          across two physical sectors",
         past.get(),
         boundary.size().get(),
         boundary.size().get()
     );
+    let mut cure = Cure::advice("put it into a partition that starts on a physical sector boundary");
+    if above.is_split() {
+        message.push_str(&split(&above));
+        cure = split_cure(&above);
+    }
     findings.push(Finding {
         rule: &rules::START_STRADDLES,
         subject: Subject::Disk,
@@ -103,13 +117,14 @@ pub(crate) fn check_whole_disk(context: &Context<'_>, findings: &mut Vec<Finding
         at: Some(ByteOffset::ZERO),
         miss: Some(Miss { name: "physical sector", boundary, past }),
         message,
-        cure: Some(Cure::advice("put it into a partition that starts on a physical sector boundary")),
+        cure: Some(cure),
     });
 }
 
-fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Finding>) {
+/// Whether the start has to stay where it is, because something on it makes up for it.
+fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Finding>) -> bool {
     let start = partition.span.start();
-    let mut off_physical = false;
+    let (mut off_physical, mut stays) = (false, false);
     for named in named_boundaries(context.topology) {
         let past = named.boundary.past(start);
         if past == ByteCount::ZERO {
@@ -118,8 +133,20 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
         let is_physical = named.rule == &rules::START_STRADDLES;
         off_physical |= is_physical;
         // What is off the physical sector is off every coarser grain as well: advice would only repeat it.
-        if off_physical && named.rule.severity == Severity::Advice {
+        let is_advice = named.rule.severity == Severity::Advice;
+        if off_physical && is_advice {
             continue;
+        }
+        let above = Above::of(&partition.layer, named.boundary);
+        stays |= !is_advice && !above.back.is_empty();
+        if above.makes_up() && !is_advice {
+            continue;
+        }
+        let mut message = start_message(context, partition, &named, past);
+        let mut cure = None;
+        if above.is_split() && !is_advice {
+            message.push_str(&split(&above));
+            cure = Some(split_cure(&above));
         }
         found.push(Finding {
             rule: named.rule,
@@ -127,10 +154,11 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
             layer: None,
             at: Some(start),
             miss: Some(Miss { name: named.name, boundary: named.boundary, past }),
-            message: start_message(context, partition, &named, past),
-            cure: None,
+            message,
+            cure,
         });
     }
+    stays
 }
 
 fn start_message(context: &Context<'_>, partition: &Partition, named: &Named, past: ByteCount) -> String {

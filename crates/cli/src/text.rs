@@ -327,9 +327,18 @@ fn verdict_text(partition: &Partition, findings: &[Finding]) -> String {
         Some(worst) if worst.rule.severity > Severity::Advice => {
             format!("{own}, but {} inside", worst.rule.code)
         }
+        _ if own == ALIGNED && findings.iter().any(|f| is_made_up(partition, f)) => format!("{own} (S056)"),
         _ => own,
     }
 }
+
+/// Whether a layer on `partition` makes up for what lies below it.
+fn is_made_up(partition: &Partition, finding: &Finding) -> bool {
+    finding.rule.code == "S056" && finding.subject == Subject::Partition(partition.number)
+}
+
+/// The verdict on a partition of which nothing is to be said.
+const ALIGNED: &str = "aligned";
 
 /// The verdict on a partition's placement in a few words.
 fn placement_text(partition: &Partition, findings: &[Finding]) -> String {
@@ -352,7 +361,7 @@ fn placement_text(partition: &Partition, findings: &[Finding]) -> String {
             format!("{} ({})", finding.rule.title, finding.rule.code)
         }
         (Verdict::Misaligned, None, _) => "misaligned, as the device is (S020)".to_owned(),
-        _ => "aligned".to_owned(),
+        _ => ALIGNED.to_owned(),
     }
 }
 

@@ -21,7 +21,7 @@ use crate::medium::FileMedium;
 pub use array::{Array, Member};
 pub use machine::Machine;
 pub use mapping::{Mapping, Owner};
-pub use runs::{Every, Located, Run};
+pub use runs::{Every, Geometry, Located, Run};
 pub use usage::{LoopUse, Mount, Usage};
 
 /// Deeper nesting than this is not followed.

@@ -29,6 +29,9 @@ const MAX_CUTS: usize = 1 << 26;
 /// thousands as they are.
 const MAX_METADATA: u64 = 32 * MIB;
 
+/// The space of an array is listed so many times again, each time with the runs where what was found goes on.
+const MAX_PASSES: usize = 3;
+
 /// Reads what stands on the run `span` of `device`, and on that, down to file systems; `None` when nothing known does.
 ///
 /// `block` is the logical block size of the device, if it is known; it helps to read partition tables inside of other
@@ -219,7 +222,20 @@ impl Walk {
             return;
         }
         let Some(whole) = Span::new(ByteOffset::ZERO, view.len()) else { return };
-        let child = self.content(&view, whole, place.above(space.block), &mut layer.remarks);
+        let above = place.above(space.block);
+        let mut remarks = Vec::new();
+        let mut child = self.content(&view, whole, above, &mut remarks);
+        // In an array, what begins further on lies on runs that were not listed.
+        let mut listed = space.with(&child.as_ref().map(begins).unwrap_or_default());
+        for _ in 0..MAX_PASSES {
+            let Some(wider) = listed else { break };
+            remarks.clear();
+            let view = self.map(local, &wider, &mut layer.remarks);
+            layer.space = self.kept(view.pieces(), start, &mut layer.remarks);
+            child = self.content(&view, whole, above, &mut remarks);
+            listed = wider.with(&child.as_ref().map(begins).unwrap_or_default());
+        }
+        layer.remarks.append(&mut remarks);
         if child.is_none() && front < view.len() {
             layer
                 .remarks
@@ -306,6 +322,39 @@ impl Medium for Metered<'_> {
         self.read.fetch_add(u64::try_from(buf.len()).unwrap_or(u64::MAX), Ordering::Relaxed);
         self.medium.read_at(at, buf)
     }
+}
+
+/// Where the data of `layer`, and of what is on it, begins in the space that it stands on.
+fn begins(layer: &Layer) -> Vec<ByteOffset> {
+    let own = match &layer.facts {
+        Facts::Table(table) => table.partitions.iter().map(|partition| partition.span.start()).collect(),
+        Facts::Pv(pv) => {
+            let segments = layer.children.iter().filter_map(|child| match &child.facts {
+                Facts::Lv(lv) => Some(lv.segments.iter().filter_map(|segment| segment.on_pv)),
+                _ => None,
+            });
+            std::iter::once(pv.data_start).chain(segments.flatten()).collect()
+        }
+        Facts::Luks(luks) => luks.payload.into_iter().collect(),
+        Facts::Mapped(mapped) => mapped.payload.into_iter().collect(),
+        _ => Vec::new(),
+    };
+    // A table's places count as its partitions' do; those of other layers count from the layer's own first byte.
+    let base = match &layer.facts {
+        Facts::Table(_) => ByteCount::ZERO,
+        _ => ByteCount::new(layer.below.start().get()),
+    };
+    let mut begins: Vec<ByteOffset> =
+        own.into_iter().filter_map(|at: ByteOffset| at.checked_add(base)).collect();
+    if matches!(layer.facts, Facts::Table(_)) {
+        begins.extend(layer.children.iter().flat_map(begins_of_child));
+    }
+    begins
+}
+
+/// The same of a layer on a partition of a nested table.
+fn begins_of_child(layer: &Layer) -> Vec<ByteOffset> {
+    if matches!(layer.facts, Facts::Table(_)) { Vec::new() } else { begins(layer) }
 }
 
 /// How much of a space, from its first byte on, is mapped without a gap.

@@ -65,7 +65,7 @@ pub struct Md {
     pub version: &'static str,
     /// 0, 1, 4, 5, 6, 10; -1 is linear, -4 multipath, -5 faulty.
     pub level: i32,
-    /// How parity or copies are laid out.
+    /// How parity or copies are laid out; of a RAID0, in which order its zones are, and 0 where that is not told.
     pub layout: u32,
     /// What one member holds before the next follows; zero where nothing is striped.
     pub chunk: ByteCount,

@@ -313,17 +313,32 @@ fn table(place: &Place<'_>, partitions: &[(&LiveDevice, u32)]) -> Layer {
         .collect();
     let block = place.device.logical.unwrap_or(BlockSize::B512);
     let mut children = Vec::new();
+    let mut space = place.ground.pieces();
     for (partition, _) in partitions {
         let lower = partition.lower(&place.device.name).unwrap_or(&NOWHERE);
         let ground = Ground::on(&place.ground, lower, partition.size);
         let start = Mapping::first_byte_on(lower).unwrap_or(ByteOffset::ZERO);
+        // Of an array only the first pieces are listed: here are those that the partition begins on.
+        space.extend(ground.pieces().into_iter().filter_map(|piece| in_table(piece, start)));
         let above = Place { device: partition, ground, volume: None };
         children.extend(on(&above, false).into_iter().map(|layer| shifted(layer, start)));
     }
     let facts = Facts::Table(Box::new(kernel_stack(&listed, block)));
-    let space =
-        place.ground.pieces().iter().map(|piece| Piece { below: piece.span.start(), ..*piece }).collect();
+    space.sort_by_key(|piece| (piece.span.start(), std::cmp::Reverse(piece.span.end())));
+    let mut end = ByteOffset::ZERO;
+    space.retain(|piece| {
+        let is_new = piece.span.start() >= end;
+        end = if is_new { piece.span.end() } else { end };
+        is_new
+    });
+    let space = space.iter().map(|piece| Piece { below: piece.span.start(), ..*piece }).collect();
     Layer { children, space, ..place.layer("table", facts) }
+}
+
+/// A piece of a partition that begins at byte `start`, as one of what its table is on.
+fn in_table(piece: Piece, start: ByteOffset) -> Option<Piece> {
+    let at = start.checked_add(ByteCount::new(piece.span.start().get()))?;
+    Some(Piece { span: Span::new(at, piece.span.len())?, ..piece })
 }
 
 /// A layer of a partition that begins at byte `start`, told in the space that the partition is cut from.

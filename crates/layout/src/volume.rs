@@ -10,6 +10,7 @@ mod mapped;
 mod md;
 
 use straddle_device::Medium;
+use straddle_device::live::{Located, Lower};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use crate::layer::Facts;
@@ -36,6 +37,13 @@ pub(crate) struct Volume {
     pub(crate) remarks: Vec<String>,
 }
 
+/// So many runs of a striped space are listed from its first byte on, and so many from each place that matters.
+const FIRST_RUNS: usize = 16;
+const RUNS_AT_PLACE: usize = 4;
+
+/// More places than this are not looked at in one striped space.
+const MAX_PLACES: usize = 256;
+
 /// What a volume provides to the layers above.
 #[derive(Debug)]
 pub(crate) enum Provides {
@@ -58,6 +66,8 @@ pub(crate) struct Space {
     pub(crate) runs: Vec<(Span, ByteOffset)>,
     /// The logical block that it has, where that is not the one of the medium below.
     pub(crate) block: Option<BlockSize>,
+    /// Where all of it lies on the medium, when only the first runs are listed.
+    pub(crate) spread: Option<Lower>,
 }
 
 /// A part of a volume: an LV.
@@ -81,8 +91,59 @@ impl Space {
     /// One run of `len` bytes from byte `at` of the medium.
     fn run(len: ByteCount, at: ByteOffset) -> Self {
         let run = Span::new(ByteOffset::ZERO, len).map(|span| (span, at));
-        Self { len, runs: run.into_iter().collect(), block: None }
+        Self { len, runs: run.into_iter().collect(), block: None, spread: None }
     }
+}
+
+impl Space {
+    /// A space of `len` bytes of which `spread` holds so much that only the first runs are listed.
+    fn spread(len: ByteCount, spread: Lower) -> Self {
+        let runs = runs_from(&spread, ByteOffset::ZERO, FIRST_RUNS);
+        Self { len, runs, block: None, spread: Some(spread) }
+    }
+
+    /// The same space with runs from each of `places` on as well; `None` where they are listed already.
+    pub(crate) fn with(&self, places: &[ByteOffset]) -> Option<Self> {
+        let spread = self.spread.as_ref()?;
+        let mut runs = self.runs.clone();
+        for place in places.iter().take(MAX_PLACES) {
+            runs.extend(runs_from(spread, *place, RUNS_AT_PLACE));
+        }
+        runs.sort_by_key(|(span, _)| (span.start(), std::cmp::Reverse(span.end())));
+        let mut end = ByteOffset::ZERO;
+        runs.retain(|(span, _)| {
+            let is_new = span.start() >= end;
+            end = if is_new { span.end() } else { end };
+            is_new
+        });
+        (runs != self.runs).then(|| Self {
+            len: self.len,
+            runs,
+            block: self.block,
+            spread: self.spread.clone(),
+        })
+    }
+}
+
+/// The first `most` runs that `lower` has from byte `from` of the space on.
+fn runs_from(lower: &Lower, from: ByteOffset, most: usize) -> Vec<(Span, ByteOffset)> {
+    let (mut runs, mut at) = (Vec::new(), from);
+    // Holes lie between runs.
+    for _ in 0..2 * most {
+        let step = match lower.locate(at) {
+            Located::Here(there, len) => {
+                runs.extend(Span::new(at, len).map(|span| (span, there)));
+                len
+            }
+            Located::Later(len) => len,
+            Located::Never => break,
+        };
+        match at.checked_add(step) {
+            Some(next) if runs.len() < most => at = next,
+            _ => break,
+        }
+    }
+    runs
 }
 
 impl Volume {

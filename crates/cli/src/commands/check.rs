@@ -1,5 +1,7 @@
 //! `straddle check`: opens each target, reads what is on it, audits it, and prints what was found.
 
+mod causes;
+
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -51,6 +53,8 @@ pub(crate) struct Audited {
     pub(crate) findings: Vec<Finding>,
     /// What each of them costs, where that was asked for and can be told.
     pub(crate) costs: Vec<Option<Cost>>,
+    /// Its status with the findings that are told at another target of the run.
+    whole: Option<Status>,
 }
 
 impl Audited {
@@ -59,7 +63,7 @@ impl Audited {
     }
 
     pub(crate) fn status(&self) -> Status {
-        status_of(&self.findings)
+        self.whole.unwrap_or_else(|| status_of(&self.findings))
     }
 }
 
@@ -92,7 +96,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
         allow_backing: arguments.allow_backing.clone(),
     };
     let run = Run { options, arguments, form, styles, machine: OnceLock::new() };
-    let single = |path: &PathBuf| outcome(path, &run);
+    let single = |path: &PathBuf| (path.display().to_string(), audit(path, &run));
     let bar = progress(targets.len());
     let mut out = output::stdout();
     let mut summary = Summary::default();
@@ -102,10 +106,20 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
         out.write_all(schema::opening().as_bytes())?;
     }
     for batch in targets.chunks(BATCH) {
-        let outcomes: Vec<Outcome> = if targets.len() < PARALLEL_FROM {
-            batch.iter().map(single).collect()
-        } else {
-            batch.par_iter().map(single).collect()
+        let is_parallel = targets.len() >= PARALLEL_FROM;
+        let mut audited: Vec<(String, Result<Audited>)> = match is_parallel {
+            true => batch.par_iter().map(single).collect(),
+            false => batch.iter().map(single).collect(),
+        };
+        if let Some(machine) = run.machine.get().filter(|_| batch.len() > 1) {
+            let mut live: Vec<&mut Audited> =
+                audited.iter_mut().filter_map(|(_, audited)| audited.as_mut().ok()).collect();
+            causes::merge(&mut live, machine);
+        }
+        let told = |(name, audited): (String, Result<Audited>)| outcome(name, audited, &run);
+        let outcomes: Vec<Outcome> = match is_parallel {
+            true => audited.into_par_iter().map(told).collect(),
+            false => audited.into_iter().map(told).collect(),
         };
         for outcome in outcomes {
             if arguments.json {
@@ -171,10 +185,9 @@ fn progress(targets: usize) -> ProgressBar {
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-fn outcome(path: &Path, run: &Run<'_>) -> Outcome {
-    let name = path.display().to_string();
+fn outcome(name: String, audited: Result<Audited>, run: &Run<'_>) -> Outcome {
     let arguments = run.arguments;
-    match audit(path, run) {
+    match audited {
         Ok(audited) => {
             let worst: Vec<Severity> = audited.findings.iter().map(|f| f.rule.severity).collect();
             let fails = worst.iter().any(|severity| *severity >= arguments.fail_on.severity());
@@ -259,9 +272,11 @@ fn audit(path: &Path, run: &Run<'_>) -> Result<Audited> {
         );
         target.remarks.push(remark);
     }
+    // A batch of targets waits for its last one; their files need not be open for that.
+    target.medium = None;
     let price = |finding: &Finding| arguments.cost.as_ref().and_then(|pricing| pricing.of(finding));
     let costs = findings.iter().map(price).collect();
-    let mut audited = Audited { name, target, stack, findings, costs };
+    let mut audited = Audited { name, target, stack, findings, costs, whole: None };
     if let Some(number) = audited.target.partition {
         audited.stack.partitions.retain(|p| p.number == number);
     }

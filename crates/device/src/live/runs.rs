@@ -95,13 +95,15 @@ pub(super) fn locate(runs: &[Run], at: ByteOffset) -> Located {
 
 /// How an array spreads its bytes over its members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Geometry {
+pub struct Geometry {
     /// 0, 1, 4, 5, 6 or 10.
-    pub(super) level: i32,
+    pub level: i32,
     /// md's number for the places of parity or of copies.
-    pub(super) layout: u32,
-    pub(super) chunk: ByteCount,
-    pub(super) disks: u32,
+    pub layout: u32,
+    /// What one member holds before the next follows.
+    pub chunk: ByteCount,
+    /// Members without spares.
+    pub disks: u32,
 }
 
 /// Which chunks of a cycle a member holds.
@@ -116,7 +118,7 @@ struct Cycle {
 impl Geometry {
     /// The runs that member `role` holds of the `span` of the device, its data starting at byte `data` of it; `None` when
     /// that is not known.
-    pub(super) fn runs(&self, role: u32, span: Span, data: ByteOffset) -> Option<Vec<Run>> {
+    pub fn runs(&self, role: u32, span: Span, data: ByteOffset) -> Option<Vec<Run>> {
         if role >= self.disks {
             return None;
         }

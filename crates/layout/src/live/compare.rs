@@ -171,7 +171,11 @@ fn compare_md(here: &Md, there: &Md, differences: &mut Differences<'_>) {
     differences.numbers("number of members", i64::from(here.raid_disks), i64::from(there.raid_disks));
     if here.data_members().is_some() && there.data_members().is_some() {
         differences.sizes("chunk size", here.chunk, there.chunk);
-        differences.numbers("layout", i64::from(here.layout), i64::from(there.layout));
+        // Of a RAID0 the kernel keeps none where its members are alike, and tells 0 or -1 then.
+        let is_told = |md: &Md| md.level != 0 || md.layout != 0;
+        if is_told(here) && is_told(there) {
+            differences.numbers("layout", i64::from(here.layout), i64::from(there.layout));
+        }
     }
     // Arrays of external metadata are several on the same members.
     if there.version != "external" && there.role.is_some() {

@@ -208,6 +208,21 @@ fn partitions_that_the_kernel_lists_elsewhere_are_told() {
     );
 }
 
+#[test]
+fn the_layout_of_a_raid0_is_compared_where_both_tell_it() {
+    let member = |level, layout| {
+        let chunk = ByteCount::new(65536);
+        let md = Md { version: "1.2", level, layout, chunk, raid_disks: 4, ..Md::default() };
+        on_disk("linux_raid_member", "", START, Facts::Md(md))
+    };
+    // (level, on the disk, in the kernel, whether they differ)
+    let cases = [(0, 1, 0, false), (0, 0, 2, false), (0, 1, 1, false), (0, 1, 2, true), (5, 2, 0, true)];
+    for (level, here, there, differs) in cases {
+        let told = compare(&member(level, here), &member(level, there));
+        assert_eq!(!told.is_empty(), differs, "RAID{level}: {told:?}");
+    }
+}
+
 /// Trees of any shape, with names that repeat.
 fn any_layer() -> impl Strategy<Value = Layer> {
     let kinds = prop_oneof![

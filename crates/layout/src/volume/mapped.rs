@@ -114,7 +114,7 @@ impl Interleaved {
             let span = Span::new(ByteOffset::new(start.get()), (len - start).min(step))?;
             Some((span, ByteOffset::new(self.data(area)?)))
         });
-        Space { len, runs: runs.collect(), block: None }
+        Space { len, runs: runs.collect(), block: None, spread: None }
     }
 }
 

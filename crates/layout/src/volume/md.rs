@@ -1,9 +1,11 @@
 //! Members of Linux software RAIDs: the superblocks of versions 0.90 and 1.x.
 //!
-//! The law of this module: only what lies on this member for certain is mapped. Sources: the kernel's
+//! The law of this module: only what lies on this member for certain is mapped, taking the members of a RAID0 to be
+//! alike, as what the others are is written on them only. Sources: the kernel's
 //! include/uapi/linux/raid/md_p.h, drivers/md/{md,raid5,raid10}.c; mdadm's super0.c and super1.c.
 
 use straddle_device::Medium;
+use straddle_device::live::{Geometry, Lower};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::{Provides, Space, Volume, bytes_at, sectors, text};
@@ -31,6 +33,9 @@ const ROLES_AT: usize = 256;
 /// `MD_FEATURE_RECOVERY_OFFSET`, `MD_FEATURE_RESHAPE_ACTIVE`.
 const RECOVERY: u32 = 2;
 const RESHAPE: u32 = 4;
+
+/// `MD_FEATURE_RAID0_LAYOUT`: without it the layout of a RAID0 says nothing.
+const RAID0_LAYOUT: u32 = 4096;
 
 /// What one superblock says.
 struct Superblock {
@@ -91,7 +96,7 @@ fn version_1(bytes: &[u8], at: u64) -> Superblock {
             _ => "1.0",
         },
         level,
-        layout: le32(bytes, 76),
+        layout: if level == 0 && features & RAID0_LAYOUT == 0 { 0 } else { le32(bytes, 76) },
         chunk: ByteCount::new(sectors(u64::from(le32(bytes, 88)))),
         raid_disks,
         // 0xffff is a spare, 0xfffe faulty, 0xfffd a journal.
@@ -141,7 +146,7 @@ fn version_0(bytes: &[u8], at: u64) -> Option<Superblock> {
     let md = Md {
         version: "0.90",
         level,
-        layout: word(64),
+        layout: if level == 0 { 0 } else { word(64) },
         chunk: ByteCount::new(u64::from(word(65))),
         raid_disks,
         role: is_member.then_some(place),
@@ -171,7 +176,11 @@ fn volume(found: Superblock, len: ByteCount) -> Volume {
         space(&md)
     };
     let provides = match space {
-        Ok(space) => Provides::Open(space),
+        Ok(space) => {
+            let is_first = space.runs.first().is_some_and(|(span, _)| span.start() == ByteOffset::ZERO);
+            remarks.extend(md.role.filter(|_| !is_first).map(not_the_start));
+            Provides::Open(space)
+        }
         Err(why) => {
             remarks.push(why);
             Provides::Nothing
@@ -193,33 +202,26 @@ fn space(md: &Md) -> Result<Space, String> {
     if is_whole {
         return Ok(Space::run(md.data_size, at));
     }
-    let unknown = || {
-        format!("layout {} of RAID{} is not known: what the array holds is not followed", md.layout, md.level)
-    };
-    let first = match md.level {
-        -1 | 0 | 4 => 0,
-        5 => raid5_first(md.layout).ok_or_else(unknown)?,
-        6 => raid6_first(md.layout).ok_or_else(unknown)?,
-        10 if near != 0 => role.min(near - 1),
-        10 => return Err(unknown()),
-        level => {
-            return Err(format!("RAID level {level} is not known: what the array holds is not followed"));
-        }
-    };
-    if role != first {
-        return Err(format!(
-            "member {role} does not hold the array's start: what the array holds is not seen here"
-        ));
-    }
     if md.level == -1 {
         // How long the other members are is written on them only.
-        return Ok(Space::run(md.data_size, at));
+        return if role == 0 { Ok(Space::run(md.data_size, at)) } else { Err(not_the_start(role)) };
+    }
+    if !matches!(md.level, 0 | 4 | 5 | 6 | 10) {
+        return Err(format!("RAID level {} is not known: what the array holds is not followed", md.level));
     }
     if md.chunk == ByteCount::ZERO {
         return Err("its chunk size is zero: what the array holds is not followed".to_owned());
     }
-    let run = Span::new(ByteOffset::ZERO, md.chunk.min(md.data_size)).map(|span| (span, at));
-    Ok(Space { len: array_len(md), runs: run.into_iter().collect(), block: None })
+    let len = array_len(md);
+    let geometry = Geometry { level: md.level, layout: md.layout, chunk: md.chunk, disks: md.raid_disks };
+    let runs = geometry.runs(role, Span::first(len), at).ok_or_else(|| {
+        format!("layout {} of RAID{} is not known: what the array holds is not followed", md.layout, md.level)
+    })?;
+    Ok(Space::spread(len, Lower { device: String::new(), holds_data: true, runs }))
+}
+
+fn not_the_start(role: u32) -> String {
+    format!("member {role} does not hold the array's start: what the array holds is not seen here")
 }
 
 /// How much a striped array holds; RAID0 as if its members were alike.

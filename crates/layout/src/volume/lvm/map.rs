@@ -115,7 +115,7 @@ impl<'g> Mapper<'g> {
             name: format!("{}/{}", printable(&self.group.name), printable(self.shown_name(logical))),
             remarks: self.remarks(logical, start),
             facts: Facts::Lv(Lv { segments }),
-            space: Space { len, runs: runs.iter().filter_map(span).collect(), block: None },
+            space: Space { len, runs: runs.iter().filter_map(span).collect(), block: None, spread: None },
             start: start.or(stands.filter(|_| is_store)),
             stands: Span::new(
                 stands.unwrap_or_default(),

@@ -1,0 +1,132 @@
+//! Whether what stands on a misaligned start makes up for it.
+//!
+//! The law of this module: a start is judged by the data that is written above it. LVM and cryptsetup follow the kernel's
+//! alignment offset by default, so on a misaligned partition their data is aligned, and moving the partition would
+//! misalign it. Where nothing stands on a start, the start itself is judged.
+
+use straddle_layout::Partition;
+use straddle_layout::layer::{Facts, Layer};
+use straddle_layout::view::Piece;
+use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
+
+use crate::layers::{called, from_first_extent};
+
+/// What the layers above a start that misses a boundary make of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Above {
+    /// Those whose data is on the boundary again.
+    pub(crate) back: Vec<String>,
+    /// Those whose data misses it as well.
+    pub(crate) off: Vec<String>,
+}
+
+impl Above {
+    /// Looks at everything that stands on a start; `boundary` is the one that the start misses.
+    pub(crate) fn of<'a>(layers: impl IntoIterator<Item = &'a Layer>, boundary: Boundary) -> Self {
+        let mut above = Self::default();
+        layers.into_iter().for_each(|layer| above.look(layer, boundary));
+        above
+    }
+
+    /// Whether all data above is on the boundary, and there is some.
+    pub(crate) fn makes_up(&self) -> bool {
+        !self.back.is_empty() && self.off.is_empty()
+    }
+
+    /// Whether some of the data above is on the boundary, and some is not.
+    pub(crate) fn is_split(&self) -> bool {
+        !self.back.is_empty() && !self.off.is_empty()
+    }
+
+    fn look(&mut self, layer: &Layer, boundary: Boundary) {
+        let pieces = data(layer);
+        let is_on = |piece: &Piece| boundary.skew(piece.span.start(), piece.drive) == ByteCount::ZERO;
+        if !pieces.is_empty() && pieces.iter().all(is_on) {
+            self.back.push(called(layer));
+            return;
+        }
+        let seen = (self.back.len(), self.off.len());
+        match &layer.facts {
+            Facts::Table(table) => {
+                for partition in table.partitions.iter().filter(|p| p.role != straddle_layout::Role::Extended)
+                {
+                    self.look_at_partition(layer, partition, boundary);
+                }
+            }
+            // What lies on other disks, or in a pool, says nothing about this one.
+            Facts::Pv(_) => {
+                let is_here = |volume: &&Layer| !volume.space.is_empty() || !volume.children.is_empty();
+                for volume in layer.children.iter().filter(is_here) {
+                    let off = self.off.len();
+                    self.look(volume, boundary);
+                    self.name_off(off, || called(volume));
+                }
+            }
+            _ => layer.children.iter().for_each(|child| self.look(child, boundary)),
+        }
+        if seen == (self.back.len(), self.off.len()) {
+            self.off.push(called(layer));
+        }
+    }
+
+    /// Calls what was found off since there were `since` of it by the name of the volume or partition that it is on.
+    fn name_off(&mut self, since: usize, name: impl Fn() -> String) {
+        if self.off.len() > since {
+            self.off.truncate(since);
+            self.off.push(name());
+        }
+    }
+
+    fn look_at_partition(&mut self, table: &Layer, partition: &Partition, boundary: Boundary) {
+        let name = || format!("partition {}", partition.number);
+        let Some(piece) = nested(table, partition) else { return };
+        if boundary.skew(piece.span.start(), piece.drive) == ByteCount::ZERO {
+            self.back.push(name());
+            return;
+        }
+        let seen = (self.back.len(), self.off.len());
+        above_partition(table, partition).for_each(|layer| self.look(layer, boundary));
+        self.name_off(seen.1, name);
+        if seen == (self.back.len(), self.off.len()) {
+            self.off.push(name());
+        }
+    }
+}
+
+/// The layers on one partition of a table inside another layer.
+pub(crate) fn above_partition<'a>(
+    table: &'a Layer,
+    partition: &Partition,
+) -> impl Iterator<Item = &'a Layer> + use<'a> {
+    let start = partition.span.start();
+    table.children.iter().filter(move |child| child.below.start() == start)
+}
+
+/// The first run of a partition of a nested table that lies on this drive, in the partition's own space; `None` when
+/// none does.
+pub(crate) fn nested(table: &Layer, partition: &Partition) -> Option<Piece> {
+    table.space.iter().find_map(|piece| {
+        let below = piece.span.start().max(partition.span.start());
+        let end = piece.span.end().min(partition.span.end());
+        let len = end.checked_since(below).filter(|len| *len != ByteCount::ZERO)?;
+        let drive = piece.drive.checked_add(below.checked_since(piece.span.start())?)?;
+        let at = ByteOffset::new(below.checked_since(partition.span.start())?.get());
+        Some(Piece { span: Span::new(at, len)?, below, drive })
+    })
+}
+
+/// Where a layer's data lies: the runs of its space, from the first extent on for a physical volume. A member of a
+/// striped RAID is as far off in each of its chunks as in its first, which may hold parity; so is one of which no run is
+/// known, such as a spare.
+pub(crate) fn data(layer: &Layer) -> Vec<Piece> {
+    match &layer.facts {
+        Facts::Pv(pv) => from_first_extent(layer, pv),
+        Facts::Md(md) if layer.space.is_empty() || (md.stripe().is_some() && md.version != "external") => {
+            let start = |at: ByteOffset| at.checked_add(md.data_offset);
+            let piece = layer.drive.and_then(start).zip(start(layer.below.start()));
+            let piece = piece.map(|(drive, below)| Piece { span: Span::first(md.data_size), below, drive });
+            piece.into_iter().collect()
+        }
+        _ => layer.space.clone(),
+    }
+}

@@ -1,0 +1,265 @@
+//! A start is judged by the data that is written above it: whatever the layers' offsets, something is an error exactly
+//! where some data is off a physical sector, and where none is, nothing is to be moved.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use proptest::prelude::*;
+use straddle_audit::{Context, Finding, Severity};
+use straddle_device::topology::{AlignmentOffset, Figure, Source, Topology};
+use straddle_layout::layer::{Facts, FileSystem, Layer, Luks, Lv, Md, Pv, Segment};
+use straddle_layout::view::Piece;
+use straddle_layout::{Attributes, Partition, PartitionType, Role, Stack, TableKind};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
+
+const SECTOR: u64 = 512;
+const PHYSICAL: u64 = 4096;
+const MIB: u64 = 1 << 20;
+
+/// A layer on a start, its offsets in sectors.
+#[derive(Clone, Debug)]
+enum Kind {
+    Md(u64, Option<Box<Kind>>),
+    Luks(u64, Option<Box<Kind>>),
+    /// Where its extents begin, and from there on the volumes.
+    Lvm(u64, Vec<(u64, Option<Box<Kind>>)>),
+    FileSystem,
+}
+
+fn offset() -> impl Strategy<Value = u64> {
+    prop_oneof![2 => Just(0_u64), 3 => 0_u64..16].prop_map(|odd| 2048 + odd)
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    Just(Kind::FileSystem).prop_recursive(3, 16, 3, |inner| {
+        let above = || proptest::option::of(inner.clone().prop_map(Box::new));
+        prop_oneof![
+            (offset(), above()).prop_map(|(at, above)| Kind::Md(at, above)),
+            (offset(), above()).prop_map(|(at, above)| Kind::Luks(at, above)),
+            (offset(), proptest::collection::vec((0_u64..16, above()), 0..3))
+                .prop_map(|(at, volumes)| Kind::Lvm(at, volumes)),
+        ]
+    })
+}
+
+fn span(at: u64) -> Span {
+    Span::new(ByteOffset::new(at), ByteCount::new(MIB)).unwrap()
+}
+
+fn piece(below: u64, drive: u64) -> Vec<Piece> {
+    let (below, drive) = (ByteOffset::new(below), ByteOffset::new(drive));
+    vec![Piece { span: Span::first(ByteCount::new(MIB)), below, drive }]
+}
+
+/// The layer that `kind` is at byte `below` of what it stands on, which is byte `drive` of the disk. Where data is
+/// written goes to `written`.
+fn layer(kind: &Kind, below: u64, drive: u64, name: &str, written: &mut Vec<u64>) -> Layer {
+    let bare = |kind, facts| Layer {
+        kind,
+        name: name.to_owned(),
+        below: span(below),
+        drive: Some(ByteOffset::new(drive)),
+        facts,
+        space: Vec::new(),
+        children: Vec::new(),
+        remarks: Vec::new(),
+    };
+    let mut on = |above: &Option<Box<Kind>>, at: u64| match above {
+        Some(above) => vec![layer(above, 0, at, "x", written)],
+        None => {
+            written.push(at);
+            Vec::new()
+        }
+    };
+    match kind {
+        Kind::FileSystem => {
+            written.push(drive);
+            let block = ByteCount::new(PHYSICAL);
+            bare("ext4", Facts::FileSystem(FileSystem { block, ..FileSystem::default() }))
+        }
+        Kind::Md(at, above) => {
+            let at = at * SECTOR;
+            let data_offset = ByteCount::new(at);
+            let facts = Facts::Md(Md { level: 1, raid_disks: 2, data_offset, ..Md::default() });
+            let children = on(above, drive + at);
+            Layer { space: piece(below + at, drive + at), children, ..bare("linux_raid_member", facts) }
+        }
+        Kind::Luks(at, above) => {
+            let at = at * SECTOR;
+            let payload = Some(ByteOffset::new(at));
+            let sector_size = ByteCount::new(PHYSICAL);
+            let children = on(above, drive + at);
+            let facts = Facts::Luks(Luks { version: 2, payload, sector_size });
+            Layer { space: piece(below + at, drive + at), children, ..bare("crypto_LUKS", facts) }
+        }
+        Kind::Lvm(at, volumes) => {
+            let at = at * SECTOR;
+            let mut children = Vec::new();
+            for (index, (odd, above)) in (0_u64..).zip(volumes) {
+                let on_pv = at + 4 * MIB * index + odd * SECTOR;
+                let segment = Segment {
+                    span: Span::first(ByteCount::new(MIB)),
+                    kind: "striped".to_owned(),
+                    stripes: 1,
+                    stripe_size: ByteCount::ZERO,
+                    on_pv: Some(ByteOffset::new(on_pv)),
+                };
+                children.push(Layer {
+                    kind: "LV",
+                    name: format!("vg/{index}"),
+                    below: span(on_pv),
+                    drive: Some(ByteOffset::new(drive + on_pv)),
+                    facts: Facts::Lv(Lv { segments: vec![segment] }),
+                    space: piece(on_pv, drive + on_pv),
+                    children: on(above, drive + on_pv),
+                    remarks: Vec::new(),
+                });
+            }
+            if volumes.is_empty() {
+                written.push(drive + at);
+            }
+            let data_start = ByteOffset::new(at);
+            let facts = Facts::Pv(Pv { vg: "vg".to_owned(), data_start, extent_size: ByteCount::new(512) });
+            // Its space counts from its own first byte.
+            let extents = Span::new(data_start, ByteCount::new(32 * MIB)).unwrap();
+            let space = vec![Piece { span: extents, ..piece(below + at, drive + at)[0] }];
+            Layer { space, children, ..bare("LVM2_member", facts) }
+        }
+    }
+}
+
+fn audit(kind: TableKind, whole: Option<Layer>, partitions: Vec<Partition>) -> Vec<Finding> {
+    let stack = Stack {
+        kind,
+        block: BlockSize::B512,
+        block_found: true,
+        disk_id: Vec::new(),
+        usable: None,
+        layer: whole,
+        partitions,
+        problems: Vec::new(),
+    };
+    let topology = Topology::unknown();
+    straddle_audit::run(&Context {
+        target: "/dev/sdx",
+        file: "/dev/sdx",
+        is_image: false,
+        size: ByteCount::new(1 << 40),
+        topology: &topology,
+        model: None,
+        stack: &stack,
+        container: None,
+        disagreements: &[],
+        page: None,
+    })
+}
+
+/// The findings on a partition that starts at sector `start` with `kind` on it, and where its data is written.
+fn on_partition(start: u64, kind: Option<&Kind>) -> (Vec<Finding>, Vec<u64>) {
+    let mut written = Vec::new();
+    let at = start * SECTOR;
+    let layer = kind.map(|kind| layer(kind, at, at, "x", &mut written));
+    if kind.is_none() {
+        written.push(at);
+    }
+    let count = LbaCount::new(1 << 21);
+    let partition = Partition {
+        number: 1,
+        start: Lba::new(start),
+        count,
+        span: Span::of_blocks(Lba::new(start), count, BlockSize::B512).unwrap(),
+        role: Role::Primary,
+        kind: PartitionType::Guid([1; 16]),
+        attributes: Attributes::default(),
+        content: None,
+        layer,
+    };
+    (audit(TableKind::Gpt, None, vec![partition]), written)
+}
+
+fn codes(findings: &[Finding]) -> Vec<&'static str> {
+    findings.iter().map(|finding| finding.rule.code).collect()
+}
+
+proptest! {
+    #[test]
+    fn a_start_is_judged_by_what_is_written_above_it(
+        start in prop_oneof![Just(2048_u64), 2048_u64..2064],
+        kind in proptest::option::of(kind()),
+    ) {
+        let (findings, written) = on_partition(start, kind.as_ref());
+        let is_off = |at: &&u64| !at.is_multiple_of(PHYSICAL);
+        let off = written.iter().filter(is_off).count();
+        let errors = findings.iter().filter(|finding| finding.rule.severity == Severity::Error).count();
+        prop_assert_eq!(errors > 0, off > 0, "{:?} {:?}", written, codes(&findings));
+        if off < written.len() && !start.is_multiple_of(8) {
+            // A move would misalign what is aligned.
+            let moves = findings.iter().filter_map(|finding| finding.cure.as_ref()).any(|cure| {
+                cure.moving.is_some() || cure.commands.iter().any(|command| command.tool == "sfdisk")
+            });
+            prop_assert!(!moves, "{:?} {:?}", written, findings);
+        }
+    }
+}
+
+#[test]
+fn what_makes_up_for_a_start_is_said_and_moves_nothing() {
+    let lvm = |pe_start: u64, volumes: &[u64]| {
+        Kind::Lvm(pe_start, volumes.iter().map(|at| (*at, Some(Box::new(Kind::FileSystem)))).collect())
+    };
+    let cases: [(u64, Option<Kind>, &[&str]); 9] = [
+        // What pvcreate and cryptsetup make of a disk that tells its alignment offset.
+        (2049, Some(lvm(2055, &[0])), &["S056"]),
+        (2049, Some(lvm(2055, &[])), &["S056"]),
+        (63, Some(Kind::Luks(4097, None)), &["S010", "S056"]),
+        (2049, Some(Kind::Md(2048, Some(Box::new(lvm(2055, &[0]))))), &["S056"]),
+        // Its first extent is off, and its only volume is not.
+        (2048, Some(lvm(2049, &[7])), &["S056"]),
+        // What does not make up.
+        (2049, Some(Kind::FileSystem), &["S001"]),
+        (2049, Some(lvm(2048, &[0])), &["S001"]),
+        (2049, Some(Kind::Md(2048, None)), &["S001"]),
+        (2049, None, &["S001"]),
+    ];
+    for (start, kind, expected) in cases {
+        let (findings, _) = on_partition(start, kind.as_ref());
+        assert_eq!(codes(&findings), expected, "{start} {kind:?} {findings:?}");
+    }
+    let (findings, _) = on_partition(2049, Some(&lvm(2048, &[7, 0])));
+    let start = findings.iter().find(|finding| finding.rule.code == "S001").unwrap();
+    assert!(start.message.contains("LV vg/0 above makes up for it, LV vg/1 does not"), "{}", start.message);
+}
+
+#[test]
+fn a_volume_that_fills_a_shifted_disk_is_judged_by_its_data() {
+    for (pe_start, expected) in [(2055, &["S056"][..]), (2048, &["S001"])] {
+        let mut topology = Topology::unknown();
+        let kind = Kind::Lvm(pe_start, vec![(0, Some(Box::new(Kind::FileSystem)))]);
+        let layer = layer(&kind, 0, 0, "x", &mut Vec::new());
+        topology.alignment_offset =
+            Figure::new(AlignmentOffset::Bytes(ByteCount::new(3584)), Source::Declared);
+        let stack = Stack {
+            kind: TableKind::Content("LVM2_member"),
+            block: BlockSize::B512,
+            block_found: true,
+            disk_id: Vec::new(),
+            usable: None,
+            layer: Some(layer),
+            partitions: Vec::new(),
+            problems: Vec::new(),
+        };
+        let findings = straddle_audit::run(&Context {
+            target: "/dev/sdx",
+            file: "/dev/sdx",
+            is_image: false,
+            size: ByteCount::new(1 << 40),
+            topology: &topology,
+            model: None,
+            stack: &stack,
+            container: None,
+            disagreements: &[],
+            page: None,
+        });
+        let placed: Vec<_> = codes(&findings).into_iter().filter(|code| *code != "S023").collect();
+        assert_eq!(placed, expected, "{findings:?}");
+    }
+}

@@ -1,0 +1,177 @@
+//! Verdicts on stacks that real tools made in a guest, held against the kernel and against each other.
+//!
+//! - What a tool aligned is no error: LVM and cryptsetup follow the disk's alignment offset, and the kernel shows 0 on
+//!   top of them. Then nothing is to be moved; where it shows something else, there is an error.
+//! - An array looks the same from each of its members, while it runs, after it was assembled again, and from the bytes
+//!   alone; mdadm's data offset says which of them are misaligned.
+//! - A partition of an array is judged from each member as the kernel judges it, whichever holds its first byte.
+//! - One cause is one finding in a run over all disks.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod tools;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use tools::{Dir, STRADDLE, list, present, word};
+
+const TOOLS: [&str; 7] = ["linux.uml", "sfdisk", "mdadm", "lvm", "cryptsetup", "mkfs.ext4", "dumpe2fs"];
+
+/// The errors that say that data is off a physical sector.
+const OFF: [&str; 6] = ["S001", "S050", "S051", "S052", "S053", "S054"];
+
+/// Stacks of tests/guest/verdicts.sh: fewer mean that the guest did not do its work.
+const FOLLOWING: usize = 9;
+const ARRAYS: usize = 16;
+
+struct Guest(Dir);
+
+impl Guest {
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// What straddle printed of each target.
+    fn targets(&self, name: &str) -> Vec<Value> {
+        let report: Value = serde_json::from_str(&self.text(&format!("{name}.json"))).unwrap();
+        list(&report, "targets").to_vec()
+    }
+
+    /// The names of the files that begin and end so, without both.
+    fn names(&self, begin: &str, end: &str) -> Vec<String> {
+        let files = fs::read_dir(self.0.path()).unwrap().map(|file| file.unwrap().file_name());
+        let name = |file: std::ffi::OsString| {
+            Some(file.to_str()?.strip_prefix(begin)?.strip_suffix(end)?.to_owned())
+        };
+        let mut names: Vec<String> = files.filter_map(name).collect();
+        names.sort();
+        names
+    }
+}
+
+fn findings<'a>(target: &'a Value, codes: &[&str]) -> Vec<&'a Value> {
+    list(target, "findings").iter().filter(|f| codes.contains(&word(f, "code").as_str())).collect()
+}
+
+/// Code, byte and way of the findings about where an array's data is.
+fn places(target: &Value, codes: &[&str]) -> BTreeSet<(String, u64)> {
+    let place = |f: &&Value| (word(f, "code"), f["byte"].as_u64().unwrap_or(0));
+    findings(target, codes).iter().map(place).collect()
+}
+
+fn check_following(guest: &Guest) {
+    let names = guest.names("follow-", ".align");
+    assert_eq!(names.len(), FOLLOWING, "{names:?}");
+    for name in names {
+        let report = &guest.targets(&format!("follow-{name}"))[0];
+        let is_aligned = guest.text(&format!("follow-{name}.align")).trim() == "0";
+        let errors = findings(report, &OFF);
+        assert_eq!(is_aligned, errors.is_empty(), "{name}: the kernel against {errors:?}");
+        if is_aligned {
+            assert_eq!(guest.text(&format!("follow-{name}.rc")).trim(), "0", "{name}");
+            assert_eq!(findings(report, &["S056"]).len(), 1, "{name}: {report}");
+            assert!(
+                !report.to_string().contains("sfdisk"),
+                "{name}: what is aligned is to be moved: {report}"
+            );
+        }
+    }
+}
+
+fn check_arrays(guest: &Guest) {
+    let names = guest.names("md-", ".facts");
+    assert_eq!(names.len(), ARRAYS, "{names:?}");
+    for name in names {
+        let facts = guest.text(&format!("md-{name}.facts"));
+        let facts: BTreeMap<&str, u64> =
+            facts.lines().map(|l| l.split_once(' ').unwrap()).map(|(k, v)| (k, v.parse().unwrap())).collect();
+        let mut offline_tables = 0;
+        for (member, offset) in facts.iter().filter(|(name, _)| name.starts_with("sd")) {
+            let view = |when: &str| guest.targets(&format!("md-{name}-{member}.{when}"))[0].take();
+            let views = ["created", "assembled", "stopped"].map(|when| (when, view(when)));
+            // mdadm's data offset.
+            let off = (!offset.is_multiple_of(8)).then(|| ("S050".to_owned(), offset * 512));
+            for (when, view) in &views {
+                let place = format!("{name} {member} {when}: {}", view["findings"]);
+                assert_eq!(places(view, &["S050"]), off.iter().cloned().collect(), "{place}");
+                assert!(findings(view, &["S080"]).is_empty(), "{place}");
+                // 1 MiB is a multiple of the stripe, but with three copies' worth of members.
+                let healthy = |f: &&&Value| word(f, "layer").contains("partition 1");
+                let nested = findings(view, &["S054", "S057"]);
+                let is_whole = !name.starts_with("10f2") && !name.starts_with("10o2");
+                assert!(!is_whole || !nested.iter().any(|f| healthy(&f)), "{place}");
+                let second = nested.iter().filter(|f| word(f, "layer").contains("partition 2")).count();
+                offline_tables += usize::from(*when == "stopped" && second > 0);
+                assert!(*when == "stopped" || second == 1, "the kernel says {}: {place}", facts["p2"]);
+            }
+            // What the bytes of one member show is what the running array shows.
+            let live = places(&views[0].1, &["S050", "S054", "S057"]);
+            let offline = places(&views[2].1, &["S050", "S054", "S057"]);
+            assert!(offline.is_subset(&live), "{name} {member}: {offline:?}, live {live:?}");
+            let assembled = places(&views[1].1, &["S050", "S054", "S057"]);
+            assert_eq!(live, assembled, "{name} {member}");
+        }
+        assert_ne!(facts["p2"], 0, "{name}");
+        assert!(offline_tables > 0, "{name}: no member shows the table");
+    }
+}
+
+fn check_once(guest: &Guest) {
+    let count = |name: &str, code: &str| -> Vec<(String, String)> {
+        let all = guest.targets(name);
+        let of = |target: &Value| {
+            let name = word(target, "target");
+            findings(target, &[code]).iter().map(|f| (name.clone(), word(f, "message"))).collect::<Vec<_>>()
+        };
+        all.iter().flat_map(of).collect()
+    };
+    // The kernel hands its -1 up.
+    assert_eq!(guest.text("once-array.align"), "-1\n-1\n");
+    let found = count("once-array", "S020");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].0 == "/dev/md0" && found[0].1.contains("the same shows on dm-"), "{found:?}");
+    // Its status counts it on each all the same.
+    let all = guest.targets("once-array");
+    let status =
+        |name: &str| all.iter().find(|target| word(target, "target") == name).map(|t| word(t, "status"));
+    assert_eq!(status("/dev/dm-0"), status("/dev/md0"));
+    // A member's own data offset stays that member's own.
+    assert_eq!(count("once-array", "S050").len(), 3);
+    let found = count("once-thin", "S061");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].0, "/dev/sda");
+    let found = count("once-hints", "S061");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].1.contains("partition 2") && found[0].1.contains("md0"), "{found:?}");
+    // The optimum is a multiple of the stripe of 128 KiB, and mkfs took it.
+    assert_eq!(guest.text("once-hints.opt").trim(), "524288");
+    assert!(
+        guest
+            .text("once-hints.fs")
+            .lines()
+            .any(|l| l.starts_with("RAID stripe width:") && l.ends_with(" 512"))
+    );
+    assert_eq!(count("once-hints", "S064"), []);
+}
+
+#[test]
+fn verdicts_agree_with_the_kernel_and_with_each_other() {
+    if !present(&TOOLS) {
+        return;
+    }
+    let dir = Dir::new("verdicts");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let program = dir.join("straddle");
+    fs::copy(STRADDLE, &program).unwrap();
+    let mut command = Command::new(root.join("tests/guest/run"));
+    command.args(["-t", "600", "-m", "2G", "-o"]).arg(dir.path());
+    command.arg("-e").arg(format!("STRADDLE={}", program.display()));
+    tools::run(command.arg(root.join("tests/guest/verdicts.sh")), "");
+    let guest = Guest(dir);
+    check_following(&guest);
+    check_arrays(&guest);
+    check_once(&guest);
+}
