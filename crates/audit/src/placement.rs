@@ -7,7 +7,7 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba, MIB};
 use crate::catalogue as rules;
 use crate::cure;
 use crate::finding::{Cure, Finding, Miss, Rule};
-use crate::{Context, Severity, Subject};
+use crate::{Context, Severity, Subject, weigh};
 
 /// The grain that every current partitioning tool uses: 1 MiB.
 pub const GRAIN: ByteCount = ByteCount::new(MIB);
@@ -69,10 +69,11 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     check_end(context, partition, &mut found);
     check_atomic(context, partition, &mut found);
     check_dos_start(context, partition, &mut found);
-    if found.iter().any(|f: &Finding| f.rule.severity > Severity::Advice)
+    weigh::placement(context, partition, &mut found);
+    if found.iter().any(|f: &Finding| f.severity > Severity::Advice)
         && let Some(cure) = cure::relocate(context, partition)
     {
-        let curable = |f: &&mut Finding| f.rule.severity > Severity::Advice;
+        let curable = |f: &&mut Finding| f.severity > Severity::Advice;
         found.iter_mut().filter(curable).for_each(|f| f.cure = Some(cure.clone()));
     }
     findings.append(&mut found);
@@ -98,6 +99,7 @@ pub(crate) fn check_whole_disk(context: &Context<'_>, findings: &mut Vec<Finding
     );
     findings.push(Finding {
         rule: &rules::START_STRADDLES,
+        severity: rules::START_STRADDLES.severity,
         subject: Subject::Disk,
         layer: None,
         at: Some(ByteOffset::ZERO),
@@ -123,6 +125,7 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
         }
         found.push(Finding {
             rule: named.rule,
+            severity: named.rule.severity,
             subject: Subject::Partition(partition.number),
             layer: None,
             at: Some(start),
@@ -168,6 +171,7 @@ fn check_end(context: &Context<'_>, partition: &Partition, found: &mut Vec<Findi
     }
     found.push(Finding {
         rule: &rules::END_STRADDLES,
+        severity: rules::END_STRADDLES.severity,
         subject: Subject::Partition(partition.number),
         layer: None,
         at: Some(end),
@@ -193,6 +197,7 @@ fn check_atomic(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fi
     }
     found.push(Finding {
         rule: &rules::ATOMIC_LOST,
+        severity: rules::ATOMIC_LOST.severity,
         subject: Subject::Partition(partition.number),
         layer: None,
         at: Some(start),

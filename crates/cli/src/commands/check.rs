@@ -176,7 +176,7 @@ fn outcome(path: &Path, run: &Run<'_>) -> Outcome {
     let arguments = run.arguments;
     match audit(path, run) {
         Ok(audited) => {
-            let worst: Vec<Severity> = audited.findings.iter().map(|f| f.rule.severity).collect();
+            let worst: Vec<Severity> = audited.findings.iter().map(|f| f.severity).collect();
             let fails = worst.iter().any(|severity| *severity >= arguments.fail_on.severity());
             Outcome {
                 text: render(&audited, run),
