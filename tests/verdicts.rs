@@ -216,3 +216,67 @@ fn what_moves_a_boot_sector_says_so() {
         assert_eq!(word(&finding["cure"], "caution").contains("S068"), says, "{make}: {finding}");
     }
 }
+
+/// A FAT of 40 MiB: 16 bits, or 32 with clusters of a sector; and where its root directory is, and its first table.
+fn fat(dir: &Dir, is_32: bool) -> (PathBuf, u64, u64) {
+    let image = dir.image("fat.img", 40 << 20);
+    let options: &[&str] = if is_32 { &["-F", "32", "-s", "1"] } else { &["-F", "16", "-s", "4"] };
+    run(Command::new("mkfs.fat").args(options).args(["-n", "MKFS"]).arg(&image), "");
+    let boot = tools::bytes(&image, 0, 512);
+    let le16 = |at: usize| u64::from(boot[at]) | u64::from(boot[at + 1]) << 8;
+    let sectors = if is_32 { le16(36) | le16(38) << 16 } else { le16(22) };
+    let table = le16(14) * 512;
+    (image, table + u64::from(boot[16]) * sectors * 512, table)
+}
+
+/// A directory entry: name, attributes, first cluster.
+fn entry(name: &[u8], attributes: u8, cluster: u16) -> Vec<u8> {
+    let mut entry = vec![b' '; 11];
+    entry[..name.len()].copy_from_slice(name);
+    entry.resize(32, 0);
+    entry[11] = attributes;
+    entry[26..28].copy_from_slice(&cluster.to_le_bytes());
+    entry
+}
+
+#[test]
+fn labels_of_fat_are_what_blkid_reads() {
+    if !present(&["mkfs.fat", "blkid"]) {
+        return;
+    }
+    let file = || entry(b"FILE", 0x20, 9);
+    let mut over: Vec<u8> = (0..16).flat_map(|_| file()).collect();
+    over.extend(entry(b"SECOND", 0x08, 0));
+    let roots: [(&str, Vec<u8>); 11] = [
+        ("made", entry(b"MKFS", 0x08, 0)),
+        ("only in the boot sector", file()),
+        ("empty", vec![0; 32]),
+        ("no name", entry(b"NO NAME", 0x08, 0)),
+        ("blanks", entry(b"  A B", 0x08, 0)),
+        ("0xE5 in Japanese", entry(b"\x05AB", 0x08, 0)),
+        ("with content", entry(b"CONTENT", 0x08, 5)),
+        ("archived", entry(b"ARCHIVED", 0x28, 0)),
+        ("deleted, then another", [entry(b"\xE5LD", 0x08, 0), entry(b"NEW", 0x08, 0)].concat()),
+        ("part of a long name", [entry(b"AL", 0x0F, 0), entry(b"DIR", 0x10, 7)].concat()),
+        ("behind a cluster", over),
+    ];
+    for (what, root) in &roots {
+        for is_32 in [false, true] {
+            let dir = Dir::new("labels");
+            let (image, at, table) = fat(&dir, is_32);
+            let file = OpenOptions::new().write(true).open(&image).unwrap();
+            if is_32 {
+                // Cluster 2 goes on in 3.
+                file.write_all_at(&[3, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0x0F], table + 8).unwrap();
+            }
+            file.write_all_at(root, at).unwrap();
+            let output = tools::output(
+                Command::new("blkid").args(["-p", "-s", "LABEL", "-o", "value"]).arg(&image),
+                "",
+            );
+            let blkids = tools::text(&output.stdout).trim_end_matches('\n').to_owned();
+            let ours = word(&tools::check(&image, &ARGS)["layer"], "name");
+            assert_eq!(ours, blkids, "{what}, FAT32: {is_32}");
+        }
+    }
+}
