@@ -326,16 +326,16 @@ fn positive_size(text: &str) -> Result<ByteCount, String> {
 /// The sizes of a database's page: SQLite's smallest, and more than any has.
 const PAGES: std::ops::RangeInclusive<u64> = 512..=1 << 20;
 
-/// The page of a database: a power of two.
+/// The page of a database: whole sectors.
 fn page_size(text: &str) -> Result<ByteCount, String> {
     let size = parse_size(text).map_err(|error| error.to_string())?;
-    if PAGES.contains(&size.get()) && size.get().is_power_of_two() {
+    if PAGES.contains(&size.get()) && size.get().is_multiple_of(512) {
         return Ok(size);
     }
-    let meant = size.get().checked_mul(1024).filter(|size| PAGES.contains(size) && size.is_power_of_two());
+    let meant = size.get().checked_mul(1024).filter(|size| PAGES.contains(size));
     let hint = meant.map(|_| format!("; {}KiB?", size.get())).unwrap_or_default();
     Err(format!(
-        "no database has pages of {} bytes: a power of two from 512 bytes to 1 MiB{hint}",
+        "no database has pages of {} bytes: whole sectors of 512 bytes, up to 1 MiB{hint}",
         size.get()
     ))
 }
