@@ -192,12 +192,101 @@ fn explain_knows_every_code_that_it_lists() {
     for code in codes {
         let run = straddle(&["explain", code]);
         assert_eq!(run.code, 0);
-        for part in ["What", "Why", "Cost", "Cure", "Sources"] {
+        for part in ["What", "Why", "Cost", "Fix", "Sources"] {
             assert!(run.out.lines().any(|line| line == part), "{code} lacks {part}");
         }
         assert!(run.out.lines().all(|line| line.chars().count() <= 130), "{code} has over-long lines");
     }
     assert_eq!(straddle(&["explain", "S999"]).code, 2);
+}
+
+#[test]
+fn explain_takes_several_codes() {
+    let run = straddle(&["explain", "S001", "s002"]);
+    let headings: Vec<&str> =
+        run.out.lines().filter(|line| line.starts_with('S') && line.contains(": ")).collect();
+    assert!(
+        headings.len() == 2 && headings[0].starts_with("S001") && headings[1].starts_with("S002"),
+        "{headings:?}"
+    );
+    let report = json(&straddle(&["explain", "--json", "S001", "S002"]));
+    assert_eq!((&report[0]["code"], &report[1]["code"]), (&"S001".into(), &"S002".into()));
+    assert_eq!(json(&straddle(&["explain", "--json", "S001"]))["code"], "S001");
+    assert_eq!(straddle(&["explain", "S001", "S999"]).code, 2);
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused() {
+    for (page, hint) in [("16", "16KiB?"), ("4", "4KiB?"), ("0", ""), ("5000", ""), ("3MiB", "")] {
+        let run = straddle(&["check", "--page", page, "/dev/null"]);
+        assert!(
+            run.code == 2 && run.err.contains("no database has pages") && run.err.contains(hint),
+            "{}",
+            run.err
+        );
+    }
+    let dir = TempDir::new().unwrap();
+    for name in ["x.png", "x.svg.gz", "x.jpg"] {
+        let path = dir.path().join(name);
+        for command in [
+            &["drive", "show", "wd10ears"][..],
+            &["bench", "random-write", "drive:wd10ears", "--count", "100"],
+        ] {
+            let run = straddle(&[command, &["--svg", path.to_str().unwrap()]].concat());
+            assert!(
+                run.code == 2 && run.err.contains("only SVG is drawn") && !path.exists(),
+                "{name}: {}",
+                run.err
+            );
+        }
+    }
+    for name in ["x.svg", "x.SVG", "x"] {
+        let path = dir.path().join(name);
+        assert_eq!(straddle(&["drive", "show", "wd10ears", "--svg", path.to_str().unwrap()]).code, 0);
+        assert!(path.exists());
+    }
+}
+
+#[test]
+fn text_is_as_wide_as_the_terminal() {
+    let dir = TempDir::new().unwrap();
+    let image = dir.path().join("disk.img");
+    let status = Command::new("sh")
+        .args(["-c", "truncate -s 64M \"$0\" && sgdisk -a1 -n 1:63:40000 -n 2:40001:90000 \"$0\""])
+        .arg(&image)
+        .stdout(Stdio::null())
+        .status();
+    if !status.unwrap().success() {
+        eprintln!("SKIPPED: sgdisk not installed");
+        return;
+    }
+    for (columns, arguments) in
+        [(80, "check"), (72, "check"), (80, "explain S001 S002 S064"), (80, "explain")]
+    {
+        let target = if arguments.starts_with("explain") { String::new() } else { "disk.img".to_owned() };
+        let line = format!(
+            "stty rows 24 cols {columns}; {} {arguments} --color never {target}",
+            env!("CARGO_BIN_EXE_straddle")
+        );
+        let output = Command::new("script")
+            .current_dir(dir.path())
+            .args(["-qc", &line, "/dev/null"])
+            .stdin(Stdio::null())
+            .output();
+        let Ok(output) = output else {
+            eprintln!("SKIPPED: script not installed");
+            return;
+        };
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.lines().count() > 8, "{text}");
+        // Commands stay whole, for they are pasted.
+        let is_command = |line: &&str| {
+            line.starts_with("    ") && ["sgdisk", "sfdisk", "parted"].iter().any(|tool| line.contains(tool))
+        };
+        for line in text.lines().filter(|line| !is_command(line)) {
+            assert!(line.trim_end().chars().count() <= columns, "{arguments} at {columns}: {line}");
+        }
+    }
 }
 
 #[test]

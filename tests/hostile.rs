@@ -40,10 +40,11 @@ impl Run {
         self
     }
 
-    /// It says `text` somewhere.
+    /// It says `text` somewhere, on whatever lines.
     #[track_caller]
     fn says(&self, text: &str) -> &Self {
-        let said = self.out.contains(text) || self.err.contains(text);
+        let joined = self.out.split_whitespace().collect::<Vec<_>>().join(" ");
+        let said = self.out.contains(text) || joined.contains(text) || self.err.contains(text);
         assert!(said, "'{text}' is not in\nstdout: {:.2000}\nstderr: {:.2000}", self.out, self.err);
         self
     }

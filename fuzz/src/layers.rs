@@ -131,6 +131,7 @@ fn whole_disk(kind: &'static str, layer: Layer) -> Stack {
         layer: Some(layer),
         partitions: Vec::new(),
         problems: Vec::new(),
+        is_hybrid_iso: false,
     }
 }
 

@@ -17,7 +17,8 @@ pub(crate) static START_STRADDLES: Rule = Rule {
           write both back. The start is compared with the device's alignment offset, so a drive whose first \
           address lies inside a physical sector is judged rightly. LVM and cryptsetup make up for a start that \
           the kernel calls misaligned; where all data on it is aligned again, that is S056.",
-    cost: "Small writes: published tests show about 3 times the time on 5400 and 7200 rpm 512e disks, 62 \
+    cost: "Nothing, and it is advice, where nothing is written but by an installer: BIOS boot, PReP, Microsoft reserved and \
+           EFI partitions, ISO 9660 and squashfs. Small writes: published tests show about 3 times the time on 5400 and 7200 rpm 512e disks, 62 \
            times in the worst one (WD20EARS, 4 KiB writes at every 16 KiB: 19.5 s against 1216 s). Reads \
            cost little.",
     cure: "Start the partition on a multiple of the physical sector; 1 MiB (sector 2048 of 512 bytes) suits \
@@ -39,7 +40,9 @@ pub(crate) static END_STRADDLES: Rule = Rule {
           before the disk's last one, which is seldom the end of a physical sector.",
     cost: "File systems of 4 KiB blocks leave the tail unused and lose nothing. LUKS with 4096-byte sectors \
            refuses such a device (\"Device size is not aligned to requested sector size\"), and whoever \
-           writes the tail pays a read-modify-write and shares a sector with the next partition.",
+           writes the tail pays a read-modify-write and shares a sector with the next partition. It is advice where \
+           what is in the partition leaves the tail unused, and a warning where that writes it (swap, md, LUKS with \
+           4096-byte sectors), is not known, or where the next partition begins in the same sector.",
     cure: "End the partition on a multiple of the physical sector. Shrinking by the odd tail (under one \
            physical sector) is safe for file systems with 4 KiB blocks.",
     sources: &[
@@ -658,6 +661,24 @@ pub(crate) static PAGE_NOT_ATOMIC: Rule = Rule {
     ],
 };
 
+pub(crate) static HIDDEN_SECTORS: Rule = Rule {
+    code: "S068",
+    severity: Severity::Warning,
+    title: "the boot sector says another place than its partition's",
+    what: "NTFS, FAT and exFAT keep the number of sectors before them (\"hidden sectors\"), and it is not where the \
+           partition starts.",
+    why: "Only mkfs and Windows' own tools write it. Whoever moves a partition, or copies it to another disk, takes the \
+          old number along. Boot code of a BIOS reads the rest of itself at the sector that this number says.",
+    cost: "Windows does not boot from the partition; that is a warning where it is the active one of an MBR. Elsewhere \
+           (data, EFI, exFAT) nothing reads the number, and it is advice.",
+    cure: "Write the partition's first sector into the boot sector, four bytes at byte 28, with the partition unmounted.",
+    sources: &[
+        "Microsoft FAT specification, BPB_HiddSec",
+        "exFAT file system specification, PartitionOffset",
+        "ntfs-3g include/ntfs-3g/layout.h, struct BIOS_PARAMETER_BLOCK, hidden_sectors",
+    ],
+};
+
 pub(crate) static CONTAINER_OFF: Rule = Rule {
     code: "S070",
     severity: Severity::Error,
@@ -745,6 +766,7 @@ pub static RULES: &[&Rule] = &[
     &ASHIFT_SMALL,
     &PAGE_STRADDLES,
     &PAGE_NOT_ATOMIC,
+    &HIDDEN_SECTORS,
     &CONTAINER_OFF,
     &CONTAINER_UNIT_SMALL,
     &VIEWS_DISAGREE,

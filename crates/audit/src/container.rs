@@ -6,7 +6,7 @@ use straddle_units::{Boundary, ByteCount};
 use crate::Context;
 use crate::catalogue as rules;
 use crate::cure::quote;
-use crate::finding::{Command, Cure, Finding, Miss};
+use crate::finding::{Command, Cure, Finding, Miss, Risk};
 
 /// Finds everything about the container that the image is in.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -62,8 +62,10 @@ fn convert(context: &Context<'_>, format: &str) -> Cure {
             ),
         }],
         moving: None,
-        caution: Some(
-            "with the guest shut down; the guest's configuration has to name the new file".to_owned(),
-        ),
+        risk: Risk::Safe,
+        caution: Some(format!(
+            "with the guest shut down; a file of the name {} is overwritten, and the guest's configuration has to name it",
+            quote(&format!("{}.new", context.file))
+        )),
     }
 }

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use straddle_layout::{Partition, PartitionType, Role, TableKind, types};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
-use crate::finding::{Command, Cure};
+use crate::finding::{Command, Cure, Risk};
 use crate::placement::{GRAIN, named_boundaries};
 use crate::{Context, Severity};
 
@@ -57,10 +57,16 @@ fn cure_at(context: &Context<'_>, partition: &Partition, place: Place, free: Spa
     let takes_data = by_sfdisk && place.start != partition.span.start() && place.len >= partition.span.len();
     Some(Cure {
         summary: summary(partition, place, start, count),
+        risk: if stays_whole(partition, place) { Risk::Safe } else { Risk::Backup },
         caution: target.caution(place, &commands),
         moving: takes_data.then(|| target.sfdisk("--move-data ")),
         commands,
     })
+}
+
+/// Whether the partition's bytes are all still in it, at their places.
+fn stays_whole(partition: &Partition, place: Place) -> bool {
+    place.start == partition.span.start() && place.len >= partition.span.len()
 }
 
 fn summary(partition: &Partition, place: Place, start: Lba, count: LbaCount) -> String {
@@ -231,12 +237,20 @@ impl Entry<'_> {
         let old = self.partition.span;
         let mut parts = Vec::new();
         if place.len < old.len() {
-            parts.push("back up its data and shrink its file system first: these change the table only");
+            parts.push("shrink what is in it first: these change the table only");
         } else if place.start != old.start() {
             parts.push(
                 "these change the table only: for an empty partition, or with its data restored from a backup \
                  afterwards",
             );
+        }
+        if place.start != old.start()
+            && let Some(kind) = crate::hidden::moved_with(self.partition)
+        {
+            parts.push(match kind {
+                "exfat" => "the exFAT in it says where it starts: what reads that has to be told (S068)",
+                _ => "the boot sector in it says where it starts: correct it after the move (S068), or Windows does not boot from it",
+            });
         }
         if self.told_sector_size().is_some() {
             parts.push("sfdisk knows --sector-size since util-linux 2.41");
@@ -246,6 +260,9 @@ impl Entry<'_> {
                 PartitionType::Mbr(_) => {
                     "parted makes the partition anew, without its type and boot flag, and may give the disk a new \
                      identifier"
+                }
+                _ if self.partition.attributes.name.is_empty() => {
+                    "parted makes the partition anew, with a name, another UUID and the type Linux filesystem"
                 }
                 _ => "parted makes the partition anew, with another UUID and the type Linux filesystem",
             });
@@ -275,8 +292,11 @@ impl Entry<'_> {
         }
         let Self { partition, start, .. } = self;
         let label = match (partition.kind, partition.role) {
-            // parted splits its own arguments once more, so a name needs quotes that reach it.
-            (PartitionType::Guid(_), _) => quote(&quote_for_parted(&partition.attributes.name)),
+            // parted wants a name for a partition of a GPT.
+            (PartitionType::Guid(_), _) if partition.attributes.name.is_empty() => {
+                format!("partition{}", partition.number)
+            }
+            (PartitionType::Guid(_), _) => word_for_parted(&partition.attributes.name),
             (_, Role::Logical { .. }) => "logical".to_owned(),
             _ => "primary".to_owned(),
         };
@@ -316,12 +336,26 @@ impl Entry<'_> {
         if let Some(guid) = attributes.guid {
             line += &format!(" -u {number}:{}", types::guid_text(guid));
         }
-        line += &format!(" -c {}", quote(&format!("{number}:{}", attributes.name)));
+        if !attributes.name.is_empty() {
+            line += &format!(" -c {}", quote(&format!("{number}:{}", attributes.name)));
+        }
         if attributes.gpt != 0 {
             line += &format!(" -A {number}:=:{:016x}", attributes.gpt);
         }
         Some(Command { tool: "sgdisk", line: format!("{line} {}", self.operand()) })
     }
+}
+
+/// A word for parted on a shell's line. parted splits its own arguments once more, so what is no plain word needs quotes that
+/// reach it.
+fn word_for_parted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if word.chars().all(plain) && word.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return word.to_owned();
+    }
+    let quoted = quote_for_parted(word);
+    // Between double quotes these keep a meaning.
+    if quoted.contains(['"', '$', '`', '\\', '!']) { quote(&quoted) } else { format!("\"{quoted}\"") }
 }
 
 /// A word in the quotes that parted itself understands: in them a backslash keeps what follows.

@@ -4,8 +4,9 @@ use straddle_layout::layer::FileSystem;
 use straddle_units::{ByteCount, ByteOffset};
 
 use crate::catalogue as rules;
-use crate::finding::{Command, Cure, Finding, Miss, Rule};
+use crate::finding::{Command, Cure, Finding, Miss, Risk, Rule};
 use crate::layers::{FileSystemPlace, on_drive};
+use crate::reformat;
 
 /// Finds everything about one file system.
 pub(crate) fn check(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<Finding>) {
@@ -53,37 +54,8 @@ fn check_units(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<
         size.get(),
         wanted.get()
     );
-    findings.push(finding(rule, place, place.start, message, block_cure(place, wanted)));
-}
-
-/// The option with which each mkfs takes a block of `size` bytes.
-fn block_cure(place: &FileSystemPlace<'_>, size: ByteCount) -> Cure {
-    // No file system of Linux on x86 takes blocks over the page of 4 KiB but XFS (from 6.12), Btrfs and ZFS.
-    let bytes = size.get().min(4096);
-    let (tool, line) = match place.kind {
-        "ext2" | "ext3" | "ext4" => ("mkfs", format!("mkfs.{} -b {bytes} DEVICE", place.kind)),
-        "xfs" => ("mkfs", format!("mkfs.xfs -s size={bytes} -b size={bytes} DEVICE")),
-        "vfat" => ("mkfs", format!("mkfs.fat -s {} DEVICE", bytes / 512)),
-        "exfat" => ("mkfs", format!("mkfs.exfat -c {bytes} DEVICE")),
-        "ntfs" => ("mkfs", format!("mkfs.ntfs -c {bytes} DEVICE")),
-        "nilfs2" => ("mkfs", format!("mkfs.nilfs2 -b {bytes} DEVICE")),
-        "reiserfs" => ("mkfs", format!("mkfs.reiserfs -b {bytes} DEVICE")),
-        "btrfs" => ("mkfs", format!("mkfs.btrfs -s {bytes} DEVICE")),
-        _ => return Cure::advice(format!("make it anew with blocks of {bytes} bytes or more")),
-    };
-    remake(tool, line)
-}
-
-/// The cure of making a file system anew.
-fn remake(tool: &'static str, line: String) -> Cure {
-    Cure {
-        summary: "make the file system anew, and restore what it held".to_owned(),
-        commands: vec![Command { tool, line }],
-        moving: None,
-        caution: Some(
-            "this destroys what is on it: back up first. DEVICE stands for what it is on".to_owned(),
-        ),
-    }
+    let cure = reformat::with_block(place.kind, fs, place.len, wanted);
+    findings.push(finding(rule, place, place.start, message, cure));
 }
 
 fn finding(
@@ -94,7 +66,8 @@ fn finding(
     cure: Cure,
 ) -> Finding {
     let layer = Some(place.told.clone());
-    Finding { rule, subject: place.subject, layer, at, miss: None, message, cure: Some(cure) }
+    let (severity, subject) = (rule.severity, place.subject);
+    Finding { rule, severity, subject, layer, at, miss: None, message, cure: Some(cure) }
 }
 
 /// A data area that does not begin on a physical sector, inside a file system that does.
@@ -117,10 +90,12 @@ fn check_data_area(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut 
     );
     let cure = match place.kind {
         // mkfs.fat aligns its structures to clusters unless told not to (-a); more reserved sectors do the same.
-        "vfat" => remake("mkfs", "mkfs.fat DEVICE".to_owned()),
-        "exfat" => remake("mkfs", "mkfs.exfat -b 1M DEVICE".to_owned()),
-        _ => Cure::advice("make the file system anew with tools that align its data area"),
+        "vfat" => reformat::fat(fs, place.len, cluster).map(reformat::remake),
+        "exfat" => Some(reformat::remake(reformat::exfat(place.len, cluster))),
+        _ => None,
     };
+    let cure =
+        cure.unwrap_or_else(|| Cure::advice("make the file system anew with tools that align its data area"));
     let miss = Some(Miss { name: "physical sector", boundary, past });
     findings.push(Finding { miss, ..finding(&rules::DATA_AREA_OFF, place, Some(at), message, cure) });
 }
@@ -166,19 +141,34 @@ fn hints_cure(
     chunk: Option<ByteCount>,
     stripe: Option<ByteCount>,
 ) -> Cure {
-    let blocks = |size: Option<ByteCount>| {
-        let block = fs.block.get().max(1);
-        size.map_or(0, |s| s.get() / block)
+    let width = stripe.or(chunk);
+    // Only what is known in whole blocks can be told.
+    let whole = |size: Option<ByteCount>| {
+        size.is_some_and(|size| fs.block != ByteCount::ZERO && size.is_multiple_of(fs.block))
     };
-    let (unit, width) = (blocks(chunk), blocks(stripe.or(chunk)));
-    let command = match place.kind {
+    let (Some(unit), Some(stripe)) = (chunk.filter(|_| whole(chunk)), width.filter(|_| whole(width))) else {
+        return Cure::advice(
+            "none: the array's figures are no whole blocks of this file system, or not known",
+        );
+    };
+    let blocks = |size: ByteCount| size.get() / fs.block.get();
+    let (command, caution) = match place.kind {
         "ext2" | "ext3" | "ext4" => {
-            Command { tool: "tune2fs", line: format!("tune2fs -E stride={unit},stripe_width={width} DEVICE") }
+            let (unit, width) = (blocks(unit), blocks(stripe));
+            let line = format!("tune2fs -E stride={unit},stripe_width={width} DEVICE");
+            (Command { tool: "tune2fs", line }, "DEVICE stands for what it is on")
+        }
+        "xfs" if fs.stripe_unit != chunk => {
+            return Cure::advice(
+                "make it anew if it matters: XFS takes another chunk for what it writes only where its first structures \
+                 would lie at the same place, which is seldom so",
+            );
         }
         "xfs" => {
-            let (unit, width) =
-                (chunk.map_or(0, |c| c.get() / 512), stripe.or(chunk).map_or(0, |s| s.get() / 512));
-            Command { tool: "mount", line: format!("mount -o sunit={unit},swidth={width} DEVICE DIR") }
+            let (unit, width) = (unit.get() / 512, stripe.get() / 512);
+            let line = format!("mount -o sunit={unit},swidth={width} DEVICE DIR");
+            let caution = "XFS keeps what it is mounted with. DEVICE stands for what it is on, DIR for where it is mounted";
+            (Command { tool: "mount", line }, caution)
         }
         _ => {
             return Cure::advice(
@@ -190,9 +180,13 @@ fn hints_cure(
         summary: "tell the file system the array's figures".to_owned(),
         commands: vec![command],
         moving: None,
-        caution: None,
+        risk: Risk::Safe,
+        caution: Some(caution.to_owned()),
     }
 }
+
+/// The largest ashift of OpenZFS.
+const MAX_ASHIFT: u32 = 16;
 
 /// A ZFS whose smallest write is less than a physical sector or an indirection unit.
 fn check_ashift(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<Finding>) {
@@ -203,8 +197,7 @@ fn check_ashift(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec
     if size >= wanted {
         return;
     }
-    // OpenZFS takes 9 to 16.
-    let ashift = wanted.get().max(512).ilog2().min(16);
+    let ashift = wanted.get().max(512).next_power_of_two().ilog2();
     let message = format!(
         "{}: its ashift of {} makes writes of {} bytes, on units of {} bytes",
         place.told,
@@ -212,14 +205,13 @@ fn check_ashift(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec
         size.get(),
         wanted.get()
     );
-    let cure = Cure {
-        summary: "make the pool anew: the ashift of a vdev cannot be changed".to_owned(),
-        commands: vec![Command {
-            tool: "zpool",
-            line: format!("zpool create -o ashift={ashift} POOL DEVICE"),
-        }],
-        moving: None,
-        caution: Some("send the data sets to another pool first".to_owned()),
+    let cure = if ashift <= MAX_ASHIFT {
+        Cure::advice(format!(
+            "send the data sets to another pool, and make this one anew with -o ashift={ashift} (zpool create): the ashift \
+             of a vdev cannot be changed"
+        ))
+    } else {
+        Cure::advice("none: ZFS has no ashift as large; larger records help")
     };
     findings.push(finding(&rules::ASHIFT_SMALL, place, place.start, message, cure));
 }

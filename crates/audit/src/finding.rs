@@ -75,6 +75,28 @@ pub struct Command {
     pub line: String,
 }
 
+/// What the commands of a cure do to what is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Risk {
+    /// Nothing: what is stored stays, and stays where it is.
+    Safe,
+    /// What is stored can be lost, or has to be put back: a backup comes first.
+    Backup,
+    /// All that is stored on what they name is lost.
+    Destroys,
+}
+
+impl Risk {
+    /// What has to be said before the commands, in one sentence.
+    pub fn warning(self) -> Option<&'static str> {
+        match self {
+            Self::Safe => None,
+            Self::Backup => Some("back up first"),
+            Self::Destroys => Some("THIS REFORMATS: EVERYTHING ON DEVICE IS LOST; back up first"),
+        }
+    }
+}
+
 /// How a finding is cured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cure {
@@ -82,6 +104,8 @@ pub struct Cure {
     pub summary: String,
     /// The same as commands: alternatives, one a tool.
     pub commands: Vec<Command>,
+    /// What they do to what is stored.
+    pub risk: Risk,
     /// What to mind before running any of them.
     pub caution: Option<String>,
     /// A command that moves the data along with the partition, where one exists.
@@ -91,7 +115,7 @@ pub struct Cure {
 impl Cure {
     /// A cure that no single command is.
     pub(crate) fn advice(summary: impl Into<String>) -> Self {
-        Self { summary: summary.into(), commands: Vec::new(), caution: None, moving: None }
+        Self { summary: summary.into(), commands: Vec::new(), risk: Risk::Safe, caution: None, moving: None }
     }
 
     /// Leaves only what has to be done: for a target whose name a terminal would obey, quoted or not.
@@ -105,6 +129,8 @@ impl Cure {
 pub struct Finding {
     /// The rule that found it.
     pub rule: &'static Rule,
+    /// How much it matters here: the rule's own severity, or less where nothing that is written can suffer.
+    pub severity: Severity,
     /// What it is about.
     pub subject: Subject,
     /// The layer that it is about, by its way from the partition up (`partition 1 > PV vg > LV root`); `None` for
@@ -123,13 +149,15 @@ pub struct Finding {
 impl Finding {
     /// A finding about the disk or its table.
     pub(crate) fn on_disk(rule: &'static Rule, at: Option<ByteOffset>, message: String) -> Self {
-        Self { rule, subject: Subject::Disk, layer: None, at, miss: None, message, cure: None }
+        let severity = rule.severity;
+        Self { rule, severity, subject: Subject::Disk, layer: None, at, miss: None, message, cure: None }
     }
 
     /// A finding about a partition.
     pub(crate) fn on_partition(rule: &'static Rule, number: u32, at: ByteOffset, message: String) -> Self {
         Self {
             rule,
+            severity: rule.severity,
             subject: Subject::Partition(number),
             layer: None,
             at: Some(at),

@@ -4,16 +4,16 @@
 //! walk carries how far the layer below is already off; the first layer that goes off is the culprit, those above it that add
 //! nothing of their own are not reported again.
 
-use straddle_layout::layer::{Facts, Layer, Md, Pv};
+use straddle_layout::layer::{Facts, Layer, Luks, Md, Pv};
 use straddle_layout::view::Piece;
 use straddle_layout::{Partition, Role, Stack};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use crate::catalogue as rules;
-use crate::finding::{Command, Cure, Finding, Miss, Rule, Subject};
+use crate::finding::{Cure, Finding, Miss, Rule, Subject};
 use crate::makeup::{self, Above};
 use crate::placement::{Named, named_boundaries};
-use crate::{Context, Severity};
+use crate::{Context, Severity, rebuild};
 
 /// The striped array that a layer stands on, with its place there.
 #[derive(Clone, Copy)]
@@ -114,7 +114,7 @@ fn check_layer(below: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
         Facts::Luks(luks) => {
             let sector = luks.sector_size;
             if sector != ByteCount::ZERO && sector < place.context.topology.physical.value() {
-                findings.push(small_luks_sector(&place, layer, sector));
+                findings.push(small_luks_sector(&place, layer, luks));
             }
         }
         Facts::FileSystem(fs) => crate::filesystems::check(&view(&place, layer), fs, findings),
@@ -201,6 +201,7 @@ fn view<'a>(place: &Place<'a>, layer: &'a Layer) -> FileSystemPlace<'a> {
         told: place.told(),
         kind: layer.kind,
         start: place.start,
+        len: layer.below.len(),
         array: place.array.map(|array| (array.chunk, array.stripe)),
     }
 }
@@ -213,6 +214,8 @@ pub(crate) struct FileSystemPlace<'a> {
     pub(crate) kind: &'static str,
     /// Its first byte on the drive.
     pub(crate) start: Option<ByteOffset>,
+    /// The size of what it is on.
+    pub(crate) len: ByteCount,
     /// Chunk and stripe of the array below it.
     pub(crate) array: Option<(ByteCount, Option<ByteCount>)>,
 }
@@ -339,9 +342,10 @@ fn off(
         miss.boundary.size().get(),
         miss.name,
     );
-    let cure = Some(cure(place, layer, miss.boundary));
+    let cure = Some(rebuild::on_boundary(&place.told(), layer, miss.boundary));
     let layer = Some(place.told());
-    Finding { rule, subject: place.subject, layer, at: Some(piece.drive), miss: Some(miss), message, cure }
+    let (severity, subject, at) = (rule.severity, place.subject, Some(piece.drive));
+    Finding { rule, severity, subject, layer, at, miss: Some(miss), message, cure }
 }
 
 /// The advice that two layers which are off make up for each other.
@@ -368,55 +372,8 @@ fn finding(
     cure: Cure,
 ) -> Finding {
     let layer = Some(place.told());
-    Finding { rule, subject: place.subject, layer, at, miss: None, message, cure: Some(cure) }
-}
-
-/// How a layer's data is put on `boundary`: the option of the tool that makes the layer, or a move of what lies below.
-fn cure(place: &Place<'_>, layer: &Layer, boundary: Boundary) -> Cure {
-    // 1 MiB, or the next multiple of the boundary where that is no divisor of it.
-    let grain = Boundary::multiples_of(boundary.size()).and_then(|b| b.ceil(ByteOffset::new(1 << 20)));
-    let unit = grain.map_or(boundary.size(), |at| ByteCount::new(at.get()));
-    let kib = unit.get() / 1024;
-    let sectors = unit.get() / 512;
-    let device = "DEVICE";
-    let (tool, line) = match &layer.facts {
-        Facts::Md(_) => ("mdadm", format!("mdadm --create /dev/mdX --data-offset={kib}K … {device}")),
-        Facts::Pv(_) => {
-            ("pvcreate", format!("pvcreate --dataalignment {kib}k --dataalignmentoffset 0 {device}"))
-        }
-        Facts::Luks(luks) if luks.version == 1 => {
-            ("cryptsetup", format!("cryptsetup luksFormat --type luks1 --align-payload {sectors} {device}"))
-        }
-        Facts::Luks(_) => ("cryptsetup", format!("cryptsetup luksFormat --offset 32768 {device}")),
-        Facts::Lv(_) => {
-            ("lvm", format!("vgcreate --physicalextentsize 4m --dataalignment {kib}k VG {device}"))
-        }
-        Facts::Mapped(_) if layer.kind == "bcache" => {
-            ("make-bcache", format!("make-bcache --data-offset {sectors} -B {device}"))
-        }
-        Facts::Table(_) => {
-            return Cure::advice(format!(
-                "move {} to a multiple of {} bytes of what its table is on",
-                place.told(),
-                unit.get()
-            ));
-        }
-        _ => {
-            return Cure::advice(format!(
-                "make {} anew with its data on a multiple of {} bytes",
-                place.told(),
-                unit.get()
-            ));
-        }
-    };
-    Cure {
-        summary: "make the layer anew with its data on the boundary, and restore what it held".to_owned(),
-        commands: vec![Command { tool, line }],
-        moving: None,
-        caution: Some(format!(
-            "this destroys what is on it: back up first. {device} stands for the device that the layer is on"
-        )),
-    }
+    let (severity, subject) = (rule.severity, place.subject);
+    Finding { rule, severity, subject, layer, at, miss: None, message, cure: Some(cure) }
 }
 
 /// Rules about a RAID member's chunk.
@@ -435,13 +392,7 @@ fn check_md(place: &Place<'_>, layer: &Layer, md: &Md, findings: &mut Vec<Findin
             md.chunk.get(),
             size.get()
         );
-        let line = "mdadm --grow /dev/mdX --chunk=512".to_owned();
-        let cure = Cure {
-            summary: "reshape the array to a larger chunk".to_owned(),
-            commands: vec![Command { tool: "mdadm", line }],
-            moving: None,
-            caution: Some("back up first; a reshape rewrites the whole array".to_owned()),
-        };
+        let cure = rebuild::larger_chunk(md.chunk, size);
         findings.push(finding(&rules::MD_CHUNK_SMALL, place, layer.drive, message, cure));
     }
 }
@@ -494,29 +445,19 @@ fn off_stripe(
         past.get(),
         size.get()
     );
-    let cure = cure(place, layer, boundary);
+    let cure = rebuild::on_boundary(&place.told(), layer, boundary);
     Some(finding(&rules::OFF_ARRAY_STRIPE, place, on_drive, message, cure))
 }
 
-fn small_luks_sector(place: &Place<'_>, layer: &Layer, sector: ByteCount) -> Finding {
+fn small_luks_sector(place: &Place<'_>, layer: &Layer, luks: &Luks) -> Finding {
     let physical = place.context.topology.physical.value().get();
     let message = format!(
         "{}: encrypts in {}-byte sectors on {physical}-byte physical ones: what is above it may write less than a \
          physical sector, and each sector costs an encryption of its own",
         place.told(),
-        sector.get()
+        luks.sector_size.get()
     );
-    let cure = Cure {
-        summary: "encrypt in sectors of the physical size".to_owned(),
-        commands: vec![Command {
-            tool: "cryptsetup",
-            line: format!("cryptsetup reencrypt --sector-size {} DEVICE", physical.min(4096)),
-        }],
-        moving: None,
-        caution: Some(
-            "LUKS2 only, and the file system in it must not use smaller blocks; back up first".to_owned(),
-        ),
-    };
+    let cure = rebuild::larger_luks_sector(luks, place.context.topology.physical.value());
     finding(&rules::LUKS_SECTOR_SMALL, place, layer.drive, message, cure)
 }
 

@@ -11,14 +11,18 @@ mod device;
 mod efficiency;
 mod filesystems;
 mod finding;
+mod hidden;
 mod layers;
 mod live;
 mod makeup;
 mod picture;
 mod placement;
+mod rebuild;
+mod reformat;
 mod repeated;
 mod rmw;
 mod table;
+mod weigh;
 
 use straddle_device::image::Container;
 use straddle_device::topology::Topology;
@@ -29,7 +33,7 @@ use straddle_units::ByteCount;
 pub use catalogue::{RULES, rule};
 pub use device::bogus_io_opt;
 pub use efficiency::{Format, format_efficiency};
-pub use finding::{Command, Cure, Finding, Miss, Rule, Severity, Subject};
+pub use finding::{Command, Cure, Finding, Miss, Risk, Rule, Severity, Subject};
 pub use layers::{called, level_name};
 pub use picture::picture;
 pub use placement::{ATOMIC_UNIT, GRAIN, named_boundaries};
@@ -69,7 +73,7 @@ pub enum Verdict {
     Container,
     /// Every boundary that is known is met.
     Aligned,
-    /// The physical sector is met; only advice is given.
+    /// Only advice is given: the physical sector is met, or missed where nothing is written.
     AlignedWithAdvice,
     /// A boundary that costs on some workloads is missed.
     Off,
@@ -86,6 +90,7 @@ pub fn run(context: &Context<'_>) -> Vec<Finding> {
     placement::check_whole_disk(context, &mut findings);
     for partition in &context.stack.partitions {
         placement::check(context, partition, &mut findings);
+        hidden::check(context, partition, &mut findings);
     }
     if context.target.contains(char::is_control) {
         findings.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(Cure::without_commands);
@@ -93,7 +98,12 @@ pub fn run(context: &Context<'_>) -> Vec<Finding> {
     layers::check(context, &mut findings);
     repeated::merge(&mut findings);
     live::check(context, &mut findings);
-    findings.sort_by_key(|f| (f.subject, std::cmp::Reverse(f.rule.severity), f.rule.code));
+    weigh::contents(context, &mut findings);
+    if context.stack.is_hybrid_iso {
+        // What any tool changes in it, it changes in the file system.
+        findings.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(Cure::without_commands);
+    }
+    findings.sort_by_key(|f| (f.subject, std::cmp::Reverse(f.severity), f.rule.code));
     findings
 }
 
@@ -110,7 +120,7 @@ pub fn verdict(partition: &Partition, findings: &[Finding]) -> Verdict {
     // Where no start can be aligned for all members, none is.
     let placed = |f: &Finding| f.subject == Subject::Partition(partition.number) && f.layer.is_none();
     let concerns = |f: &&Finding| placed(f) || is_hopeless(f);
-    let worst = findings.iter().filter(concerns).map(|f| f.rule.severity).max();
+    let worst = findings.iter().filter(concerns).map(|f| f.severity).max();
     match worst {
         None => Verdict::Aligned,
         Some(Severity::Advice) => Verdict::AlignedWithAdvice,
@@ -122,5 +132,5 @@ pub fn verdict(partition: &Partition, findings: &[Finding]) -> Verdict {
 /// The worst that was found in the layers on `partition`.
 pub fn inside<'a>(partition: &Partition, findings: &'a [Finding]) -> Option<&'a Finding> {
     let own = |f: &&Finding| f.subject == Subject::Partition(partition.number) && f.layer.is_some();
-    findings.iter().filter(own).max_by_key(|f| f.rule.severity)
+    findings.iter().filter(own).max_by_key(|f| f.severity)
 }

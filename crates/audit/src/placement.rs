@@ -9,7 +9,7 @@ use crate::cure;
 use crate::finding::{Cure, Finding, Miss, Rule};
 use crate::layers::{split, split_cure};
 use crate::makeup::Above;
-use crate::{Context, Severity, Subject};
+use crate::{Context, Severity, Subject, weigh};
 
 /// The grain that every current partitioning tool uses: 1 MiB.
 pub const GRAIN: ByteCount = ByteCount::new(MIB);
@@ -71,7 +71,8 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     check_end(context, partition, &mut found);
     check_atomic(context, partition, &mut found);
     check_dos_start(context, partition, &mut found);
-    let curable = |f: &&Finding| f.rule.severity > Severity::Advice && f.cure.is_none();
+    weigh::placement(context, partition, &mut found);
+    let curable = |f: &&Finding| f.severity > Severity::Advice && f.cure.is_none();
     let cure = match stays {
         // A new start would misalign what is aligned now.
         true => Some(Cure::advice(
@@ -112,6 +113,7 @@ pub(crate) fn check_whole_disk(context: &Context<'_>, findings: &mut Vec<Finding
     }
     findings.push(Finding {
         rule: &rules::START_STRADDLES,
+        severity: rules::START_STRADDLES.severity,
         subject: Subject::Disk,
         layer: None,
         at: Some(ByteOffset::ZERO),
@@ -150,6 +152,7 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
         }
         found.push(Finding {
             rule: named.rule,
+            severity: named.rule.severity,
             subject: Subject::Partition(partition.number),
             layer: None,
             at: Some(start),
@@ -196,6 +199,7 @@ fn check_end(context: &Context<'_>, partition: &Partition, found: &mut Vec<Findi
     }
     found.push(Finding {
         rule: &rules::END_STRADDLES,
+        severity: rules::END_STRADDLES.severity,
         subject: Subject::Partition(partition.number),
         layer: None,
         at: Some(end),
@@ -221,6 +225,7 @@ fn check_atomic(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fi
     }
     found.push(Finding {
         rule: &rules::ATOMIC_LOST,
+        severity: rules::ATOMIC_LOST.severity,
         subject: Subject::Partition(partition.number),
         layer: None,
         at: Some(start),

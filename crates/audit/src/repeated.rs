@@ -60,6 +60,7 @@ mod tests {
     fn finding(rule: &'static Rule, path: &str) -> Finding {
         Finding {
             rule,
+            severity: rule.severity,
             subject: Subject::Disk,
             layer: Some(path.to_owned()),
             at: None,

@@ -6,7 +6,7 @@ use straddle_units::{ByteCount, ByteOffset, LbaCount};
 use crate::Context;
 use crate::catalogue as rules;
 use crate::cure::quote;
-use crate::finding::{Command, Cure, Finding, Rule, Subject};
+use crate::finding::{Command, Cure, Finding, Risk, Rule, Subject};
 
 /// How many blocks an MBR entry can address: its fields have 32 bits.
 const MBR_REACH: LbaCount = LbaCount::new(1 << 32);
@@ -16,7 +16,11 @@ const NEGLIGIBLE: ByteCount = ByteCount::new(1 << 20);
 
 /// Finds everything about the table.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    findings.extend(context.stack.problems.iter().map(|problem| from_problem(context, problem)));
+    // The partitions of an ISO image that is a disk as well are windows on one file system.
+    let by_design =
+        |problem: &&Problem| context.stack.is_hybrid_iso && matches!(problem, Problem::Overlap { .. });
+    let problems = context.stack.problems.iter().filter(|problem| !by_design(problem));
+    findings.extend(problems.map(|problem| from_problem(context, problem)));
     check_mbr_reach(context, findings);
     check_past_reach(context, findings);
 }
@@ -31,7 +35,8 @@ fn from_problem(context: &Context<'_>, problem: &Problem) -> Finding {
         _ => Subject::Disk,
     };
     let cure = cure_of(context, problem);
-    Finding { rule, subject, layer: None, at: Some(at), miss: None, message: problem.to_string(), cure }
+    let (severity, message) = (rule.severity, problem.to_string());
+    Finding { rule, severity, subject, layer: None, at: Some(at), miss: None, message, cure }
 }
 
 /// The rule that a problem breaks, and the byte at which it shows.
@@ -87,6 +92,7 @@ fn rewrite_gpt(context: &Context<'_>) -> Cure {
             vec![command]
         },
         moving: None,
+        risk: Risk::Backup,
         caution: Some(
             "look at the table first (sgdisk -p): what it lists is what will be written".to_owned(),
         ),
@@ -108,9 +114,9 @@ fn check_mbr_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
         summary: "convert the table to GPT".to_owned(),
         commands: vec![Command { tool: "sgdisk", line: format!("sgdisk -g {}", quote(context.target)) }],
         moving: None,
+        risk: Risk::Backup,
         caution: Some(
-            "back up first; a BIOS boot loader needs a BIOS boot partition and has to be installed again"
-                .to_owned(),
+            "a BIOS boot loader needs a BIOS boot partition and has to be installed again".to_owned(),
         ),
     };
     findings.push(

@@ -43,6 +43,7 @@ fn findings_on(
         layer: None,
         partitions,
         problems: Vec::new(),
+        is_hybrid_iso: false,
     };
     let topology = Topology::unknown();
     straddle_audit::run(&Context {

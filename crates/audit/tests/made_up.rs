@@ -136,6 +136,7 @@ fn audit(kind: TableKind, whole: Option<Layer>, partitions: Vec<Partition>) -> V
         usable: None,
         layer: whole,
         partitions,
+        is_hybrid_iso: false,
         problems: Vec::new(),
     };
     let topology = Topology::unknown();
@@ -245,6 +246,7 @@ fn a_volume_that_fills_a_shifted_disk_is_judged_by_its_data() {
             usable: None,
             layer: Some(layer),
             partitions: Vec::new(),
+            is_hybrid_iso: false,
             problems: Vec::new(),
         };
         let findings = straddle_audit::run(&Context {

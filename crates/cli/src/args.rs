@@ -185,7 +185,7 @@ pub(crate) struct CheckArguments {
     pub(crate) logical: Option<BlockSize>,
 
     /// The page size of a database that is to live on it: tells whether pages straddle or can be torn.
-    #[arg(long, value_name = "BYTES", value_parser = positive_size)]
+    #[arg(long, value_name = "BYTES", value_parser = page_size)]
     pub(crate) page: Option<ByteCount>,
 
     /// Read a captured tree (DIR/sys, DIR/dev) instead of this machine.
@@ -242,9 +242,9 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct ExplainArguments {
-    /// The code of a finding; the list of all when none is given.
+    /// The codes of findings; the list of all when none is given.
     #[arg(value_name = "CODE", value_parser = rule_code)]
-    pub(crate) code: Option<&'static str>,
+    pub(crate) codes: Vec<&'static str>,
 
     /// Print JSON.
     #[arg(long)]
@@ -320,6 +320,34 @@ fn positive_size(text: &str) -> Result<ByteCount, String> {
         Ok(ByteCount::ZERO) => Err("it must not be zero".to_owned()),
         Ok(size) => Ok(size),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The sizes of a database's page: SQLite's smallest, and more than any has.
+const PAGES: std::ops::RangeInclusive<u64> = 512..=1 << 20;
+
+/// The page of a database: whole sectors.
+fn page_size(text: &str) -> Result<ByteCount, String> {
+    let size = parse_size(text).map_err(|error| error.to_string())?;
+    if PAGES.contains(&size.get()) && size.get().is_multiple_of(512) {
+        return Ok(size);
+    }
+    let meant = size.get().checked_mul(1024).filter(|size| PAGES.contains(size));
+    let hint = meant.map(|_| format!("; {}KiB?", size.get())).unwrap_or_default();
+    Err(format!(
+        "no database has pages of {} bytes: whole sectors of 512 bytes, up to 1 MiB{hint}",
+        size.get()
+    ))
+}
+
+/// A file to draw into: what it is called must not promise another format.
+pub(crate) fn svg_file(text: &str) -> Result<std::path::PathBuf, String> {
+    let path = std::path::PathBuf::from(text);
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some(extension) if !extension.eq_ignore_ascii_case("svg") => {
+            Err(format!("only SVG is drawn: name it {}", path.with_extension("svg").display()))
+        }
+        _ => Ok(path),
     }
 }
 

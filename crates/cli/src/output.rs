@@ -60,8 +60,17 @@ const LEAST_WIDTH: usize = 60;
 
 /// Characters in a line of stdout.
 pub(crate) fn width() -> usize {
-    let terminal = terminal_size::terminal_size_of(io::stdout());
-    terminal.map_or(USUAL_WIDTH, |(width, _)| usize::from(width.0).max(LEAST_WIDTH))
+    terminal_width().unwrap_or(USUAL_WIDTH)
+}
+
+/// Whether `columns` of what is no running text fit into a line: always, where stdout is no terminal.
+pub(crate) fn fits(columns: usize) -> bool {
+    terminal_width().is_none_or(|width| columns <= width)
+}
+
+fn terminal_width() -> Option<usize> {
+    let (width, _) = terminal_size::terminal_size_of(io::stdout())?;
+    Some(usize::from(width.0).max(LEAST_WIDTH))
 }
 
 /// Says something on stderr. Where that cannot be written either, the exit code has to do.

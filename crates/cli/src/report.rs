@@ -16,7 +16,7 @@ pub(crate) mod sim;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_audit::{Command, Cure, Finding, Severity, Subject, Verdict};
+use straddle_audit::{Command, Cure, Finding, Risk, Severity, Subject, Verdict};
 use straddle_device::DeviceKind;
 use straddle_device::identify::RotationRate;
 use straddle_device::topology::{AlignmentOffset, AtomicWrites, Figure, Topology};
@@ -217,7 +217,7 @@ enum VerdictReport {
     Container,
     /// On every known boundary.
     Aligned,
-    /// On the physical sector; advice only.
+    /// Advice only: on the physical sector, or where being off it costs nothing.
     Advice,
     /// Off a boundary that costs on some workloads.
     Off,
@@ -294,6 +294,8 @@ struct CureReport {
     /// The same as commands: alternatives.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     commands: Vec<CommandReport>,
+    /// What the commands do to what is stored: "safe", "backup" (it can be lost, or has to be put back) or "destroys".
+    risk: &'static str,
     /// What to mind before.
     #[serde(skip_serializing_if = "Option::is_none")]
     caution: Option<String>,
@@ -452,7 +454,7 @@ fn partition_report(partition: &Partition, findings: &[Finding]) -> PartitionRep
 fn finding_report(finding: &Finding, cost: Option<&Cost>) -> FindingReport {
     FindingReport {
         code: finding.rule.code,
-        severity: finding.rule.severity.to_string(),
+        severity: finding.severity.to_string(),
         title: finding.rule.title,
         partition: match finding.subject {
             Subject::Disk => None,
@@ -486,6 +488,11 @@ fn cure_report(cure: &Cure) -> CureReport {
     CureReport {
         summary: cure.summary.clone(),
         commands: cure.commands.iter().map(command_report).collect(),
+        risk: match cure.risk {
+            Risk::Safe => "safe",
+            Risk::Backup => "backup",
+            Risk::Destroys => "destroys",
+        },
         caution: cure.caution.clone(),
         moving: cure.moving.as_ref().map(command_report),
     }
@@ -497,7 +504,7 @@ fn command_report(command: &Command) -> CommandReport {
 
 /// The status that findings make.
 pub(crate) fn status_of(findings: &[Finding]) -> Status {
-    match findings.iter().map(|f| f.rule.severity).max() {
+    match findings.iter().map(|f| f.severity).max() {
         None => Status::Aligned,
         Some(Severity::Advice) => Status::Advice,
         Some(Severity::Warning | Severity::Error) => Status::Misaligned,

@@ -13,7 +13,7 @@ pub(crate) mod sim;
 use std::fmt::Write;
 
 use anstyle::Style;
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use straddle_audit::{ATOMIC_UNIT, Cure, Finding, Severity, Subject, Verdict, picture, verdict};
 use straddle_device::identify::RotationRate;
 use straddle_device::topology::{AlignmentOffset, Figure, SectorFormat, Source, Topology};
@@ -23,7 +23,7 @@ use textwrap::WordSplitter;
 
 use crate::commands::check::Audited;
 use crate::cost::Cost;
-use crate::output::{Styles, paint, plural, printable};
+use crate::output::{self, Styles, paint, plural, printable, width};
 use crate::schema::Summary;
 use crate::tree;
 
@@ -45,7 +45,12 @@ pub(crate) fn trimmed(table: &Table) -> String {
 
 /// `text` in lines of at most `width`, each behind `indent`.
 pub(crate) fn wrap(text: &str, width: usize, indent: &str) -> String {
-    let options = textwrap::Options::new(width).initial_indent(indent).subsequent_indent(indent);
+    wrap_after(text, width, indent, indent)
+}
+
+/// The same with another indent before the first line.
+fn wrap_after(text: &str, width: usize, first: &str, indent: &str) -> String {
+    let options = textwrap::Options::new(width).initial_indent(first).subsequent_indent(indent);
     // Sizes such as 4096-byte, and command lines, stay whole.
     textwrap::fill(text, options.break_words(false).word_splitter(WordSplitter::NoHyphenation))
 }
@@ -68,7 +73,7 @@ pub(crate) fn lines(audited: &Audited) -> String {
             text,
             "{}: {} {} {}",
             printable(&audited.name),
-            rule.severity,
+            finding.severity,
             rule.code,
             about(finding)
         );
@@ -105,7 +110,7 @@ pub(crate) fn target(audited: &Audited, verbose: bool, styles: Styles) -> String
         let _ = writeln!(
             text,
             "{}",
-            paint(styles.faint, &wrap(&format!("note: {}", printable(remark)), 110, "  "))
+            paint(styles.faint, &wrap(&format!("note: {}", printable(remark)), width(), "  "))
         );
     }
     if !audited.stack.partitions.is_empty() {
@@ -203,7 +208,7 @@ fn sectors(topology: &Topology) -> String {
             parts.push(format!("{name} {}", sourced(figure, bytes)));
         }
     }
-    wrap(&parts.join(", "), 110, "  ")
+    wrap(&parts.join(", "), width(), "  ")
 }
 
 /// Every figure on a line of its own, with all its sources.
@@ -268,34 +273,53 @@ fn table_line(audited: &Audited) -> String {
     }
 }
 
-fn partitions(audited: &Audited, styles: Styles) -> String {
-    let mut table =
-        plain_table(&["  #", "START LBA", "START BYTE", "SECTORS", "SIZE", "TYPE", "CONTENT", "VERDICT"]);
-    for partition in &audited.stack.partitions {
-        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-        let kind = types::name(&partition.kind).map(str::to_owned).unwrap_or_else(|| match partition.kind {
-            PartitionType::Guid(guid) => types::guid_text(guid),
-            PartitionType::Mbr(kind) => format!("{kind:#04x}"),
-            PartitionType::Unknown => "-".to_owned(),
-        });
-        table.add_row(vec![
-            right(partition.number.to_string()),
-            right(partition.start.to_string()),
-            right(partition.span.start().to_string()),
-            right(partition.count.to_string()),
-            right(partition.span.len().to_string()),
-            Cell::new(kind),
-            Cell::new(partition.content.unwrap_or("-")),
-            Cell::new(verdict_text(partition, &audited.findings)),
-        ]);
-    }
-    for index in 0..5 {
-        if let Some(column) = table.column_mut(index) {
-            column.set_cell_alignment(CellAlignment::Right);
+/// The columns of the table of partitions that go, one after the other, where the terminal is too narrow for all.
+const DISPENSABLE: [&str; 3] = ["START BYTE", "SECTORS", "TYPE"];
+
+/// The table of partitions, as wide as stdout takes it.
+fn partition_table(audited: &Audited) -> String {
+    let all = ["  #", "START LBA", "START BYTE", "SECTORS", "SIZE", "TYPE", "CONTENT", "VERDICT"];
+    let rows: Vec<[String; 8]> = audited.stack.partitions.iter().map(|p| row(p, &audited.findings)).collect();
+    let drawn = |left_out: &[&str]| {
+        let shown: Vec<usize> = (0..all.len()).filter(|index| !left_out.contains(&all[*index])).collect();
+        let mut table = plain_table(&shown.iter().map(|index| all[*index]).collect::<Vec<_>>());
+        for row in &rows {
+            table.add_row(shown.iter().map(|index| row[*index].clone()));
         }
-    }
+        for (at, _) in shown.iter().enumerate().filter(|(_, index)| **index < 5) {
+            if let Some(column) = table.column_mut(at) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        trimmed(&table)
+    };
+    let fits = |text: &String| text.lines().all(|line| output::fits(line.chars().count()));
+    let mut tried = (0..DISPENSABLE.len()).map(|count| drawn(&DISPENSABLE[..count]));
+    tried.find(fits).unwrap_or_else(|| drawn(&DISPENSABLE))
+}
+
+/// A partition's line in the table.
+fn row(partition: &Partition, findings: &[Finding]) -> [String; 8] {
+    let kind = types::name(&partition.kind).map(str::to_owned).unwrap_or_else(|| match partition.kind {
+        PartitionType::Guid(guid) => types::guid_text(guid),
+        PartitionType::Mbr(kind) => format!("{kind:#04x}"),
+        PartitionType::Unknown => "-".to_owned(),
+    });
+    [
+        partition.number.to_string(),
+        partition.start.to_string(),
+        partition.span.start().to_string(),
+        partition.count.to_string(),
+        partition.span.len().to_string(),
+        kind,
+        partition.content.unwrap_or("-").to_owned(),
+        verdict_text(partition, findings),
+    ]
+}
+
+fn partitions(audited: &Audited, styles: Styles) -> String {
     // Styled line by line: the table counts escape sequences as text.
-    let mut lines = trimmed(&table).lines().map(str::to_owned).collect::<Vec<_>>();
+    let mut lines = partition_table(audited).lines().map(str::to_owned).collect::<Vec<_>>();
     if let Some(header) = lines.first_mut() {
         *header = paint(styles.faint, header);
     }
@@ -303,7 +327,7 @@ fn partitions(audited: &Audited, styles: Styles) -> String {
         let inside = straddle_audit::inside(partition, &audited.findings);
         let style = match verdict(partition, &audited.findings) {
             Verdict::Aligned | Verdict::AlignedWithAdvice
-                if inside.is_some_and(|f| f.rule.severity > Severity::Advice) =>
+                if inside.is_some_and(|f| f.severity > Severity::Advice) =>
             {
                 styles.warning
             }
@@ -324,7 +348,7 @@ fn partitions(audited: &Audited, styles: Styles) -> String {
 fn verdict_text(partition: &Partition, findings: &[Finding]) -> String {
     let own = placement_text(partition, findings);
     match straddle_audit::inside(partition, findings) {
-        Some(worst) if worst.rule.severity > Severity::Advice => {
+        Some(worst) if worst.severity > Severity::Advice => {
             format!("{own}, but {} inside", worst.rule.code)
         }
         _ if own == ALIGNED && findings.iter().any(|f| is_made_up(partition, f)) => format!("{own} (S056)"),
@@ -340,6 +364,11 @@ fn is_made_up(partition: &Partition, finding: &Finding) -> bool {
 /// The verdict on a partition of which nothing is to be said.
 const ALIGNED: &str = "aligned";
 
+/// Whether a finding would be more than advice, were anything written there.
+fn costs_nothing(finding: &Finding) -> bool {
+    finding.severity < finding.rule.severity
+}
+
 /// The verdict on a partition's placement in a few words.
 fn placement_text(partition: &Partition, findings: &[Finding]) -> String {
     let placed = |f: &&Finding| f.subject == Subject::Partition(partition.number) && f.layer.is_none();
@@ -347,6 +376,10 @@ fn placement_text(partition: &Partition, findings: &[Finding]) -> String {
     let missed = worst.and_then(|f| f.miss.as_ref());
     match (verdict(partition, findings), worst, missed) {
         (Verdict::Container, ..) => "container of logical partitions".to_owned(),
+        (Verdict::AlignedWithAdvice, Some(finding), Some(miss)) if costs_nothing(finding) => {
+            let end = if finding.at == Some(partition.span.end()) { "end off" } else { "off" };
+            format!("{end} by {} bytes, at no cost ({})", miss.past.get(), finding.rule.code)
+        }
         (Verdict::AlignedWithAdvice, Some(finding), _) => format!("aligned ({})", finding.rule.code),
         (Verdict::Misaligned, Some(finding), Some(miss)) => {
             format!("STRADDLES by {} bytes ({})", miss.past.get(), finding.rule.code)
@@ -387,16 +420,16 @@ fn finding_text<'a>(
     told: &mut Vec<&'a Cure>,
     styles: Styles,
 ) -> String {
-    let rule = finding.rule;
-    let style = severity_style(rule.severity, styles);
-    let mark = paint(style, &format!("{} {}", rule.severity, rule.code));
-    let told_of = wrap(&about(finding), 110, "  ");
-    let mut text = format!("\n{mark} {}\n", told_of.trim_start());
+    let style = severity_style(finding.severity, styles);
+    let mark = format!("{} {}", finding.severity, finding.rule.code);
+    let behind_mark = " ".repeat(mark.len() + 1);
+    let told_of = wrap_after(&about(finding), width(), &behind_mark, "  ");
+    let mut text = format!("\n{} {}\n", paint(style, &mark), told_of.trim_start());
     if let Some(drawn) = drawing(audited, finding) {
         let _ = writeln!(text, "  {drawn}");
     }
     if let Some(cost) = cost {
-        let _ = writeln!(text, "{}", wrap(&cost_text(cost), 110, "  "));
+        let _ = writeln!(text, "{}", wrap(&cost_text(cost), width(), "  "));
     }
     match &finding.cure {
         // Findings on one partition's placement share a cure, which is told once.
@@ -414,7 +447,7 @@ fn finding_text<'a>(
 fn drawing(audited: &Audited, finding: &Finding) -> Option<String> {
     let (Subject::Partition(number), Some(miss)) = (finding.subject, &finding.miss) else { return None };
     // Advice costs nothing, and what is lost with atomic writes is no read-modify-write.
-    if finding.rule.severity == Severity::Advice || miss.name == ATOMIC_UNIT {
+    if finding.severity == Severity::Advice || miss.name == ATOMIC_UNIT {
         return None;
     }
     let partition = audited.stack.partitions.iter().find(|p| p.number == number)?;
@@ -425,27 +458,36 @@ fn drawing(audited: &Audited, finding: &Finding) -> Option<String> {
     let block = Span::new(partition.span.start(), unit.max(FILE_SYSTEM_BLOCK))?;
     let line = picture(miss.boundary, block)?;
     let coverage = miss.boundary.coverage(block);
-    Some(format!(
-        "{line}  the first {} over {} of {} bytes: writing it takes {}",
+    let told = format!(
+        "the first {} over {} of {} bytes: writing it takes {}",
         block.len(),
         plural(usize::try_from(coverage.touched).ok()?, miss.name),
         unit.get(),
         plural(usize::try_from(coverage.partial).ok()?, "read-modify-write")
-    ))
+    );
+    // What is drawn is ASCII.
+    Some(if output::fits(2 + line.len() + 2 + told.len()) {
+        format!("{line}  {told}")
+    } else {
+        format!("{line}\n{}", wrap(&told, width(), "  "))
+    })
 }
 
 fn cure_text(cure: &Cure, styles: Styles) -> String {
-    let mut text = format!("{}\n", wrap(&format!("cure: {}", cure.summary), 110, "  "));
-    for command in &cure.commands {
-        let _ = writeln!(text, "    {:8} {}", command.tool, paint(styles.heading, &command.line));
+    let mut text = format!("{}\n", wrap(&format!("fix: {}", cure.summary), width(), "  "));
+    // What is pasted is often not read to its end: what it may cost stands before it.
+    let warning = cure.risk.warning().filter(|_| !cure.commands.is_empty());
+    let before: Vec<&str> = warning.into_iter().chain(cure.caution.as_deref()).collect();
+    if !before.is_empty() {
+        let _ = writeln!(text, "{}", wrap(&before.join("; "), width(), "    "));
     }
-    if let Some(caution) = &cure.caution {
-        let _ = writeln!(text, "{}", wrap(caution, 110, "    "));
+    for command in &cure.commands {
+        let _ = writeln!(text, "    {}", paint(styles.heading, &command.line));
     }
     if let Some(moving) = &cure.moving {
-        let _ =
-            writeln!(text, "    with its data (offline, with a backup; it cannot resume if interrupted):");
-        let _ = writeln!(text, "    {:8} {}", moving.tool, paint(styles.heading, &moving.line));
+        let before = "with its data (offline, with a backup; it cannot resume if interrupted):";
+        let _ = writeln!(text, "{}", wrap(before, width(), "    "));
+        let _ = writeln!(text, "    {}", paint(styles.heading, &moving.line));
     }
     text
 }
@@ -475,5 +517,8 @@ pub(crate) fn summary(summary: Summary, severities: [usize; 3], styles: Styles) 
     let counts = if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) };
     let hint = if errors + warnings + advice > 0 { "; 'straddle explain CODE' tells more" } else { "" };
     let targets = plural(summary.targets, "target");
-    if parts.is_empty() { targets } else { format!("{targets}: {}{counts}{hint}", parts.join(", ")) }
+    if parts.is_empty() {
+        return targets;
+    }
+    wrap(&format!("{targets}: {}{counts}{hint}", parts.join(", ")), width(), "")
 }

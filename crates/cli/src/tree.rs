@@ -113,13 +113,8 @@ impl Node<'_> {
 
     /// The codes of the findings that `about` picks, coloured by the worst.
     fn marks(self, about: impl Fn(&Finding) -> bool) -> String {
-        let mut codes: Vec<(Severity, &str)> = self
-            .audited
-            .findings
-            .iter()
-            .filter(|f| about(f))
-            .map(|f| (f.rule.severity, f.rule.code))
-            .collect();
+        let mut codes: Vec<(Severity, &str)> =
+            self.audited.findings.iter().filter(|f| about(f)).map(|f| (f.severity, f.rule.code)).collect();
         codes.sort_by_key(|(severity, code)| (std::cmp::Reverse(*severity), *code));
         codes.dedup();
         let Some((worst, _)) = codes.first() else { return String::new() };

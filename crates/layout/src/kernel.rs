@@ -51,6 +51,7 @@ pub fn kernel_stack(partitions: &[KernelPartition], block: BlockSize) -> Stack {
         layer: None,
         partitions,
         problems,
+        is_hybrid_iso: false,
     }
 }
 

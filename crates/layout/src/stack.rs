@@ -253,6 +253,9 @@ pub struct Stack {
     pub partitions: Vec<Partition>,
     /// What is wrong with the table.
     pub problems: Vec<Problem>,
+    /// Whether the medium is an ISO 9660 image that is a disk as well (isohybrid): its partitions are windows on one file
+    /// system that nothing writes to, and overlap by design.
+    pub is_hybrid_iso: bool,
 }
 
 /// What is known beforehand of the block size.
@@ -283,6 +286,7 @@ pub fn read_stack(
     for partition in looked_into(&mut stack) {
         partition.content = signature::identify(&reader, partition.span);
     }
+    stack.is_hybrid_iso = is_hybrid_iso(&reader, &stack);
     Ok(stack)
 }
 
@@ -311,7 +315,22 @@ pub fn read_all(
     let reader = Reader::open(medium, known.block())?;
     let mut stack = read_checked(&reader, known);
     follow(medium, &mut stack);
+    stack.is_hybrid_iso = is_hybrid_iso(&reader, &stack);
     Ok(stack)
+}
+
+/// The first volume descriptor of ISO 9660 (ECMA-119, 8.1): where its identifier stands, and what it is.
+const ISO_DESCRIPTOR: (ByteOffset, &[u8]) = (ByteOffset::new(32 * 1024 + 1), b"CD001");
+
+/// Whether the descriptor of an ISO 9660 file system is in a partition, and belongs to it. One that is left over from
+/// before the table was made is in none, or in one that holds something else.
+fn is_hybrid_iso(reader: &Reader<'_>, stack: &Stack) -> bool {
+    let (at, identifier) = ISO_DESCRIPTOR;
+    let holds = |p: &Partition| {
+        p.span.start() <= at && at < p.span.end() && matches!(p.content, None | Some("iso9660"))
+    };
+    stack.partitions.iter().any(holds)
+        && reader.read_up_to(at, identifier.len(), ByteOffset::new(u64::MAX)) == identifier
 }
 
 /// Reads the layers on each partition, or on the whole medium where there is no table.
@@ -464,6 +483,7 @@ fn empty_stack(kind: TableKind, known: Known) -> Stack {
         layer: None,
         partitions: Vec::new(),
         problems: Vec::new(),
+        is_hybrid_iso: false,
     }
 }
 

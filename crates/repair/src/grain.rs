@@ -1,7 +1,7 @@
 //! The grain: the boundaries on which partitions of a disk start and end, and why.
 //!
 //! The law of this module: every boundary that the audit would miss is considered, in the audit's own order, and is either
-//! taken or left out with a reason in words. A grain of more than a quarter of the disk is none: libfdisk draws the same line
+//! taken or left out with a reason in words. A grain of a quarter of the disk or more is none: libfdisk draws the same line
 //! (libfdisk/src/alignment.c).
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use straddle_units::{BlockSize, Boundary, ByteCount};
 /// The physical sector of nearly every disk since 2010, whatever it says; also the largest sector of LUKS.
 const USUAL_PHYSICAL: ByteCount = ByteCount::new(4096);
 
-/// The grain takes at most this part of the disk.
+/// The grain takes less than this part of the disk.
 const LARGEST_SHARE: u64 = 4;
 
 /// A boundary that was considered.
@@ -88,8 +88,8 @@ impl Grain {
         let left_out = match met {
             None => Some("it shares no boundary with those above".to_owned()),
             Some(met) if met == self.start => None,
-            Some(met) if met.size() > largest => Some(format!(
-                "with those above it makes {} ({} bytes), more than a quarter of the disk",
+            Some(met) if met.size() >= largest => Some(format!(
+                "with those above it makes {} ({} bytes), a quarter of the disk or more",
                 met.size(),
                 met.size().get()
             )),
@@ -204,8 +204,8 @@ mod tests {
 
     #[test]
     fn a_small_disk_has_a_small_grain() {
-        assert_eq!(sizes("512e", 4 * MIB), (MIB, 0, 4096));
-        assert_eq!(sizes("512e", 4 * MIB - 512), (4096, 0, 4096));
+        assert_eq!(sizes("512e", 4 * MIB + 4096), (MIB, 0, 4096));
+        assert_eq!(sizes("512e", 4 * MIB), (4096, 0, 4096));
         let grain = grain("512e", 2 * MIB);
         let last = grain.considered.last().unwrap();
         assert_eq!(last.name, "1 MiB grain");

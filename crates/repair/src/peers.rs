@@ -4,8 +4,10 @@
 
 use serde::{Deserialize, Serialize};
 use straddle_audit::{GRAIN, Severity, named_boundaries};
-use straddle_device::topology::Topology;
+use straddle_device::topology::{Source, Topology};
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Lba};
+
+use crate::plan::{Format, GPT_ENTRIES, GPT_ENTRY_BYTES};
 
 /// 65,535 blocks of 512 bytes, which libfdisk alone knows to be no optimum (util-linux commit bbb66067c, 2020).
 const ALL_ONES: u64 = 65_535 * 512;
@@ -25,11 +27,34 @@ pub struct Peer {
     pub misses: Vec<String>,
 }
 
-/// The choices of parted, fdisk, sgdisk and systemd-repart for a partition in the free space from byte `from` on, on a
-/// device of `size` bytes with this topology.
-pub fn peers(topology: &Topology, size: ByteCount, from: ByteOffset) -> Vec<Peer> {
+/// parted takes a start that is given in percent for as many hundredths of the disk, and half of one to either side.
+const PARTED_REACH: u64 = 200;
+
+/// Where a partition is to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Free {
+    /// At the front of a new table of this format: parted is told 0 %, and the others nothing.
+    Front(Format),
+    /// Behind other partitions, from this byte on.
+    From(ByteOffset),
+}
+
+/// The choices of parted, fdisk, sgdisk and systemd-repart for a partition in this free space of a device of `size` bytes
+/// with this topology. Of an image, whose topology is only assumed, these tools see nothing.
+pub fn peers(topology: &Topology, size: ByteCount, free: Free) -> Vec<Peer> {
     let block = topology.logical.value();
-    let from = Choice { topology, size, from, block };
+    let blocks = |count: u64| ByteOffset::new(count.saturating_mul(block.get()));
+    let array = (u64::from(GPT_ENTRIES) * GPT_ENTRY_BYTES).div_ceil(block.get());
+    let (is_front, from) = match free {
+        Free::Front(Format::Mbr) => (true, blocks(1)),
+        Free::Front(Format::Gpt) => (true, blocks(array + 2)),
+        Free::From(at) => (false, at),
+    };
+    let is_unseen = *topology.physical.source() == Source::Assumed
+        && *topology.alignment_offset.source() == Source::Assumed
+        && topology.io_min.is_none()
+        && topology.io_opt.is_none();
+    let from = Choice { topology, size, from, block, is_front, is_unseen };
     vec![from.parted(), from.fdisk(), from.sgdisk(), from.repart()]
 }
 
@@ -38,6 +63,8 @@ struct Choice<'a> {
     size: ByteCount,
     from: ByteOffset,
     block: BlockSize,
+    is_front: bool,
+    is_unseen: bool,
 }
 
 impl Choice<'_> {
@@ -49,7 +76,11 @@ impl Choice<'_> {
         grain: Option<Boundary>,
         from: ByteOffset,
     ) -> Peer {
-        let byte = grain.and_then(|grain| grain.ceil(from)).filter(|at| at.get() < self.size.get());
+        self.at(tool, version, rule, grain.and_then(|grain| grain.ceil(from)))
+    }
+
+    fn at(&self, tool: &str, version: &str, rule: String, at: Option<ByteOffset>) -> Peer {
+        let byte = at.filter(|at| at.get() < self.size.get());
         let misses = |at: ByteOffset| {
             named_boundaries(self.topology)
                 .into_iter()
@@ -67,6 +98,9 @@ impl Choice<'_> {
     }
 
     fn io(&self) -> (u64, u64) {
+        if self.is_unseen {
+            return (0, 0);
+        }
         let value = |figure: &Option<straddle_device::topology::Figure<ByteCount>>| {
             figure.as_ref().map_or(0, |figure| figure.value().get())
         };
@@ -84,8 +118,16 @@ impl Choice<'_> {
         } else {
             (io_opt, format!("the optimal I/O size, {io_opt} bytes, which it does not doubt"))
         };
-        let grain = self.whole(grain);
-        self.peer("parted", "3.5", format!("multiples of {why}"), grain, self.from)
+        let aligned = self.whole(grain).and_then(|grain| grain.ceil(self.from));
+        let reach = (self.block.blocks_floor(self.size).get() / PARTED_REACH).saturating_sub(1);
+        let is_near = aligned.is_some_and(|at| Lba::containing(at, self.block).get() <= reach);
+        if self.is_front && !is_near {
+            let rule = format!(
+                "at 0 %, the first free sector: the next multiple of {why} is more than half a percent of the disk away"
+            );
+            return self.at("parted", "3.5", rule, Some(self.from));
+        }
+        self.at("parted", "3.5", format!("multiples of {why}"), aligned)
     }
 
     /// A grain in whole blocks, at the device's alignment offset.
@@ -98,7 +140,8 @@ impl Choice<'_> {
     /// `fdisk_discover_topology` and `fdisk_reset_alignment`, libfdisk/src/alignment.c.
     fn fdisk(&self) -> Peer {
         let (io_min, io_opt) = self.io();
-        let physical = self.topology.physical.value().get();
+        let block = self.block.get();
+        let physical = if self.is_unseen { block } else { self.topology.physical.value().get() };
         let asked = if io_opt == 0 { io_min.max(physical) } else { io_opt };
         let io = if asked == ALL_ONES || !asked.is_multiple_of(physical) { physical } else { asked };
         let mut grain = io.max(GRAIN.get());
@@ -115,8 +158,10 @@ impl Choice<'_> {
     /// `GPTData::GPTData` and `ComputeAlignment`, gpt.cc: a new table, on which nothing suggests another grain.
     fn sgdisk(&self) -> Peer {
         let rule = "multiples of 1 MiB, whatever the device says".to_owned();
-        let grain = Boundary::multiples_of(GRAIN);
-        self.peer("sgdisk", "1.0.9", rule, grain, self.from)
+        let aligned = Boundary::multiples_of(GRAIN).and_then(|grain| grain.ceil(self.from));
+        // Where that is behind the disk, it takes what there is.
+        let at = aligned.filter(|at| at.get() < self.size.get()).unwrap_or(self.from);
+        self.at("sgdisk", "1.0.9", rule, Some(at))
     }
 
     /// `context_place_partitions`, src/partition/repart.c; the first sector is libfdisk's, 2048.
@@ -129,15 +174,15 @@ impl Choice<'_> {
 
 #[cfg(test)]
 mod tests {
-    use straddle_device::topology::{AlignmentOffset, Figure, Source};
+    use straddle_device::topology::{AlignmentOffset, Figure};
 
     use super::*;
 
     fn starts(change: impl FnOnce(&mut Topology), size: u64) -> Vec<Option<u64>> {
         let mut topology = Topology::unknown();
         change(&mut topology);
-        let from = ByteOffset::new(34 * 512);
-        peers(&topology, ByteCount::new(size), from).into_iter().map(|peer| peer.start).collect()
+        let free = Free::Front(Format::Gpt);
+        peers(&topology, ByteCount::new(size), free).into_iter().map(|peer| peer.start).collect()
     }
 
     fn opt(topology: &mut Topology, min: u64, opt: u64) {
@@ -166,11 +211,37 @@ mod tests {
         assert_eq!(shifted[..2], [Some(2055), Some(2055)]);
     }
 
+    /// What the tools did on scsi_debug disks with 4096-byte physical sectors: MiB, MBR or GPT, parted's start, fdisk's.
+    const MEASURED_LIVE: [(u64, Format, u64, u64); 10] = [
+        (2, Format::Mbr, 1, 8),
+        (4, Format::Mbr, 1, 8),
+        (4, Format::Gpt, 34, 40),
+        (5, Format::Mbr, 1, 2048),
+        (5, Format::Gpt, 34, 2048),
+        (13, Format::Gpt, 34, 2048),
+        (64, Format::Gpt, 34, 2048),
+        (100, Format::Mbr, 1, 2048),
+        (200, Format::Mbr, 1, 2048),
+        (200, Format::Gpt, 34, 2048),
+    ];
+
+    #[test]
+    fn small_disks_are_foretold_as_they_were_measured() {
+        let mut topology = Topology::unknown();
+        topology.physical = Figure::new(ByteCount::new(4096), Source::Sysfs("queue/physical_block_size"));
+        opt(&mut topology, 4096, 524_288);
+        for (mib, format, parted, fdisk) in MEASURED_LIVE {
+            let all = peers(&topology, ByteCount::new(mib << 20), Free::Front(format));
+            let starts: Vec<_> = all.iter().take(2).map(|peer| peer.start.unwrap()).collect();
+            assert_eq!(starts, [parted, fdisk], "{mib} MiB, {format:?}");
+        }
+    }
+
     #[test]
     fn what_they_miss_is_named() {
         let mut topology = Topology::unknown();
         topology.stripe = Some(Figure::new(ByteCount::new(192 << 10), Source::Declared));
-        let all = peers(&topology, ByteCount::new(100 << 30), ByteOffset::new(0));
+        let all = peers(&topology, ByteCount::new(100 << 30), Free::From(ByteOffset::new(0)));
         assert!(all.iter().any(|peer| peer.misses == ["stripe"]), "{all:?}");
     }
 }

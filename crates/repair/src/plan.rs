@@ -29,7 +29,7 @@ use crate::request::Request;
 pub const VERSION: u32 = 1;
 
 /// The entries of a new GPT, as the UEFI specification wants at least and every tool makes.
-const GPT_ENTRIES: u32 = 128;
+pub(crate) const GPT_ENTRIES: u32 = 128;
 /// The size of one.
 pub(crate) const GPT_ENTRY_BYTES: u64 = 128;
 /// An MBR counts blocks in 32 bits.

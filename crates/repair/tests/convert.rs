@@ -235,3 +235,25 @@ fn what_cannot_be_said_exactly_is_refused() {
     plan.table.partitions.pop();
     assert!(matches!(apply::prepare(&disk, &plan, None), Err(ApplyError::Plan(PlanError::Invalid(_)))));
 }
+
+/// What a GPT's backup takes more of in larger sectors comes back with the smaller ones.
+#[test]
+fn there_and_back_gives_every_usable_sector_back() {
+    for mib in [16, 64, 100] {
+        for block in [BlockSize::B512, BlockSize::B4096] {
+            let mut disk = Memory::new(mib << 20);
+            plan_and_write(&mut disk, assume(block), &table(Format::Gpt, &[(4, false)])).unwrap();
+            let end = |disk: &Memory, block| {
+                read_stack(disk, Some(block), Some(block)).unwrap().usable.unwrap().end()
+            };
+            let before = end(&disk, block);
+            convert(&mut disk, block).unwrap();
+            // A new table of that size has as much.
+            let mut new = Memory::new(mib << 20);
+            plan_and_write(&mut new, assume(other(block)), &table(Format::Gpt, &[(4, false)])).unwrap();
+            assert_eq!(end(&disk, other(block)), end(&new, other(block)), "{mib} MiB, from {block}");
+            convert(&mut disk, other(block)).unwrap();
+            assert_eq!(end(&disk, block), before, "{mib} MiB, {block} and back");
+        }
+    }
+}

@@ -17,7 +17,9 @@ use straddle_device::MemoryMedium;
 use straddle_repair::apply::{self, Backup};
 use straddle_repair::disk::FileDisk;
 use straddle_repair::{
-    Format, Part, Place, Plan, Request, Seed, Size, from_sfdisk, make, peers::peers, to_sfdisk,
+    Format, Part, Place, Plan, Request, Seed, Size, from_sfdisk, make,
+    peers::{Free, peers},
+    to_sfdisk,
 };
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
@@ -123,7 +125,7 @@ fn findings(disk: &FileDisk, assume: &str) -> Vec<(&'static str, Severity, Strin
         page: None,
     };
     let found = straddle_audit::run(&context);
-    found.into_iter().map(|f| (f.rule.code, f.rule.severity, f.message)).collect()
+    found.into_iter().map(|f| (f.rule.code, f.severity, f.message)).collect()
 }
 
 /// What the plan itself left out, and what an MBR cannot do, may be found; nothing else.
@@ -213,19 +215,62 @@ fn no_worse_than_peers(plan: &Plan, assume: &str, told: &dyn Fn() -> String) {
         for peer in peers(
             &topology,
             ByteCount::new(plan.disk.size),
-            ByteOffset::new(plan.table.first_usable * plan.disk.sector),
+            Free::From(ByteOffset::new(plan.table.first_usable * plan.disk.sector)),
         ) {
             let Some(theirs) = peer.start else { continue };
             let theirs = ByteOffset::new(theirs * plan.disk.sector);
             // Of boundaries that do not meet on so small a disk, another choice is no better one.
             let met = |at: ByteOffset| -> BTreeSet<&str> {
                 let named = straddle_audit::named_boundaries(&topology).into_iter();
-                let small = named.filter(|n| n.boundary.size().get() <= plan.disk.size / 4);
+                let small = named.filter(|n| n.boundary.size().get() < plan.disk.size / 4);
                 small.filter(|n| n.boundary.is_aligned(at)).map(|n| n.name).collect()
             };
             let (ours, theirs) = (met(start), met(theirs));
             let is_worse = ours.is_subset(&theirs) && ours != theirs;
             assert!(!is_worse, "{} is on {theirs:?}, we are on {ours:?}: {}", peer.tool, told());
+        }
+    }
+}
+
+/// Where each tool starts the first partition of a new table on an empty image of `mib` MiB; 0 where it makes none.
+fn first_starts(path: &str, mib: u64, format: Format) -> [u64; 3] {
+    let (label, keys, kind) = match format {
+        Format::Gpt => ("gpt", "g\nn\n\n\n\nw\n", "straddle"),
+        Format::Mbr => ("msdos", "o\nn\np\n1\n\n\nw\n", "primary"),
+    };
+    let run = |name: &str, arguments: &[&str], input: &str| {
+        File::create(path).unwrap().set_len(mib << 20).unwrap();
+        let mut command = Command::new(name);
+        command.args(arguments).arg(path).env("PATH", PATH).stdin(Stdio::piped());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        child.wait().unwrap();
+        let disk = FileDisk::open(Path::new(path), ByteCount::new(mib << 20)).unwrap();
+        stack_of(&disk, straddle_units::BlockSize::B512).partitions.first().map_or(0, |p| p.start.get())
+    };
+    let line = format!("parted -s \"$0\" mklabel {label} mkpart {kind} 0% 100%");
+    let parted = run("sh", &["-c", &line], "");
+    let fdisk = run("fdisk", &["-w", "never", "-W", "never"], keys);
+    let sgdisk = if format == Format::Gpt { run("sgdisk", &["-n", "1:0:0"], "") } else { 0 };
+    [parted, fdisk, sgdisk]
+}
+
+#[test]
+fn what_other_tools_would_do_to_an_image_is_what_they_do() {
+    if !present(&["fdisk", "parted", "sgdisk"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("first");
+    for mib in [1, 2, 3, 4, 5, 6, 8, 12, 13, 64, 100, 101, 199, 200, 201, 256, 1024] {
+        for format in [Format::Mbr, Format::Gpt] {
+            let done = first_starts(path.to_str().unwrap(), mib, format);
+            let topology = straddle_device::topology::Topology::unknown();
+            let told = peers(&topology, ByteCount::new(mib << 20), Free::Front(format));
+            for (peer, done) in told.iter().zip(done).filter(|(_, done)| *done != 0) {
+                assert_eq!(peer.start, Some(done), "{} on {mib} MiB, {format:?}", peer.tool);
+            }
         }
     }
 }

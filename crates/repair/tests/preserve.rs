@@ -7,7 +7,7 @@ mod common;
 use common::{Memory, block_of, plan_and_write, stack_of};
 use straddle_device::Medium;
 use straddle_layout::TableKind;
-use straddle_repair::{Format, Part, Request, Seed, Size};
+use straddle_repair::{Format, Part, PlanError, Request, Seed, Size};
 use straddle_units::{ByteCount, ByteOffset};
 
 const SIZE: u64 = 64 << 20;
@@ -121,4 +121,53 @@ fn an_mbr_keeps_what_it_has() {
         (&then[..462], vec![0; 16]),
         "its link is gone and nothing else"
     );
+}
+
+/// The records of the chain whose container starts at byte `first`: whether each lists a partition.
+fn records(disk: &Memory, first: u64) -> Vec<bool> {
+    let (mut at, mut lists) = (first, Vec::new());
+    loop {
+        let record = read(disk, at, 512);
+        assert_eq!(record[510..], [0x55, 0xAA]);
+        lists.push(record[446 + 4] != 0);
+        if record[462 + 4] == 0 {
+            return lists;
+        }
+        let next = u32::from_le_bytes(record[470..474].try_into().unwrap());
+        at = first + u64::from(next) * 512;
+        assert!(lists.len() < 20, "a loop");
+    }
+}
+
+/// Whatever is deleted of a chain, no record in it lists nothing, but the one of a chain that is empty; the others keep their
+/// places, types and flags.
+#[test]
+fn no_record_is_left_that_lists_nothing() {
+    for deleted in 1..1_u32 << 4 {
+        let mut disk = Memory::new(SIZE);
+        let mut wanted = parts(4);
+        for (part, bootable) in wanted.iter_mut().zip([false, true, false, true]) {
+            (part.logical, part.bootable) = (true, bootable);
+        }
+        plan_and_write(&mut disk, "512e", &request(|r| (r.table, r.parts) = (Some(Format::Mbr), wanted)))
+            .unwrap();
+        let before = stack_of(&disk, block_of("512e")).partitions;
+        let extended = before.iter().find(|p| p.number < 5).unwrap().span.start().get();
+        let numbers: Vec<u32> = (5..9).filter(|number| deleted & 1 << (number - 5) != 0).collect();
+        let done = plan_and_write(&mut disk, "512e", &request(|r| r.delete = numbers.clone()));
+        // Where two records have to change, no single write does it.
+        if let Err(error) = done {
+            assert!(matches!(error, PlanError::TwoSteps(_)) && numbers.len() > 1, "{numbers:?}: {error}");
+            continue;
+        }
+        let after = stack_of(&disk, block_of("512e")).partitions;
+        let what = |p: &straddle_layout::Partition| (p.span, p.kind, p.attributes.bootable);
+        let stays = |p: &&straddle_layout::Partition| p.number >= 5;
+        let kept: Vec<_> =
+            before.iter().filter(|p| !numbers.contains(&p.number)).filter(stays).map(what).collect();
+        let found: Vec<_> = after.iter().filter(stays).map(what).collect();
+        assert_eq!(found, kept, "{numbers:?}");
+        let lists = records(&disk, extended);
+        assert!(lists == [false] || lists.iter().all(|lists| *lists), "{numbers:?}: {lists:?}");
+    }
 }

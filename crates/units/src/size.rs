@@ -70,15 +70,39 @@ impl fmt::Display for ByteCount {
     /// whole, else rounded to one decimal (`465.8 GiB`). Use [`ByteCount::get`] where every byte counts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.get();
-        let Some((letter, scale)) = UNITS.iter().find(|(_, scale)| bytes >= *scale) else {
+        let Some(index) = UNITS.iter().position(|(_, scale)| bytes >= *scale) else {
             return f.pad(&format!("{bytes} B"));
         };
+        let (letter, scale) = UNITS[index];
         let (whole, rest) = (bytes / scale, bytes % scale);
         if rest == 0 {
             return f.pad(&format!("{whole} {letter}iB"));
         }
         // Tenths, rounded half up, in u128 so that a large remainder does not overflow.
-        let tenths = (u128::from(bytes) * 10 + u128::from(*scale) / 2) / u128::from(*scale);
-        f.pad(&format!("{}.{} {letter}iB", tenths / 10, tenths % 10))
+        let tenths = (u128::from(bytes) * 10 + u128::from(scale) / 2) / u128::from(scale);
+        // What rounds to 1024 of a unit is 1 of the next.
+        match index.checked_sub(1).map(|larger| UNITS[larger]).filter(|_| tenths >= 10 * 1024) {
+            Some((larger, _)) => f.pad(&format!("1.0 {larger}iB")),
+            None => f.pad(&format!("{}.{} {letter}iB", tenths / 10, tenths % 10)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_1024_of_a_unit() {
+        for (_, scale) in UNITS {
+            for less in [0, 1, scale / 4096, scale / 2048, scale / 1024] {
+                let text = ByteCount::new(scale - less.min(scale - 1)).to_string();
+                assert!(!text.starts_with("1024"), "{scale} - {less}: {text}");
+                let number: f64 = text.split(' ').next().unwrap().parse().unwrap();
+                assert!((1.0..1024.0).contains(&number), "{text}");
+            }
+        }
+        assert_eq!(ByteCount::new((1 << 30) - 1).to_string(), "1.0 GiB");
+        assert_eq!(ByteCount::new((1 << 30) - (1 << 20)).to_string(), "1023 MiB");
     }
 }

@@ -97,7 +97,7 @@ pub(crate) struct BenchArguments {
     pub(crate) host_overhead: u64,
 
     /// Also draw the arms as bars, into this file.
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = super::svg_file)]
     pub(crate) svg: Option<PathBuf>,
 
     /// Print JSON (see `straddle schema bench`).

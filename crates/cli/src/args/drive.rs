@@ -49,7 +49,7 @@ pub(crate) struct ShowArguments {
     pub(crate) name: String,
 
     /// Also draw zones and seek curve into this file.
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = super::svg_file)]
     pub(crate) svg: Option<PathBuf>,
 
     /// Print JSON (see `straddle schema drive`).

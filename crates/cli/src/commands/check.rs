@@ -189,7 +189,7 @@ fn outcome(name: String, audited: Result<Audited>, run: &Run<'_>) -> Outcome {
     let arguments = run.arguments;
     match audited {
         Ok(audited) => {
-            let worst: Vec<Severity> = audited.findings.iter().map(|f| f.rule.severity).collect();
+            let worst: Vec<Severity> = audited.findings.iter().map(|f| f.severity).collect();
             let fails = worst.iter().any(|severity| *severity >= arguments.fail_on.severity());
             Outcome {
                 text: render(&audited, run),

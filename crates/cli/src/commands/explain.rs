@@ -12,14 +12,20 @@ use crate::exit::{Exit, UsageError};
 use crate::output::{self, Styles, paint, plural};
 use crate::text;
 
-/// The width that running text is wrapped to.
-const WIDTH: usize = 100;
-
 pub(crate) fn run(arguments: &ExplainArguments, styles: Styles) -> Result<Exit> {
-    match (&arguments.topic, arguments.code.and_then(straddle_audit::rule)) {
+    let rules: Vec<&Rule> = arguments.codes.iter().filter_map(|code| straddle_audit::rule(code)).collect();
+    match (&arguments.topic, rules.as_slice()) {
         (Some(Topic::Rmw(rmw)), _) => explain_rmw(rmw),
-        (None, Some(rule)) => explain_rule(rule, arguments.json, styles),
-        (None, None) => list(arguments.json, styles),
+        (None, []) => list(arguments.json, styles),
+        (None, [rule]) if arguments.json => {
+            output::print_json(&RuleReport::from(*rule))?;
+            Ok(Exit::Aligned)
+        }
+        (None, rules) if arguments.json => {
+            output::print_json(&rules.iter().map(|rule| RuleReport::from(*rule)).collect::<Vec<_>>())?;
+            Ok(Exit::Aligned)
+        }
+        (None, rules) => explain_rules(rules, styles),
     }
 }
 
@@ -66,24 +72,30 @@ fn list(json: bool, styles: Styles) -> Result<Exit> {
     Ok(Exit::Aligned)
 }
 
-fn explain_rule(rule: &'static Rule, json: bool, styles: Styles) -> Result<Exit> {
-    if json {
-        output::print_json(&RuleReport::from(rule))?;
-        return Ok(Exit::Aligned);
-    }
+fn explain_rules(rules: &[&'static Rule], styles: Styles) -> Result<Exit> {
     let mut out = output::stdout();
-    let heading = format!("{}: {} ({})", rule.code, rule.title, rule.severity);
-    writeln!(out, "{}", paint(styles.heading, &heading))?;
-    for (name, body) in [("What", rule.what), ("Why", rule.why), ("Cost", rule.cost), ("Cure", rule.cure)] {
-        writeln!(out, "\n{}", paint(styles.heading, name))?;
-        writeln!(out, "{}", text::wrap(body, WIDTH, "  "))?;
-    }
-    writeln!(out, "\n{}", paint(styles.heading, "Sources"))?;
-    for source in rule.sources {
-        writeln!(out, "  {source}")?;
+    for (index, rule) in rules.iter().enumerate() {
+        if index > 0 {
+            writeln!(out)?;
+        }
+        explain_rule(rule, styles, &mut out)?;
     }
     out.flush()?;
     Ok(Exit::Aligned)
+}
+
+fn explain_rule(rule: &Rule, styles: Styles, out: &mut impl Write) -> Result<()> {
+    let heading = format!("{}: {} ({})", rule.code, rule.title, rule.severity);
+    writeln!(out, "{}", paint(styles.heading, &heading))?;
+    for (name, body) in [("What", rule.what), ("Why", rule.why), ("Cost", rule.cost), ("Fix", rule.cure)] {
+        writeln!(out, "\n{}", paint(styles.heading, name))?;
+        writeln!(out, "{}", text::wrap(body, output::width(), "  "))?;
+    }
+    writeln!(out, "\n{}", paint(styles.heading, "Sources"))?;
+    for source in rule.sources {
+        writeln!(out, "{}", text::wrap(source, output::width(), "  "))?;
+    }
+    Ok(())
 }
 
 /// The count as JSON; sizes in bytes.

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow};
 use straddle_device::sysfs::{Attributes, Directory};
 use straddle_device::{DeviceKind, Medium, Options, Target};
 use straddle_layout::{Stack, TableKind, read_stack};
-use straddle_repair::peers::{Peer, peers};
+use straddle_repair::peers::{Free, Peer, peers};
 use straddle_repair::{Plan, PlanError, Request, Seed, Situation, from_sfdisk, make, parse_file, to_sfdisk};
 use straddle_units::{BlockSize, ByteOffset, Lba};
 
@@ -188,8 +188,11 @@ fn all_peers(target: &Target, plan: &Plan) -> Vec<(u32, Vec<Peer>)> {
         // They start where the space before the partition does.
         let before =
             entries.iter().filter(|e| e.slot != straddle_repair::Slot::Extended && e.start < entry.start);
-        let free = before.map(|e| e.start + e.sectors).max().unwrap_or(plan.table.first_usable);
-        (entry.number, peers(&target.topology, target.size, byte(free)))
+        let free = match before.map(|e| e.start + e.sectors).max() {
+            None if plan.fresh => Free::Front(plan.table.format),
+            behind => Free::From(byte(behind.unwrap_or(plan.table.first_usable))),
+        };
+        (entry.number, peers(&target.topology, target.size, free))
     };
     entries
         .iter()

@@ -20,6 +20,10 @@ const FIRST_CLUSTER: u64 = 2;
 const ENTRY: usize = 32;
 /// How much of the root directory is searched for the label: it is among the first entries.
 const DIRECTORY: u64 = 16 * 1024;
+/// How many clusters of it are, in a FAT32: as many as libblkid searches.
+const MAX_CLUSTERS: usize = 100;
+/// The bits of an entry of the table that are a cluster's number.
+const NUMBER_32: u32 = 0x0FFF_FFFF;
 
 /// The BIOS parameter block.
 mod bpb {
@@ -41,13 +45,6 @@ mod bpb {
     pub(super) const FAT_SECTORS_32: usize = 36;
     /// `BPB_RootClus`, 32 bits.
     pub(super) const ROOT_CLUSTER_32: usize = 44;
-    /// `BS_BootSig` and `BS_VolLab`: of FAT12 and FAT16, and of FAT32.
-    pub(super) const LABEL_16: (usize, std::ops::Range<usize>) = (38, 43..54);
-    pub(super) const LABEL_32: (usize, std::ops::Range<usize>) = (66, 71..82);
-    /// The signature with which there is a label.
-    pub(super) const HAS_LABEL: u8 = 0x29;
-    /// What stands there when there is none.
-    pub(super) const NO_LABEL: &str = "NO NAME";
 }
 
 /// A directory entry of FAT: `DIR_Name` is its first 11 bytes.
@@ -64,6 +61,11 @@ mod entry {
     /// In the name's first byte: free, and free with none after it.
     pub(super) const FREE: u8 = 0xE5;
     pub(super) const END: u8 = 0;
+    /// It stands for [`FREE`], as the first byte of a name.
+    pub(super) const KANJI: u8 = 0x05;
+    /// `DIR_FstClusHI` and `DIR_FstClusLO`, 16 bits each.
+    pub(super) const CLUSTER_HIGH: usize = 20;
+    pub(super) const CLUSTER_LOW: usize = 26;
 }
 
 /// The main boot sector of exFAT, and its volume label entry (section 7.3).
@@ -109,14 +111,18 @@ pub(super) fn read_fat(view: &View<'_>) -> Option<(FileSystem, String)> {
         ..FileSystem::default()
     };
     let is_fat32 = le16(&boot, bpb::FAT_SECTORS_16) == 0;
-    let root = if is_fat32 {
-        cluster_at(view, data_start, le32(&boot, bpb::ROOT_CLUSTER_32), cluster).map(|at| (at, cluster.get()))
+    // Tools that are older than the entry in the root directory, and mkfs besides, put a label into the boot sector as well.
+    // Like blkid and Windows we do not take it for the label: what changes the one leaves the other.
+    let label = if is_fat32 {
+        let table = place(view, u64::from(le16(&boot, bpb::RESERVED)), sector);
+        let clusters = Clusters { view, table, data_start, size: cluster };
+        clusters.label(le32(&boot, bpb::ROOT_CLUSTER_32))
     } else {
-        place(view, root_at, sector).map(|at| (at, root_entries * 32))
+        let root = place(view, root_at, sector);
+        let entries = root.and_then(|at| directory(view, at, root_entries * 32));
+        entries.and_then(|entries| label_in_root(&entries)).flatten()
     };
-    let entries = root.and_then(|(at, len)| directory(view, at, len));
-    let label = entries.and_then(|entries| label_in_root(&entries));
-    Some((fs, label.unwrap_or_else(|| label_in_boot_sector(&boot, is_fat32))))
+    Some((fs, label.unwrap_or_default()))
 }
 
 pub(super) fn read_exfat(view: &View<'_>) -> Option<(FileSystem, String)> {
@@ -162,21 +168,51 @@ fn directory(view: &View<'_>, at: ByteOffset, len: u64) -> Option<Vec<u8>> {
     bytes(view, at.get(), usize::try_from(len.min(DIRECTORY)).ok()?)
 }
 
-/// The label that stands in the root directory, where Linux and Windows look.
-fn label_in_root(entries: &[u8]) -> Option<String> {
-    let mut used = entries.chunks_exact(ENTRY).take_while(|entry| byte(entry, 0) != entry::END);
-    let label = used.find(|entry| {
-        let attributes = byte(entry, entry::ATTRIBUTES);
-        byte(entry, 0) != entry::FREE
-            && attributes & entry::LONG_NAME_MASK != entry::LONG_NAME
-            && attributes & entry::VOLUME_OR_DIRECTORY == entry::VOLUME
-    })?;
-    Some(text(&label[entry::NAME]))
+/// The clusters of a FAT32, of which each says in the table which one follows.
+struct Clusters<'a> {
+    view: &'a View<'a>,
+    table: Option<ByteOffset>,
+    data_start: Option<ByteOffset>,
+    size: ByteCount,
 }
 
-/// The label in the boot sector, which older tools wrote alone.
-fn label_in_boot_sector(boot: &[u8], is_fat32: bool) -> String {
-    let (signature, label) = if is_fat32 { bpb::LABEL_32 } else { bpb::LABEL_16 };
-    let label = boot.get(label).filter(|_| byte(boot, signature) == bpb::HAS_LABEL).map(text);
-    label.filter(|label| label != bpb::NO_LABEL).unwrap_or_default()
+impl Clusters<'_> {
+    /// The label in the directory that begins in cluster `number`.
+    fn label(&self, mut number: u32) -> Option<String> {
+        for _ in 0..MAX_CLUSTERS {
+            let at = cluster_at(self.view, self.data_start, number, self.size)?;
+            let entries = directory(self.view, at, self.size.get())?;
+            if let Some(found) = label_in_root(&entries) {
+                return found;
+            }
+            let entry = bytes(self.view, self.table?.get().checked_add(4 * u64::from(number))?, 4)?;
+            number = le32(&entry, 0) & NUMBER_32;
+        }
+        None
+    }
+}
+
+/// The label that stands in the root directory, where Linux and Windows look; `Some(None)` where the directory ends without
+/// one, and `None` where it goes on.
+fn label_in_root(entries: &[u8]) -> Option<Option<String>> {
+    for found in entries.chunks_exact(ENTRY) {
+        if byte(found, 0) == entry::END {
+            return Some(None);
+        }
+        let attributes = byte(found, entry::ATTRIBUTES);
+        // A label has no content (libblkid, `search_fat_label`).
+        let is_label = byte(found, 0) != entry::FREE
+            && attributes & entry::LONG_NAME_MASK != entry::LONG_NAME
+            && attributes & entry::VOLUME_OR_DIRECTORY == entry::VOLUME
+            && le16(found, entry::CLUSTER_HIGH) == 0
+            && le16(found, entry::CLUSTER_LOW) == 0;
+        if is_label {
+            let mut name = found[entry::NAME].to_vec();
+            if name[0] == entry::KANJI {
+                name[0] = entry::FREE;
+            }
+            return Some(Some(text(&name)));
+        }
+    }
+    None
 }

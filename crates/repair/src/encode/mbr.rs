@@ -244,8 +244,11 @@ impl Chain {
             match wanted.get(at) {
                 None => record[slot(0)].fill(0),
                 Some(entry) => match entry.change {
-                    Change::Kept => {}
-                    Change::Grown { .. } => resize(&mut record[slot(0)], entry)?,
+                    Change::Kept => self.take_over(&mut record[slot(0)], entry, *at)?,
+                    Change::Grown { .. } => {
+                        self.take_over(&mut record[slot(0)], entry, *at)?;
+                        resize(&mut record[slot(0)], entry)?;
+                    }
                     Change::New => {
                         record[slot(0)].fill(0);
                         fill(&mut record[slot(0)], entry, *at)?;
@@ -256,6 +259,22 @@ impl Chain {
             chain.records.push((*at, record));
         }
         Ok(chain)
+    }
+}
+
+impl Chain {
+    /// Puts what another record lists at `entry`'s start into the one at sector `at`, where that does not list it itself.
+    fn take_over(&self, bytes: &mut [u8], entry: &Entry, at: u64) -> Result<(), PlanError> {
+        let lists = |(at, record): &&(u64, Vec<u8>)| {
+            at.saturating_add(u64::from(le32(&record[slot(0)], 8))) == entry.start
+        };
+        match self.records.iter().find(lists) {
+            Some((other, record)) if *other != at => {
+                bytes.copy_from_slice(&record[slot(0)]);
+                replace(bytes, entry, at)
+            }
+            _ => Ok(()),
+        }
     }
 }
 

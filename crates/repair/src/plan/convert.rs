@@ -78,7 +78,15 @@ impl Draft<'_> {
         let last_free = blocks.checked_sub(array + 2).ok_or_else(too_small)?;
         let old_end = Lba::new(current.last_usable().saturating_add(1)).to_bytes(old);
         let old_end = old_end.map_or(u64::MAX, |end| Lba::containing(end, new).get());
-        let last_usable = old_end.saturating_sub(1).min(last_free);
+        // Where the old table left nothing free before its backup, neither does the new one.
+        let old_array =
+            (u64::from(current.entries()) * current.entry_size().max(GPT_ENTRY_BYTES)).div_ceil(old.get());
+        let old_free = old.blocks_floor(self.situation.size()).get().saturating_sub(old_array + 2);
+        let last_usable = if current.last_usable() == old_free {
+            last_free
+        } else {
+            old_end.saturating_sub(1).min(last_free)
+        };
         if last_usable <= first_usable {
             return Err(too_small());
         }

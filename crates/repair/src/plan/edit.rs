@@ -305,6 +305,17 @@ fn delete(table: &mut Table, number: u32) -> Result<(), PlanError> {
     if removed.slot == Slot::Extended {
         table.partitions.retain(|entry| !matches!(entry.slot, Slot::Logical { .. }));
     }
+    // The first record stands at the container's start: it takes the partition that is first now, as with fdisk, or else
+    // it would be one that lists none.
+    let first = table.partitions.iter().find(|entry| entry.slot == Slot::Extended).map(|entry| entry.start);
+    if let (Slot::Logical { ebr }, Some(first)) = (removed.slot, first)
+        && ebr == first
+    {
+        let logical = table.partitions.iter_mut().filter(|e| matches!(e.slot, Slot::Logical { .. }));
+        if let Some(next) = logical.min_by_key(|entry| entry.number) {
+            next.slot = Slot::Logical { ebr };
+        }
+    }
     Ok(())
 }
 

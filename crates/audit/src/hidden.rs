@@ -1,0 +1,85 @@
+//! What a boot sector says of where it lies: NTFS, FAT and exFAT keep the number of sectors before them.
+//!
+//! The law of this module: only what lies on a partition of the disk itself is judged, for only there is the number known
+//! that should stand in it.
+
+use straddle_layout::layer::{Facts, FileSystem};
+use straddle_layout::{Partition, Role, TableKind};
+use straddle_units::{ByteCount, ByteOffset};
+
+use crate::Context;
+use crate::catalogue as rules;
+use crate::cure::operand;
+use crate::finding::{Command, Cure, Finding, Risk, Severity};
+
+/// Where the boot sectors of FAT and NTFS keep the number: 32 bits, little endian (`BPB_HiddSec`).
+const HIDDEN_AT: u64 = 28;
+
+/// Which file system in `partition` says where it starts, so that it is wrong once the partition has moved.
+pub(crate) fn moved_with(partition: &Partition) -> Option<&'static str> {
+    let (kind, fs) = in_boot_sector(partition)?;
+    fs.hidden_sectors.is_some_and(|hidden| hidden != 0).then_some(kind)
+}
+
+fn in_boot_sector(partition: &Partition) -> Option<(&'static str, &FileSystem)> {
+    let layer = partition.layer.as_ref()?;
+    match &layer.facts {
+        Facts::FileSystem(fs) if matches!(layer.kind, "ntfs" | "vfat" | "exfat") => Some((layer.kind, fs)),
+        _ => None,
+    }
+}
+
+/// Finds boot sectors that say another place than theirs.
+pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut Vec<Finding>) {
+    let Some((kind, fs)) = in_boot_sector(partition) else { return };
+    let Some((hidden, sector)) = fs.hidden_sectors.zip(fs.sector) else { return };
+    let Some(start) = count(partition.span.start(), sector) else { return };
+    // Zero means that it does not say: mkfs on an image, or exFAT's own word for it.
+    if hidden == 0
+        || hidden == start
+        || context.stack.is_hybrid_iso
+        || hidden == behind_record(context, partition, sector)
+    {
+        return;
+    }
+    // Only the boot code of a BIOS reads it, and only in the active partition.
+    let boots = context.stack.kind == TableKind::Mbr && partition.attributes.bootable && kind != "exfat";
+    let message = format!(
+        "its {kind} says that {hidden} sectors lie before it, but it starts at sector {start}: it was moved or copied{}",
+        if boots { ", and Windows does not boot from it" } else { "" }
+    );
+    let mut finding =
+        Finding::on_partition(&rules::HIDDEN_SECTORS, partition.number, partition.span.start(), message);
+    finding.severity = if boots { Severity::Warning } else { Severity::Advice };
+    finding.cure = Some(cure(context, partition, kind, start));
+    findings.push(finding);
+}
+
+/// A place in sectors, where it is one.
+fn count(at: ByteOffset, sector: ByteCount) -> Option<u64> {
+    (sector != ByteCount::ZERO && at.get().is_multiple_of(sector.get())).then(|| at.get() / sector.get())
+}
+
+/// How far a logical partition lies behind its own record, which is what DOS and Windows write there. Else zero.
+fn behind_record(context: &Context<'_>, partition: &Partition, sector: ByteCount) -> u64 {
+    let Role::Logical { ebr } = partition.role else { return 0 };
+    let ebr = ebr.to_bytes(context.stack.block);
+    let behind = ebr.and_then(|ebr| partition.span.start().checked_since(ebr));
+    behind.and_then(|behind| count(ByteOffset::new(behind.get()), sector)).unwrap_or(0)
+}
+
+fn cure(context: &Context<'_>, partition: &Partition, kind: &str, start: u64) -> Cure {
+    let (Ok(number), false) = (u32::try_from(start), kind == "exfat") else {
+        return Cure::advice("none needed: what reads exFAT does not look at it; mkfs.exfat writes it anew");
+    };
+    let octal: String = number.to_le_bytes().iter().map(|byte| format!("\\{byte:03o}")).collect();
+    let at = partition.span.start().get().saturating_add(HIDDEN_AT);
+    let line = format!("printf '{octal}' | dd of={} bs=1 seek={at} conv=notrunc", operand(context.target));
+    Cure {
+        summary: format!("write {start} into its boot sector"),
+        commands: vec![Command { tool: "dd", line }],
+        moving: None,
+        risk: Risk::Safe,
+        caution: Some("with the partition unmounted; this changes four bytes".to_owned()),
+    }
+}

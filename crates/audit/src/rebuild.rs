@@ -1,0 +1,167 @@
+//! How a layer is made again with its data on a boundary.
+//!
+//! The law of this module: the figures of a command put the layer's own data on the boundary it was asked for, whatever that
+//! is; what one command cannot do alone (an array of several members, a group of several volumes) is said in words.
+
+use straddle_layout::layer::{Facts, Layer, Luks};
+use straddle_units::{Boundary, ByteCount, ByteOffset, KIB, MIB};
+
+use crate::finding::{Command, Cure, Risk};
+
+/// Where cryptsetup puts the data of LUKS2.
+const LUKS2_DATA: ByteOffset = ByteOffset::new(16 * MIB);
+
+/// An extent as vgcreate makes it, and of what one that is no power of two has to be a multiple.
+const EXTENT: ByteOffset = ByteOffset::new(4 * MIB);
+const EXTENT_GRAIN: ByteCount = ByteCount::new(128 * KIB);
+
+/// The chunk of mdadm.
+const CHUNK: ByteCount = ByteCount::new(512 * KIB);
+
+/// How a layer's data is put on `boundary`: the option of the tool that makes the layer, or a move of what lies below.
+pub(crate) fn on_boundary(told: &str, layer: &Layer, boundary: Boundary) -> Cure {
+    let pure = Boundary::multiples_of(boundary.size());
+    // The least multiple of the boundary that is `least` or more: there the layer adds nothing.
+    let multiple = |least: ByteOffset| {
+        pure.and_then(|boundary| boundary.ceil(least)).unwrap_or(ByteOffset::new(boundary.size().get())).get()
+    };
+    let unit = multiple(ByteOffset::new(MIB));
+    let (kib, sectors) = (unit / KIB, unit / 512);
+    match &layer.facts {
+        Facts::Md(_) => Cure::advice(format!(
+            "make the array anew on all its members with mdadm --create --data-offset={kib}K, and restore what it held"
+        )),
+        Facts::Pv(_) => Cure::advice(format!(
+            "move its extents to another physical volume (vgextend, pvmove, vgreduce), make it anew with pvcreate \
+             --dataalignment {kib}k --dataalignmentoffset 0, and move them back"
+        )),
+        Facts::Luks(luks) if luks.version == 1 => destroying(
+            "cryptsetup",
+            format!("cryptsetup luksFormat --type luks1 --align-payload {sectors} DEVICE"),
+        ),
+        Facts::Luks(_) => destroying(
+            "cryptsetup",
+            format!("cryptsetup luksFormat --type luks2 --offset {} DEVICE", multiple(LUKS2_DATA) / 512),
+        ),
+        Facts::Lv(_) => {
+            let extent = multiple(EXTENT);
+            if extent.is_power_of_two() || ByteCount::new(extent).is_multiple_of(EXTENT_GRAIN) {
+                Cure::advice(format!(
+                    "copy the volume into a group whose extents are multiples of {} bytes (vgcreate \
+                     --physicalextentsize {}k --dataalignment {kib}k)",
+                    boundary.size().get(),
+                    extent / KIB
+                ))
+            } else {
+                Cure::advice(format!(
+                    "none: LVM has no extents that are multiples of {} bytes",
+                    boundary.size().get()
+                ))
+            }
+        }
+        Facts::Mapped(_) if layer.kind == "bcache" => Cure::advice(format!(
+            "make it anew with make-bcache --data-offset {sectors} -B, and restore what it held"
+        )),
+        Facts::Table(_) => {
+            Cure::advice(format!("move {told} to a multiple of {unit} bytes of what its table is on"))
+        }
+        _ => Cure::advice(format!("make {told} anew with its data on a multiple of {unit} bytes")),
+    }
+}
+
+fn destroying(tool: &'static str, line: String) -> Cure {
+    Cure {
+        summary: "make the layer anew with its data on the boundary, and restore what it held".to_owned(),
+        commands: vec![Command { tool, line }],
+        moving: None,
+        risk: Risk::Destroys,
+        caution: Some("DEVICE stands for the device that the layer is on".to_owned()),
+    }
+}
+
+/// The cure for a chunk that is no multiple of `unit`.
+pub(crate) fn larger_chunk(chunk: ByteCount, unit: ByteCount) -> Cure {
+    if chunk == CHUNK || !CHUNK.is_multiple_of(unit) {
+        return Cure::advice(format!(
+            "make the array anew with a chunk that is a multiple of {} bytes, and restore what it held",
+            unit.get()
+        ));
+    }
+    Cure::advice(
+        "back up, then reshape the array to a larger chunk (mdadm --grow --chunk=512 with --backup-file), which rewrites it",
+    )
+}
+
+/// The cure for a LUKS container whose sectors are smaller than `physical`.
+pub(crate) fn larger_luks_sector(luks: &Luks, physical: ByteCount) -> Cure {
+    let sector = physical.get().min(4096);
+    if luks.version == 1 {
+        return Cure::advice(
+            "none for LUKS1, whose sectors have 512 bytes; convert it to LUKS2 first (cryptsetup convert)",
+        );
+    }
+    if luks.sector_size.get() >= sector {
+        return Cure::advice("none: 4096 bytes are the largest sectors of LUKS2");
+    }
+    Cure {
+        summary: format!("encrypt in sectors of {sector} bytes"),
+        commands: vec![Command {
+            tool: "cryptsetup",
+            line: format!("cryptsetup reencrypt --sector-size {sector} DEVICE"),
+        }],
+        moving: None,
+        risk: Risk::Backup,
+        caution: Some(format!(
+            "with the container open: cryptsetup refuses it otherwise. The file system in it must not have blocks of less than {sector} bytes, or it cannot be mounted afterwards, and \
+             its size has to be a multiple of them; DEVICE stands for what the container is on"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use straddle_units::Span;
+
+    use super::*;
+
+    fn luks(version: u16) -> Layer {
+        Layer {
+            kind: "crypto_LUKS",
+            name: String::new(),
+            below: Span::first(ByteCount::new(1 << 30)),
+            drive: None,
+            facts: Facts::Luks(Luks { version, ..Luks::default() }),
+            space: Vec::new(),
+            children: Vec::new(),
+            remarks: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn every_figure_is_on_the_boundary_it_is_for() {
+        // A power of two, stripes of three and five data members, one larger than the data of LUKS2 begins at.
+        for size in [4096, 16 << 10, 192 << 10, 1_536 << 10, 320 << 10, 80 << 20] {
+            let boundary = Boundary::multiples_of(ByteCount::new(size)).unwrap();
+            for version in [1, 2] {
+                let cure = on_boundary("", &luks(version), boundary);
+                let line = &cure.commands[0].line;
+                let mut words =
+                    line.split(' ').skip_while(|word| !matches!(*word, "--offset" | "--align-payload"));
+                let sectors: u64 = words.nth(1).unwrap().parse().unwrap();
+                assert!((sectors * 512).is_multiple_of(size), "{line} for {size}");
+                // The header of LUKS2 has 16 MiB.
+                assert!(version == 1 || sectors >= 32768, "{line}");
+                assert_eq!(cure.risk, Risk::Destroys);
+            }
+        }
+    }
+
+    #[test]
+    fn what_changes_nothing_is_no_command() {
+        let sector = |bytes, version| Luks { version, sector_size: ByteCount::new(bytes), ..Luks::default() };
+        let lines = |luks: &Luks, physical| larger_luks_sector(luks, ByteCount::new(physical)).commands.len();
+        assert_eq!(lines(&sector(512, 2), 4096), 1);
+        assert_eq!(lines(&sector(512, 1), 4096), 0);
+        assert_eq!(lines(&sector(4096, 2), 16384), 0);
+    }
+}

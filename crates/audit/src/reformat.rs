@@ -1,0 +1,93 @@
+//! The commands that make a file system again with another block.
+//!
+//! The law of this module: a command is given only if what it makes is what was asked for, and is other than what there is:
+//! who loses all data gains at least that.
+
+use straddle_layout::layer::FileSystem;
+use straddle_units::{ByteCount, MIB};
+
+use crate::finding::{Command, Cure, Risk};
+
+/// The largest block of ext, NILFS2 and XFS that every kernel mounts: the page of x86.
+const PAGE: u64 = 4096;
+
+/// The largest clusters that each format has, and that every system reads.
+const FAT_CLUSTER: u64 = 64 * 1024;
+const NTFS_CLUSTER: u64 = 64 * 1024;
+const EXFAT_CLUSTER: u64 = 32 << 20;
+
+/// mkfs.nilfs2 wants 16 segments of 2048 blocks, and a little more.
+const NILFS2_LEAST: u64 = 160 * MIB;
+
+/// mkfs.exfat refuses its own default boundary of 1 MiB on small devices.
+const EXFAT_SMALL: u64 = 16 * MIB;
+
+/// mkfs.fat puts the clusters of a file system of up to so many sectors right behind its tables, on no boundary
+/// (`align_structures`, dosfstools mkfs.fat.c).
+const FAT_UNALIGNED_SECTORS: u64 = 8192;
+
+/// The cure for a file system on `len` bytes that writes less than `wanted` bytes at a time.
+pub(crate) fn with_block(kind: &str, fs: &FileSystem, len: ByteCount, wanted: ByteCount) -> Cure {
+    command(kind, fs, len, wanted).map_or_else(
+        || {
+            Cure::advice(format!(
+                "none by making it anew: {kind} has no block of {} bytes that every kernel mounts, on a device of this \
+                 size; larger writes above it help",
+                wanted.get()
+            ))
+        },
+        remake,
+    )
+}
+
+fn command(kind: &str, fs: &FileSystem, len: ByteCount, wanted: ByteCount) -> Option<Command> {
+    let bytes = wanted.get();
+    if !bytes.is_power_of_two() {
+        return None;
+    }
+    let is_small = [Some(fs.block), fs.sector, fs.log_sector].into_iter().flatten().any(|size| size < wanted);
+    let line = match kind {
+        _ if !is_small => return None,
+        "ext2" | "ext3" | "ext4" if fs.block < wanted && bytes <= PAGE => {
+            format!("mkfs.{kind} -b {bytes} DEVICE")
+        }
+        "xfs" if bytes <= PAGE => {
+            format!("mkfs.xfs -f -s size={bytes} -b size={} DEVICE", bytes.max(fs.block.get()))
+        }
+        "nilfs2" if fs.block < wanted && bytes <= PAGE && len.get() > NILFS2_LEAST => {
+            format!("mkfs.nilfs2 -f -b {bytes} DEVICE")
+        }
+        "vfat" if fs.block < wanted && bytes <= FAT_CLUSTER => return fat(fs, len, wanted),
+        "exfat" if fs.block < wanted && bytes <= EXFAT_CLUSTER => return Some(exfat(len, wanted)),
+        "ntfs" if fs.block < wanted && bytes <= NTFS_CLUSTER => format!("mkfs.ntfs -Q -c {bytes} DEVICE"),
+        _ => return None,
+    };
+    Some(Command { tool: "mkfs", line })
+}
+
+/// A FAT of clusters of `cluster` bytes, on multiples of them.
+pub(crate) fn fat(fs: &FileSystem, len: ByteCount, cluster: ByteCount) -> Option<Command> {
+    let sector = fs.sector.unwrap_or(ByteCount::new(512)).get().max(512);
+    let sectors = cluster.get() / sector;
+    let aligns = len.get() / sector > FAT_UNALIGNED_SECTORS;
+    (aligns && (1..=128).contains(&sectors))
+        .then(|| Command { tool: "mkfs", line: format!("mkfs.fat -S {sector} -s {sectors} DEVICE") })
+}
+
+/// An exFAT of clusters of `cluster` bytes, on multiples of 1 MiB, or of themselves where it is too small for that.
+pub(crate) fn exfat(len: ByteCount, cluster: ByteCount) -> Command {
+    let boundary = if len.get() < EXFAT_SMALL { cluster.get() } else { cluster.get().max(MIB) };
+    let line = format!("mkfs.exfat -b {boundary} -c {} DEVICE", cluster.get());
+    Command { tool: "mkfs", line }
+}
+
+/// The cure of making a file system anew.
+pub(crate) fn remake(command: Command) -> Cure {
+    Cure {
+        summary: "make the file system anew, and restore what it held".to_owned(),
+        commands: vec![command],
+        moving: None,
+        risk: Risk::Destroys,
+        caution: Some("DEVICE stands for what it is on".to_owned()),
+    }
+}

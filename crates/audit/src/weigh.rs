@@ -1,0 +1,152 @@
+//! How much a missed boundary matters, by what is written there.
+//!
+//! The law of this module: it makes a finding on placement weigh less, never more, and says why; damage to a table is not
+//! its business. A verdict is about the data that will be written: what is written once, or never, loses nothing.
+
+use straddle_layout::layer::{Facts, FileSystem, Layer};
+use straddle_layout::{Partition, PartitionType, Role, TableKind, types};
+use straddle_units::ByteCount;
+
+use crate::Context;
+use crate::catalogue as rules;
+use crate::finding::{Finding, Rule, Severity, Subject};
+
+/// The MBR types of PReP boot and EFI system partitions.
+const MBR_PREP: u8 = 0x41;
+const MBR_ESP: u8 = 0xEF;
+
+/// File systems that are made once and then only read.
+pub(crate) const READ_ONLY: [&str; 5] = ["iso9660", "squashfs", "erofs", "cramfs", "romfs"];
+
+/// The FAT of a boot partition may have any cluster: what is in it is written by updates of the boot loader.
+const FAT: &str = "vfat";
+
+/// Lets what was found on the placement of `partition` weigh what it costs there.
+pub(crate) fn placement(context: &Context<'_>, partition: &Partition, found: &mut [Finding]) {
+    for finding in found.iter_mut().filter(|f| f.severity > Severity::Advice) {
+        if let Some(why) = nothing_is_lost(context, partition) {
+            lower(finding, &why);
+        } else if finding.rule == &rules::END_STRADDLES {
+            match tail(context, partition) {
+                Tail::Unused(why) => lower(finding, &why),
+                Tail::Written(why) => finding.message += &format!("; {why}"),
+            }
+        }
+    }
+}
+
+/// Lets what was found in the file systems of boot partitions and read-only images weigh what it costs there.
+pub(crate) fn contents(context: &Context<'_>, findings: &mut [Finding]) {
+    let is_placed: [&Rule; 4] =
+        [&rules::FS_BLOCK_SMALL, &rules::FS_BLOCK_BELOW_UNIT, &rules::DATA_AREA_OFF, &rules::START_STRADDLES];
+    for finding in findings.iter_mut().filter(|f| is_placed.contains(&f.rule)) {
+        let why = match finding.subject {
+            Subject::Partition(number) if finding.layer.is_some() => {
+                let partition = context.stack.partitions.iter().find(|p| p.number == number);
+                partition.and_then(|partition| nothing_is_lost(context, partition))
+            }
+            Subject::Disk => match &context.stack.kind {
+                TableKind::Content(name) if READ_ONLY.contains(name) => Some(format!("{name} is only read")),
+                _ => None,
+            },
+            Subject::Partition(_) => None,
+        };
+        if let Some(why) = why {
+            lower(finding, &why);
+        }
+    }
+}
+
+/// Makes a finding an advice, for the reason given.
+fn lower(finding: &mut Finding, why: &str) {
+    finding.severity = Severity::Advice;
+    finding.message += &format!("; it costs nothing here: {why}");
+    finding.cure = None;
+}
+
+/// Why it does not matter where this partition lies, if it does not.
+fn nothing_is_lost(context: &Context<'_>, partition: &Partition) -> Option<String> {
+    if context.stack.is_hybrid_iso {
+        return Some("the disk is an ISO 9660 image, which is only read".to_owned());
+    }
+    if let Some(name) = partition.content.filter(|name| READ_ONLY.contains(name)) {
+        return Some(format!("{name} is only read"));
+    }
+    let kind = types::name(&partition.kind).unwrap_or("");
+    let of_gpt = matches!(partition.kind, PartitionType::Guid(_));
+    let mbr = |kind| partition.kind == PartitionType::Mbr(kind);
+    let is_prep = (of_gpt && kind == "PowerPC PReP boot") || mbr(MBR_PREP);
+    let is_firmwares = (of_gpt && matches!(kind, "EFI System" | "Linux extended boot")) || mbr(MBR_ESP);
+    if (of_gpt && kind == "BIOS boot") || is_prep {
+        (partition.content.is_none())
+            .then(|| "a boot loader is written there once, and nothing else".to_owned())
+    } else if of_gpt && kind == "Microsoft reserved" {
+        (partition.content.is_none()).then(|| "nothing is kept in a Microsoft reserved partition".to_owned())
+    } else if is_firmwares {
+        (matches!(partition.content, None | Some(FAT)))
+            .then(|| "firmware reads it, and only updates of the boot loader write to it".to_owned())
+    } else {
+        None
+    }
+}
+
+/// What becomes of the last bytes of a partition, which fill a physical sector in part.
+enum Tail {
+    /// What is in the partition leaves them unused.
+    Unused(String),
+    /// They are, or may be, written: or their sector is.
+    Written(String),
+}
+
+fn tail(context: &Context<'_>, partition: &Partition) -> Tail {
+    if let Some(next) = sharing(context, partition) {
+        return Tail::Written(format!("partition {next} begins in the same sector"));
+    }
+    let physical = context.topology.physical.value();
+    let rest = partition.span.len().remainder(physical);
+    let Some(layer) = &partition.layer else {
+        return match partition.content {
+            None => Tail::Written("nothing known is in it, so they may be written".to_owned()),
+            Some(name) => Tail::Written(format!("what {name} does with them is not known")),
+        };
+    };
+    if leaves(layer, rest) {
+        Tail::Unused(format!("the {} in it leaves them unused", layer.kind))
+    } else {
+        Tail::Written(match &layer.facts {
+            Facts::Luks(_) => "LUKS with 4096-byte sectors refuses such a device".to_owned(),
+            _ => format!("the {} in it may write them", layer.kind),
+        })
+    }
+}
+
+/// The partition that begins in the physical sector in which this one ends.
+fn sharing(context: &Context<'_>, partition: &Partition) -> Option<u32> {
+    let end = partition.span.end();
+    let sector_ends = context.topology.physical_boundary()?.ceil(end)?;
+    let begins_there =
+        |p: &&Partition| p.role != Role::Extended && p.span.start() >= end && p.span.start() < sector_ends;
+    context.stack.partitions.iter().find(begins_there).map(|p| p.number)
+}
+
+/// Whether what is in the partition leaves its last `rest` bytes alone.
+fn leaves(layer: &Layer, rest: ByteCount) -> bool {
+    match &layer.facts {
+        Facts::FileSystem(_) if layer.kind == "swap" => false,
+        Facts::FileSystem(fs) => allocates(fs) > rest || READ_ONLY.contains(&layer.kind),
+        // Extents have MiB; metadata is at the front.
+        Facts::Pv(_) => true,
+        // Each of 512 bytes is encrypted by itself: the tail is that of what is inside.
+        Facts::Luks(luks) => luks.sector_size <= ByteCount::new(512),
+        Facts::Md(_) | Facts::Lv(_) | Facts::Mapped(_) | Facts::Table(_) | Facts::Opaque => false,
+    }
+}
+
+/// What a file system gives out at a time: less than that at its end is never given out.
+fn allocates(fs: &FileSystem) -> ByteCount {
+    match fs.cluster.unwrap_or(fs.block) {
+        // ZFS rounds its devices down to 256 KiB.
+        ByteCount::ZERO => ByteCount::new(256 * 1024),
+        size => size,
+    }
+}

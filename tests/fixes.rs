@@ -1,0 +1,304 @@
+//! Every printed fix is run, on damaged tables, on file systems and on stacks of layers in a guest: what `check` finds
+//! afterwards is better, and never worse. tests/cures.rs does the same for the places of partitions.
+//!
+//! "Better" is: the finding that the fix belongs to is gone, or weighs less; "never worse": no other finding is new, or weighs
+//! more. What a fix does to data is said before its commands: nothing, "back up first", or in capitals that it reformats.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod tools;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use tools::{Dir, STRADDLE, list, present, run, shell, word, write_table};
+
+/// What makes anew what it names.
+const DESTROYERS: [&str; 2] = ["mkfs.", "luksFormat"];
+
+/// What changes nothing that is stored.
+const HARMLESS: [&str; 4] = ["tune2fs -E", "mount -o", "qemu-img convert", "dd of="];
+
+/// A finding's place: its code, its partition, its layer.
+type Place = (String, u64, String);
+
+/// A command that is printed for a finding.
+#[derive(Clone, Debug)]
+struct Fix {
+    of: Place,
+    line: String,
+    risk: String,
+}
+
+fn place(finding: &Value) -> Place {
+    (word(finding, "code"), finding["partition"].as_u64().unwrap_or(0), word(finding, "layer"))
+}
+
+/// How much each finding weighs, the worst of those at one place.
+fn weights(report: &Value) -> BTreeMap<Place, usize> {
+    let weight = |finding: &Value| match word(finding, "severity").as_str() {
+        "advice" => 1,
+        "warning" => 2,
+        _ => 3,
+    };
+    let mut weights = BTreeMap::new();
+    for finding in list(report, "findings") {
+        let heaviest = weights.entry(place(finding)).or_insert(0);
+        *heaviest = weight(finding).max(*heaviest);
+    }
+    weights
+}
+
+/// Every command of a report, each once.
+fn fixes(report: &Value) -> Vec<Fix> {
+    let mut fixes: Vec<Fix> = Vec::new();
+    for finding in list(report, "findings") {
+        let Some(cure) = finding.get("cure") else { continue };
+        let commands = cure.get("commands").and_then(Value::as_array).into_iter().flatten();
+        for command in commands.chain(cure.get("moving")) {
+            let fix = Fix { of: place(finding), line: word(command, "line"), risk: word(cure, "risk") };
+            if !fixes.iter().any(|known| known.line == fix.line) {
+                fixes.push(fix);
+            }
+        }
+    }
+    fixes
+}
+
+/// Holds a report after a fix against the one before. Advice that is new is told, and is no harm.
+fn judge(fix: &Fix, before: &Value, after: &Value) {
+    let (old, new) = (weights(before), weights(after));
+    let told = || format!("{fix:?}\nbefore: {old:#?}\nafter: {new:#?}");
+    assert!(new.get(&fix.of).copied().unwrap_or(0) < old[&fix.of], "not better\n{}", told());
+    for (place, weight) in &new {
+        // A layer that is made anew may be called otherwise.
+        let same = |(code, partition, _): &Place| (code, partition) == (&place.0, &place.1);
+        let former =
+            old.iter().filter(|(place, _)| same(place)).map(|(_, weight)| *weight).max().unwrap_or(1);
+        assert!(*weight <= former, "worse at {place:?}\n{}", told());
+    }
+}
+
+/// Holds what is said of a fix against what it does, in JSON and on the screen.
+fn is_announced(fix: &Fix, screen: &str) {
+    let contains = |words: &[&str]| words.iter().any(|word| fix.line.contains(word));
+    assert_eq!(fix.risk == "destroys", contains(&DESTROYERS), "{fix:?}");
+    assert!(
+        fix.risk == "backup" || contains(&DESTROYERS) || contains(&HARMLESS) || fix.line.contains("start="),
+        "{fix:?}"
+    );
+    let at = screen.find(&fix.line).unwrap_or_else(|| panic!("{fix:?} is not in\n{screen}"));
+    let block = screen[..at].rfind("fix: ").map(|from| &screen[from..at]).unwrap();
+    let announced = block.split_whitespace().collect::<Vec<_>>().join(" ");
+    match fix.risk.as_str() {
+        "destroys" => {
+            assert!(announced.contains("THIS REFORMATS: EVERYTHING ON DEVICE IS LOST"), "{announced}")
+        }
+        "backup" => assert!(announced.contains("back up first"), "{announced}"),
+        _ => assert_eq!(fix.risk, "safe"),
+    }
+}
+
+/// What `check` prints.
+fn screen(target: &Path, args: &[&str]) -> String {
+    let mut command = Command::new(STRADDLE);
+    tools::text(&tools::output(command.arg("check").args(args).arg(target), "").stdout)
+}
+
+/// Runs every fix for `image`, each on a copy of its own, and returns the lines.
+fn try_all(
+    dir: &Dir,
+    image: &Path,
+    args: &[&str],
+    device: impl Fn(&str, &Path) -> String,
+) -> BTreeSet<String> {
+    let before = tools::check(image, args);
+    let screen = screen(image, args);
+    let mut tried = BTreeSet::new();
+    for fix in fixes(&before) {
+        is_announced(&fix, &screen);
+        let copy = dir.join("copy.img");
+        run(Command::new("cp").arg("--sparse=always").arg(image).arg(&copy), "");
+        let line = fix.line.replace(&*image.to_string_lossy(), &copy.to_string_lossy());
+        shell(&device(&line, &copy), dir.path());
+        let mut after = tools::check(&copy, args);
+        if fix.line.contains("qemu-img") {
+            after = tools::check(&dir.join("copy.img.new"), args);
+        }
+        judge(&fix, &before, &after);
+        tried.insert(fix.line);
+    }
+    tried
+}
+
+/// A made-up damage of a table: its name, and the shell's line that does it to `disk.img`.
+const DAMAGES: [(&str, &str); 6] = [
+    ("primary header", "dd if=/dev/zero of=disk.img bs=512 seek=1 count=1 conv=notrunc status=none"),
+    ("primary entries", "printf x | dd of=disk.img bs=1 seek=1100 conv=notrunc status=none"),
+    ("backup header", "dd if=/dev/zero of=disk.img bs=512 seek=131071 count=1 conv=notrunc status=none"),
+    ("backup entries", "dd if=/dev/urandom of=disk.img bs=512 seek=131039 count=1 conv=notrunc status=none"),
+    ("grown", "truncate -s 96M disk.img"),
+    ("no protective MBR", "dd if=/dev/zero of=disk.img bs=512 count=1 conv=notrunc status=none"),
+];
+
+#[test]
+fn every_fix_of_a_damaged_table_mends_it() {
+    if !present(&["sfdisk", "sgdisk"]) {
+        return;
+    }
+    for (name, damage) in DAMAGES {
+        let dir = Dir::new("tables");
+        let image = dir.image("disk.img", 64 << 20);
+        write_table(&image, 512, "label: gpt\nstart=2048, size=40000\nstart=43008, size=40960\n");
+        shell(damage, dir.path());
+        let tried = try_all(&dir, &image, &["--assume", "512e"], |line, _| line.to_owned());
+        println!("{name}: {tried:?}");
+        assert!(!tried.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn an_mbr_that_does_not_reach_the_end_becomes_a_gpt() {
+    if !present(&["sfdisk", "sgdisk"]) {
+        return;
+    }
+    let dir = Dir::new("reach");
+    let image = dir.image("disk.img", 3 << 40);
+    write_table(&image, 512, "label: dos\nstart=2048, size=40960, type=83\n");
+    let tried = try_all(&dir, &image, &["--assume", "512e"], |line, _| line.to_owned());
+    assert_eq!(tried.len(), 1, "{tried:?}");
+}
+
+/// How the file systems of the sweep are made, with `IMAGE` for the file.
+const FILE_SYSTEMS: [(&str, &str); 16] = [
+    ("mkfs.ext4", "mkfs.ext4 -q -F -b 1024 IMAGE"),
+    ("mkfs.ext4", "mkfs.ext2 -q -F -b 2048 IMAGE"),
+    ("mkfs.ext4", "mkfs.ext4 -q -F -b 4096 IMAGE"),
+    ("mkfs.xfs", "mkfs.xfs -q -f -s size=512 IMAGE"),
+    ("mkfs.xfs", "mkfs.xfs -q -f -s size=512 -b size=1024 IMAGE"),
+    ("mkfs.xfs", "mkfs.xfs -q -f -s size=4096 IMAGE"),
+    ("mkfs.fat", "mkfs.fat -s 1 IMAGE"),
+    ("mkfs.fat", "mkfs.fat -s 4 IMAGE"),
+    ("mkfs.fat", "mkfs.fat -s 8 IMAGE"),
+    ("mkfs.fat", "mkfs.fat -a -R 33 -s 8 IMAGE"),
+    ("mkfs.fat", "mkfs.fat -a -R 7 -s 64 IMAGE"),
+    ("mkfs.exfat", "mkfs.exfat -c 512 -b 512 IMAGE"),
+    ("mkfs.exfat", "mkfs.exfat -c 4096 -b 512 IMAGE"),
+    ("mkfs.ntfs", "mkfs.ntfs -Q -F -c 1024 IMAGE"),
+    ("mkfs.nilfs2", "mkfs.nilfs2 -q -f -b 1024 IMAGE"),
+    ("mkfs.btrfs", "mkfs.btrfs -q -f IMAGE"),
+];
+
+/// The drives of the sweep, and the sizes of what is on them in MiB.
+const DRIVES: [&str; 5] =
+    ["512e", "4kn,iu=16KiB", "512e,iu=64KiB", "physical=8192", "physical=16384,iu=128KiB"];
+const SIZES: [u64; 5] = [2, 4, 5, 40, 320];
+
+#[test]
+fn every_fix_of_a_file_system_is_worth_its_data() {
+    let mut tried: BTreeMap<String, u32> = BTreeMap::new();
+    for (tool, make) in FILE_SYSTEMS {
+        if !present(&[tool]) {
+            continue;
+        }
+        for size in SIZES {
+            let dir = Dir::new("blocks");
+            let image = dir.image("fs.img", size << 20);
+            let line = make.replace("IMAGE", "fs.img");
+            // What is too small for it is none.
+            if !tools::output(Command::new("sh").args(["-c", &line]).current_dir(dir.path()), "")
+                .status
+                .success()
+            {
+                continue;
+            }
+            for assume in DRIVES {
+                // mkfs.ntfs wants to be told that a file will do.
+                let device = |line: &str, copy: &Path| {
+                    line.replace("DEVICE", &copy.to_string_lossy()).replace("mkfs.ntfs", "mkfs.ntfs -F")
+                };
+                let lines = try_all(&dir, &image, &["--assume", assume], device);
+                for line in &lines {
+                    println!("{make} of {size} MiB on {assume}: {line}");
+                }
+                let tool = |line: &String| line.split(' ').next().unwrap_or_default().to_owned();
+                for line in lines {
+                    *tried.entry(tool(&line)).or_default() += 1;
+                }
+            }
+        }
+    }
+    println!("{tried:?}");
+    for tool in ["mkfs.ext4", "mkfs.xfs", "mkfs.fat", "mkfs.exfat", "mkfs.ntfs", "mkfs.nilfs2"] {
+        assert!(tried.get(tool).is_some_and(|count| *count >= 2), "{tool}: {tried:?}");
+    }
+}
+
+#[test]
+fn a_container_that_misplaces_blocks_is_converted() {
+    if !present(&["qemu-img", "sfdisk"]) {
+        return;
+    }
+    let dir = Dir::new("container");
+    let raw = dir.image("raw.img", 64 << 20);
+    write_table(&raw, 512, "label: gpt\nstart=2048, size=40000\n");
+    shell("qemu-img convert -O vpc -o subformat=dynamic,force_size=on raw.img disk.img", dir.path());
+    let tried = try_all(&dir, &dir.join("disk.img"), &["--assume", "512e"], |line, _| line.to_owned());
+    assert_eq!(tried.len(), 1, "{tried:?}");
+}
+
+/// The stacks of tests/guest/fixes.sh.
+const STACKS: usize = 7;
+
+#[test]
+fn every_fix_on_a_stack_is_better_than_none() {
+    if !present(&[
+        "linux.uml",
+        "sfdisk",
+        "sgdisk",
+        "parted",
+        "mdadm",
+        "lvm",
+        "cryptsetup",
+        "mkfs.ext4",
+        "mkfs.xfs",
+    ]) {
+        return;
+    }
+    let dir = Dir::new("stack-fixes");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut command = Command::new(root.join("tests/guest/run"));
+    command.args(["-t", "900", "-m", "2G", "-o"]).arg(dir.path());
+    command.args(["-e", &format!("FIXES={}", std::env::current_exe().unwrap().display())]);
+    let said = run(command.arg(root.join("tests/guest/fixes.sh")), "");
+    println!("{said}");
+    let tried = fs::read_to_string(dir.join("tried")).unwrap();
+    let stacks: BTreeSet<&str> = tried.lines().filter_map(|line| line.split('\t').next()).collect();
+    assert_eq!(stacks.len(), STACKS, "{tried}");
+}
+
+/// In the guest: runs the fix of number FIX for the disk DISK, where DEVICE stands for DEVICE, and judges it. The status is 3
+/// when there are not as many.
+#[test]
+#[ignore = "in the guest only"]
+fn in_the_guest() {
+    let cmdline = fs::read_to_string("/proc/cmdline").unwrap();
+    assert!(cmdline.contains("rootfstype=hostfs"), "this writes to disks");
+    let told = |name: &str| std::env::var(name).unwrap();
+    let disk = PathBuf::from(told("DISK"));
+    let before = tools::check(&disk, &[]);
+    let all = fixes(&before);
+    let Some(fix) = all.get(told("FIX").parse::<usize>().unwrap()) else { std::process::exit(3) };
+    is_announced(fix, &screen(&disk, &[]));
+    // Passphrases are typed, and costly ones take long.
+    let quick = "-q --key-file /tmp/key --pbkdf pbkdf2 --pbkdf-force-iterations 1000";
+    let line = fix.line.replace("DEVICE", &told("DEVICE")).replace(" DIR", " /mnt");
+    let line = line.replace("luksFormat", &format!("luksFormat {quick}"));
+    let line = line.replace("reencrypt", &format!("reencrypt {quick}"));
+    println!("\nFIX: {}\t{line}", told("STACK"));
+    shell(&line, Path::new("/"));
+    shell("umount /mnt 2>/dev/null; sync; echo 3 >/proc/sys/vm/drop_caches", Path::new("/"));
+    judge(fix, &before, &tools::check(&disk, &[]));
+}

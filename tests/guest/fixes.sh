@@ -1,0 +1,92 @@
+#!/bin/bash
+# Stacks with something to fix, each made again for each fix that is tried on it.
+#
+#   tests/guest/run -o DIR -e FIXES=/path/to/fixes tests/guest/fixes.sh [STACK...]
+#
+# FIXES is the test executable of tests/fixes.rs, which runs a fix and judges
+# what came of it. What was tried is in DIR/tried, a line each: stack, command.
+# shellcheck disable=SC2317  # called by name, as stack_NAME
+set -u
+# shellcheck disable=SC1091
+. "$GUEST/lib.sh"
+
+export LVM_SYSTEM_DIR=/run/lvmsys LVM_SUPPRESS_FD_WARNINGS=1
+mkdir -p "$LVM_SYSTEM_DIR"
+cat >"$LVM_SYSTEM_DIR/lvm.conf" <<'END'
+devices { scan=["/dev"] obtain_device_list_from_udev=0 external_device_info_source="none" use_devicesfile=0 }
+activation { udev_sync=0 udev_rules=0 verify_udev_operations=0 monitoring=0 }
+global { use_lvmpolld=0 notify_dbus=0 event_activation=0 thin_check_executable="" cache_check_executable="" }
+backup { backup=0 archive=0 }
+END
+printf secret >/tmp/key
+modprobe -a loop dm-mod 2>/dev/null
+
+# What is made here, and the device that DEVICE stands for.
+undo=() device=''
+later() { undo=("$*" "${undo[@]}"); }
+disk() { # MIB START... : a disk of 4096-byte sectors with a partition at each START
+	local mib=$1
+	shift
+	sdbg dev_size_mb="$mib" physblk_exp=3 && gpt "$D" "$(((mib - 16) * 2048 / $# / 8 * 8))" "$@"
+}
+spare() { # NUMBER MIB
+	truncate -s "$2M" "/tmp/spare$1" && losetup "/dev/loop$1" "/tmp/spare$1" && later losetup -d "/dev/loop$1"
+}
+raid() { # LEVEL MIB MEMBERS : an array of the first partition and of spares
+	local members=("/dev/${D}1") number
+	for ((number = 1; number < $3; number++)); do
+		spare "$number" "$2" && members+=("/dev/loop$number") || return
+	done
+	local chunk=(--chunk=64)
+	[ "$1" != 1 ] || chunk=()
+	mdadm --create /dev/md0 --quiet --run --assume-clean --level="$1" "${chunk[@]}" --raid-devices="$3" "${members[@]}" &&
+		later mdadm --quiet --stop /dev/md0
+}
+luks() { # OPTION...
+	cryptsetup luksFormat -q --key-file /tmp/key --pbkdf pbkdf2 --pbkdf-force-iterations 1000 "$@" "$device"
+}
+
+stack_moved-md() {
+	disk 64 2049 && mdadm --create /dev/md0 --quiet --run --assume-clean --level=1 --raid-devices=2 "/dev/${D}1" missing &&
+		mkfs.ext4 -q -b 4096 /dev/md0 && mdadm --quiet --stop /dev/md0
+}
+stack_luks1-7() { disk 64 2048 && device=/dev/${D}1 && luks --type luks1 --align-payload 7; }
+stack_luks2-512() {
+	disk 96 2048 && device=/dev/${D}1 && luks --type luks2 --sector-size 512 &&
+		cryptsetup open --disable-keyring --key-file /tmp/key "$device" c0 && later cryptsetup close c0
+}
+stack_md-luks1-7() { disk 64 2048 && raid 1 48 2 && device=/dev/md0 && luks --type luks1 --align-payload 7; }
+stack_ext4-hints() {
+	disk 128 2048 && raid 5 112 3 && device=/dev/md0 && mkfs.ext4 -q -E stride=8,stripe_width=24 "$device"
+}
+stack_xfs-hints() {
+	disk 400 2048 && raid 5 384 3 && device=/dev/md0 && mkfs.xfs -q -f -d sunit=128,swidth=512 "$device"
+}
+stack_lv-ext4-1k() {
+	disk 96 2048 && pvcreate -qq -y "/dev/${D}1" && vgcreate -qq vg "/dev/${D}1" && later vgchange -qq -an vg &&
+		lvcreate -qq -y -Wn -Zn -n it -L 40M vg && device=/dev/vg/it && mkfs.ext4 -q -b 1024 "$device"
+}
+
+failed=0
+[ $# -gt 0 ] || set -- moved-md luks1-7 md-luks1-7 luks2-512 ext4-hints xfs-hints lv-ext4-1k
+for stack; do
+	for ((fix = 0; ; fix++)); do
+		undo=() device=''
+		"stack_$stack" || { echo "$stack: not set up" >&2; exit 1; }
+		sync
+		said=$(STACK=$stack FIX=$fix DISK=/dev/$D DEVICE=$device \
+			"$FIXES" --exact --ignored --nocapture --test-threads=1 in_the_guest 2>&1)
+		status=$?
+		sed -n 's/^FIX: //p' <<<"$said" >>"$OUT/tried"
+		mountpoint -q /mnt && umount /mnt
+		for step in "${undo[@]}"; do
+			# shellcheck disable=SC2086  # several words
+			$step || { echo "$stack: $step failed" >&2; failed=1; }
+		done
+		sdbg_rm || exit 1
+		[ $status != 3 ] || break
+		[ $status = 0 ] || { printf '%s, fix %s:\n%s\n' "$stack" "$fix" "$said" >&2; failed=1; }
+	done
+done
+cat "$OUT/tried"
+exit $failed

@@ -1,0 +1,282 @@
+//! A verdict is about the data that will be written: the same place is an error, a warning or advice by what is there.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod tools;
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use tools::{Dir, STRADDLE, list, present, run, shell, word, write_table};
+
+const ARGS: [&str; 2] = ["--assume", "512e"];
+
+/// An image of `mib` MiB with what sgdisk makes by these options.
+fn gpt(dir: &Dir, mib: u64, options: &[&str]) -> PathBuf {
+    let image = dir.image("disk.img", mib << 20);
+    run(Command::new("sgdisk").args(options).arg(&image), "");
+    image
+}
+
+/// Makes a file system (its command, with FS for the file) of `sectors` sectors and puts it at sector `start`.
+fn put(dir: &Dir, image: &Path, make: &str, start: u64, sectors: u64) {
+    dir.image("fs.img", sectors * 512);
+    shell(&make.replace("FS", "fs.img"), dir.path());
+    let dd = ["if=fs.img", "conv=notrunc,sparse", "bs=512", "status=none"];
+    let to = [format!("of={}", image.display()), format!("seek={start}")];
+    run(Command::new("dd").args(dd).args(to).current_dir(dir.path()), "");
+}
+
+/// The severities of the findings of `code`, and the exit status.
+fn judged(image: &Path, code: &str) -> (Vec<String>, i32) {
+    let report = tools::check(image, &ARGS);
+    let of = |f: &&Value| word(f, "code") == code;
+    let severities = list(&report, "findings").iter().filter(of).map(|f| word(f, "severity")).collect();
+    let status = tools::output(Command::new(STRADDLE).arg("check").args(ARGS).arg(image), "").status;
+    (severities, status.code().unwrap())
+}
+
+#[test]
+fn an_end_matters_where_it_is_written() {
+    if !present(&["sgdisk", "mkfs.ext4", "mkfs.xfs", "mkfs.fat", "mkfs.ntfs", "mkfs.btrfs", "mkswap"]) {
+        return;
+    }
+    // What takes the whole disk ends 33 sectors before its end: 3584 bytes past a physical sector.
+    let cases = [
+        ("mkfs.ext4 -q -F -b 4096 FS", "advice"),
+        ("mkfs.ext4 -q -F -b 1024 FS", "warning"),
+        ("mkfs.xfs -q -f -s size=4096 FS", "advice"),
+        ("mkfs.btrfs -q -f FS", "advice"),
+        ("mkfs.fat -s 16 FS", "advice"),
+        ("mkfs.ntfs -Q -q -F -c 4096 FS", "advice"),
+        ("mkswap -q FS", "warning"),
+        ("true", "warning"),
+    ];
+    for (make, severity) in cases {
+        let dir = Dir::new("end");
+        let image = gpt(&dir, 400, &["-n", "1:0:0"]);
+        put(&dir, &image, make, 2048, 400 * 2048 - 33 - 2048);
+        let (found, status) = judged(&image, "S002");
+        assert_eq!(found, [severity], "{make}");
+        // Blocks of 1 KiB are a finding of their own.
+        assert_eq!(status, i32::from(severity == "warning"), "{make}");
+    }
+    // The next partition's first bytes are in the same sector.
+    let dir = Dir::new("end");
+    let image = gpt(&dir, 64, &["-a1", "-n", "1:2048:40002", "-n", "2:40003:80000"]);
+    put(&dir, &image, "mkfs.ext4 -q -F -b 4096 FS", 2048, 37955);
+    assert!(judged(&image, "S002").0.contains(&"warning".to_owned()));
+}
+
+#[test]
+fn a_start_matters_where_something_is_written() {
+    if !present(&["sgdisk", "mkfs.ext4", "mkfs.fat"]) {
+        return;
+    }
+    let (fat, ext4) = ("mkfs.fat -F 16 -s 2 FS", "mkfs.ext4 -q -F -b 4096 FS");
+    let cases = [
+        ("ef02", "true", "advice"),
+        ("ef02", ext4, "error"),
+        ("4100", "true", "advice"),
+        ("0c01", "true", "advice"),
+        ("0c01", ext4, "error"),
+        ("ef00", fat, "advice"),
+        ("ef00", "true", "advice"),
+        ("ef00", ext4, "error"),
+        ("ea00", fat, "advice"),
+        ("8300", "true", "error"),
+        ("8300", fat, "error"),
+        ("0700", fat, "error"),
+    ];
+    for (kind, make, severity) in cases {
+        let dir = Dir::new("start");
+        let kind = format!("1:{kind}");
+        let image = gpt(&dir, 64, &["-a1", "-n", "1:34:80001", "-t", &kind]);
+        put(&dir, &image, make, 34, 79968);
+        let (found, status) = judged(&image, "S001");
+        assert_eq!(found, [severity], "{kind} {make}");
+        let report = tools::check(&image, &ARGS);
+        // Nor does it matter how little such a FAT writes, or where its clusters begin.
+        let grave = list(&report, "findings").iter().any(|f| word(f, "severity") != "advice");
+        assert_eq!(grave, severity == "error", "{kind} {make}: {report:#}");
+        assert_eq!(status, i32::from(grave), "{kind} {make}");
+        let commands = list(&report, "findings").iter().any(|f| f["cure"]["commands"].is_array());
+        assert_eq!(commands, grave, "{kind} {make}: {report:#}");
+    }
+}
+
+/// Writes an MBR of two partitions (type, first sector, sectors), whatever a tool would say to it.
+fn mbr(image: &Path, entries: [(u8, u32, u32); 2]) {
+    let file = OpenOptions::new().write(true).open(image).unwrap();
+    for (at, (kind, start, sectors)) in (446..).step_by(16).zip(entries) {
+        let mut entry = [0; 16];
+        entry[4] = kind;
+        entry[8..12].copy_from_slice(&start.to_le_bytes());
+        entry[12..].copy_from_slice(&sectors.to_le_bytes());
+        file.write_all_at(&entry, at).unwrap();
+    }
+    file.write_all_at(&[0x55, 0xAA], 510).unwrap();
+}
+
+#[test]
+fn an_iso_that_is_a_disk_is_left_alone() {
+    if !present(&["genisoimage", "sgdisk", "mkfs.fat"]) {
+        return;
+    }
+    let dir = Dir::new("iso");
+    shell(
+        "mkdir files && dd if=/dev/urandom of=files/a bs=1M count=8 status=none && genisoimage -quiet -o a.iso files",
+        dir.path(),
+    );
+    let image = dir.join("a.iso");
+    let sectors = u32::try_from(std::fs::metadata(&image).unwrap().len() / 512).unwrap();
+    // Debian's and Fedora's way: all of it is a partition, and the EFI system partition a window in that.
+    mbr(&image, [(0x17, 0, sectors), (0xEF, 4064, 4001)]);
+    put(&dir, &image, "mkfs.fat -s 1 FS", 4064, 4001);
+    let report = tools::check(&image, &ARGS);
+    assert_eq!(list(&report, "partitions").len(), 2);
+    for finding in list(&report, "findings") {
+        assert_ne!(word(finding, "code"), "S041", "{finding}");
+        assert_eq!(word(finding, "severity"), "advice", "{finding}");
+        assert!(finding["cure"]["commands"].is_null() && finding["cure"]["moving"].is_null(), "{finding}");
+    }
+    // GRUB's way: a GPT, whose first partition is a gap.
+    let options = ["-Z", "-o", "-a1", "-n", "1:64:4001", "-n", "2:4002:12001", "-t", "2:ef00"];
+    run(Command::new("sgdisk").args(options).arg(&image), "");
+    assert_eq!(judged(&image, "S001"), (vec!["advice".to_owned()], 0));
+    // What is left over of one behind a new table is no ISO.
+    run(Command::new("sgdisk").args(["-o", "-a1", "-n", "1:2049:12001"]).arg(&image), "");
+    assert_eq!(judged(&image, "S001"), (vec!["error".to_owned()], 1));
+}
+
+#[test]
+fn a_boot_sector_says_where_it_is() {
+    if !present(&["sfdisk", "mkfs.fat", "mkfs.ntfs", "mkfs.exfat"]) {
+        return;
+    }
+    let (active, idle) = (
+        "label: dos\nstart=2048, size=40000, type=7, bootable\n",
+        "label: dos\nstart=2048, size=40000, type=7\n",
+    );
+    let cases = [
+        (active, "mkfs.ntfs -Q -q -F -p 63 FS", Some("warning")),
+        (active, "mkfs.fat -s 8 -h 63 FS", Some("warning")),
+        (idle, "mkfs.ntfs -Q -q -F -p 63 FS", Some("advice")),
+        ("label: gpt\nstart=2048, size=40000\n", "mkfs.fat -s 8 -h 63 FS", Some("advice")),
+        (active, "mkfs.ntfs -Q -q -F -p 2048 FS", None),
+        (active, "mkfs.fat -s 8 -h 2048 FS", None),
+        (active, "mkfs.fat -s 8 FS", None),
+        (active, "mkfs.exfat FS", None),
+        // Behind its own record is where DOS counts from.
+        (
+            "label: dos\nstart=1985, size=50000, type=5\nstart=2048, size=40000, type=7\n",
+            "mkfs.fat -s 8 -h 63 FS",
+            None,
+        ),
+    ];
+    for (script, make, severity) in cases {
+        let dir = Dir::new("hidden");
+        let image = dir.image("disk.img", 64 << 20);
+        write_table(&image, 512, script);
+        put(&dir, &image, make, 2048, 40000);
+        let expected: Vec<&str> = severity.into_iter().collect();
+        assert_eq!(judged(&image, "S068").0, expected, "{script}{make}");
+        if severity.is_none() {
+            continue;
+        }
+        let report = tools::check(&image, &ARGS);
+        let finding = list(&report, "findings").iter().find(|f| word(f, "code") == "S068").unwrap();
+        shell(&word(&finding["cure"]["commands"][0], "line"), dir.path());
+        assert!(judged(&image, "S068").0.is_empty(), "{script}{make}");
+        let sector = tools::bytes(&image, 2048 * 512, 512);
+        assert_eq!(sector[28..32], 2048_u32.to_le_bytes(), "{make}");
+    }
+}
+
+#[test]
+fn what_moves_a_boot_sector_says_so() {
+    if !present(&["sfdisk", "mkfs.fat", "mkfs.ntfs"]) {
+        return;
+    }
+    for (make, says) in [
+        ("mkfs.ntfs -Q -q -F -p 2049 FS", true),
+        ("mkfs.fat -s 8 -h 2049 FS", true),
+        ("mkfs.fat -s 8 FS", false),
+        ("mkfs.ext4 -q -F FS", false),
+    ] {
+        let dir = Dir::new("moves");
+        let image = dir.image("disk.img", 64 << 20);
+        write_table(&image, 512, "label: dos\nstart=2049, size=40000, type=7, bootable\n");
+        put(&dir, &image, make, 2049, 40000);
+        let report = tools::check(&image, &ARGS);
+        let finding = list(&report, "findings").iter().find(|f| word(f, "code") == "S001").unwrap();
+        assert!(finding["cure"]["moving"].is_object(), "{finding}");
+        assert_eq!(word(&finding["cure"], "caution").contains("S068"), says, "{make}: {finding}");
+    }
+}
+
+/// A FAT of 40 MiB: 16 bits, or 32 with clusters of a sector; and where its root directory is, and its first table.
+fn fat(dir: &Dir, is_32: bool) -> (PathBuf, u64, u64) {
+    let image = dir.image("fat.img", 40 << 20);
+    let options: &[&str] = if is_32 { &["-F", "32", "-s", "1"] } else { &["-F", "16", "-s", "4"] };
+    run(Command::new("mkfs.fat").args(options).args(["-n", "MKFS"]).arg(&image), "");
+    let boot = tools::bytes(&image, 0, 512);
+    let le16 = |at: usize| u64::from(boot[at]) | u64::from(boot[at + 1]) << 8;
+    let sectors = if is_32 { le16(36) | le16(38) << 16 } else { le16(22) };
+    let table = le16(14) * 512;
+    (image, table + u64::from(boot[16]) * sectors * 512, table)
+}
+
+/// A directory entry: name, attributes, first cluster.
+fn entry(name: &[u8], attributes: u8, cluster: u16) -> Vec<u8> {
+    let mut entry = vec![b' '; 11];
+    entry[..name.len()].copy_from_slice(name);
+    entry.resize(32, 0);
+    entry[11] = attributes;
+    entry[26..28].copy_from_slice(&cluster.to_le_bytes());
+    entry
+}
+
+#[test]
+fn labels_of_fat_are_what_blkid_reads() {
+    if !present(&["mkfs.fat", "blkid"]) {
+        return;
+    }
+    let file = || entry(b"FILE", 0x20, 9);
+    let mut over: Vec<u8> = (0..16).flat_map(|_| file()).collect();
+    over.extend(entry(b"SECOND", 0x08, 0));
+    let roots: [(&str, Vec<u8>); 11] = [
+        ("made", entry(b"MKFS", 0x08, 0)),
+        ("only in the boot sector", file()),
+        ("empty", vec![0; 32]),
+        ("no name", entry(b"NO NAME", 0x08, 0)),
+        ("blanks", entry(b"  A B", 0x08, 0)),
+        ("0xE5 in Japanese", entry(b"\x05AB", 0x08, 0)),
+        ("with content", entry(b"CONTENT", 0x08, 5)),
+        ("archived", entry(b"ARCHIVED", 0x28, 0)),
+        ("deleted, then another", [entry(b"\xE5LD", 0x08, 0), entry(b"NEW", 0x08, 0)].concat()),
+        ("part of a long name", [entry(b"AL", 0x0F, 0), entry(b"DIR", 0x10, 7)].concat()),
+        ("behind a cluster", over),
+    ];
+    for (what, root) in &roots {
+        for is_32 in [false, true] {
+            let dir = Dir::new("labels");
+            let (image, at, table) = fat(&dir, is_32);
+            let file = OpenOptions::new().write(true).open(&image).unwrap();
+            if is_32 {
+                // Cluster 2 goes on in 3.
+                file.write_all_at(&[3, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0x0F], table + 8).unwrap();
+            }
+            file.write_all_at(root, at).unwrap();
+            let output = tools::output(
+                Command::new("blkid").args(["-p", "-s", "LABEL", "-o", "value"]).arg(&image),
+                "",
+            );
+            let blkids = tools::text(&output.stdout).trim_end_matches('\n').to_owned();
+            let ours = word(&tools::check(&image, &ARGS)["layer"], "name");
+            assert_eq!(ours, blkids, "{what}, FAT32: {is_32}");
+        }
+    }
+}
