@@ -192,6 +192,10 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub(crate) sysroot: Option<PathBuf>,
 
+    /// The format of the images: raw, qcow2, vmdk, vhd, vhdx, vdi, qed or parallels; found from their bytes without this.
+    #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
+    pub(crate) format: Option<straddle_device::image::Format>,
+
     /// Open this backing, parent or extent file too, where an image names it. Without this no image has another file
     /// opened. Repeat it for more files.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]

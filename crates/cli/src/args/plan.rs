@@ -113,6 +113,10 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
 
+    /// The format of an image, where its bytes show another: raw takes them as they are.
+    #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
+    pub(crate) format: Option<straddle_device::image::Format>,
+
     /// Tell why each partition starts where it does, and where other tools would start it.
     #[arg(long)]
     pub(crate) explain: bool,
@@ -190,6 +194,10 @@ pub(crate) struct ApplyArguments {
     #[arg(long, value_name = "TARGET", value_hint = clap::ValueHint::FilePath, required = true)]
     pub(crate) write: PathBuf,
 
+    /// The format of an image, where its bytes show another: raw takes them as they are.
+    #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
+    pub(crate) format: Option<straddle_device::image::Format>,
+
     /// Where to keep what is overwritten: a new file on another disk. PLAN.undo without this.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) backup: Option<PathBuf>,
@@ -218,4 +226,8 @@ pub(crate) struct UndoArguments {
     /// The block device or raw image to write to.
     #[arg(long, value_name = "TARGET", value_hint = clap::ValueHint::FilePath, required = true)]
     pub(crate) write: PathBuf,
+
+    /// The format of an image, where its bytes show another: raw takes them as they are.
+    #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
+    pub(crate) format: Option<straddle_device::image::Format>,
 }

@@ -89,6 +89,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
         sysroot: arguments.sysroot.clone(),
         assume: arguments.assume.clone().or_else(|| arguments.measured.clone()).unwrap_or_default(),
         logical: arguments.logical,
+        format: arguments.format,
         allow_backing: arguments.allow_backing.clone(),
     };
     let run = Run { options, arguments, form, styles, machine: OnceLock::new() };
