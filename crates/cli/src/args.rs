@@ -139,7 +139,7 @@ Examples:
   straddle check --assume physical=4096,iu=16KiB cloud.img
   straddle check --assume drive:wd10ears,jumper=on xp.img
   straddle check --cost drive:wd10ears old.img    and how many times as long writes take
-  straddle check --json *.img | jq '.targets[] | select(.status == \"misaligned\").target'";
+  straddle check --json *.img | jq '.targets[] | select(.status == \"error\").target'";
 
 /// Arguments of `check`.
 #[derive(Debug, Args)]
@@ -208,6 +208,10 @@ pub(crate) struct CheckArguments {
     /// Leave these findings out.
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code)]
     pub(crate) ignore: Vec<&'static str>,
+
+    /// Pass where nothing is recognised and the target is not blank, instead of exiting with 3.
+    #[arg(long)]
+    pub(crate) allow_unknown: bool,
 
     /// Exit with 1 from this severity on.
     #[arg(long, value_enum, default_value_t = FailOn::Warning, value_name = "SEVERITY")]

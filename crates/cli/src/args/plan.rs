@@ -96,7 +96,8 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) grain: Option<ByteCount>,
 
-    /// Also remove what was where new partitions begin (their first 68 KiB), and allow a disk that a file system fills.
+    /// Also remove what was where new partitions begin (their first 68 KiB), and allow a disk that holds something besides a
+    /// GPT or an MBR: a file system, a table of another kind, the metadata of a firmware RAID.
     #[arg(long)]
     pub(crate) wipe: bool,
 

@@ -5,9 +5,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use straddle_device::live::Machine;
 use straddle_device::Options;
 use straddle_device::image::Format;
+use straddle_device::live::Machine;
 use straddle_repair::apply::{self, ApplyError, Backup};
 use straddle_repair::disk::{DiskError, FileDisk};
 use straddle_repair::{Plan, Step};
@@ -15,7 +15,8 @@ use straddle_repair::{Plan, Step};
 use super::plan::{check_raw, of_open_error, of_plan_error, serial_of};
 use crate::args::{ApplyArguments, UndoArguments};
 use crate::exit::{Exit, RefusedError, UsageError};
-use crate::output::{self, plural};
+use crate::output::{self, Styles, plural};
+use crate::text;
 
 /// No plan is larger.
 const LARGEST_PLAN: u64 = 16 << 20;
@@ -30,7 +31,7 @@ struct Opened {
     sector: u64,
 }
 
-pub(crate) fn apply(arguments: &ApplyArguments) -> Result<Exit> {
+pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> {
     let plan = load(&arguments.plan)?;
     let mut target = open(&arguments.write, arguments.format)?;
     if target.kernel_name.is_some() && target.sector != plan.disk.sector {
@@ -45,6 +46,8 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result<Exit> {
         .map_err(|error| failed(error, &target.name))?;
     let backup_path = arguments.backup.clone().unwrap_or_else(|| with_undo(&arguments.plan));
     let mut out = output::stdout();
+    out.write_all(text::plan::lost(&plan, output::width(), styles).as_bytes())?;
+    out.flush()?;
     if arguments.dry_run {
         out.write_all(listing(&steps).as_bytes())?;
         writeln!(

@@ -42,6 +42,14 @@ pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
         Some(size) => read_other(&mut target, arguments.logical, size.into(), &name)?,
         None => read(&mut target, &options, &name)?,
     };
+    let listed = target.kernel_partitions.as_deref().unwrap_or_default().len();
+    if request.table.is_some() && stack.kind == TableKind::None && listed > 0 && !request.wipe {
+        let text = format!(
+            "{name}: the kernel lists {} by a table that is not read: --wipe allows to overwrite it",
+            output::plural(listed, "partition")
+        );
+        return Err(RefusedError(text).into());
+    }
     let medium = target.medium.as_deref().ok_or_else(|| anyhow!("{name}: its bytes cannot be read"))?;
     let serial = target.kernel_name.as_deref().and_then(serial_of);
     let situation =
@@ -180,7 +188,7 @@ fn check_kind(target: &Target, name: &str) -> Result<()> {
 pub(crate) fn check_raw(target: &Target, name: &str) -> Result<()> {
     let Some(container) = &target.container else { return Ok(()) };
     let text = format!(
-        "{name} is a {} image: connect it as a device first (qemu-nbd -c); --format raw takes its own bytes for the disk",
+        "{name} is an image of another format than raw ({}): connect it as a device first (qemu-nbd -c); --format raw takes its own bytes for the disk",
         container.format
     );
     Err(RefusedError(text).into())
@@ -234,6 +242,8 @@ pub(crate) fn of_plan_error(error: PlanError, name: &str) -> anyhow::Error {
         error,
         E::Misaligned { .. }
             | E::WouldDestroy { .. }
+            | E::WouldReplace { .. }
+            | E::WouldHarm { .. }
             | E::TwoSteps(_)
             | E::InTheWay(_)
             | E::Unchangeable(_)
