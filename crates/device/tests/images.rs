@@ -380,8 +380,8 @@ fn qed_of_every_kind() {
     for (options, cluster) in [
         ("", 64 * KIB),
         ("cluster_size=4k", 4 * KIB),
-        ("cluster_size=64k,table_size=1", 64 * KIB),
-        ("cluster_size=2M,table_size=16", 2 * MIB),
+        ("cluster_size=64k,table_size=2", 64 * KIB),
+        ("cluster_size=64k,table_size=16", 64 * KIB),
     ] {
         let (_dir, image) = convert("qed", options, false);
         let container = image.container();

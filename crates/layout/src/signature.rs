@@ -2,8 +2,8 @@
 //!
 //! The law of this module: an answer is the name that blkid gives as TYPE or PTTYPE, found by a magic number and, where
 //! that is short, by the fields around it. What is read by this crate is named in the tables here, everything else that
-//! libblkid names in `named`. Two reads, 8 KiB from the start and 54 KiB from 12 KiB on, the second only when the first
-//! shows nothing, find what Linux uses; only where they show nothing, four small ones further on, and the end (`ends`).
+//! libblkid names in `named`. Two reads, 12 KiB from the start and 54 KiB from there on, the second only when the first
+//! shows nothing, find what Linux uses; only where they show nothing, three small ones further on, and the end (`ends`).
 //! md 0.90 and 1.0 are not seen here. Offsets and checks are those of util-linux, libblkid/src/superblocks/*.c.
 
 mod ends;
@@ -15,17 +15,14 @@ use crate::fields::{be16, be32, byte, has, le16, le32, le64};
 use crate::fs;
 use crate::reader::Reader;
 
-/// The first read: from byte 0, far enough for the md 1.2 superblock and for the swap magic of 8 KiB pages.
-const NEAR: std::ops::Range<usize> = 0..8192;
+/// The first read: from byte 0, far enough for the md 1.2 superblock, the swap magic of 8 KiB pages, and what stands at
+/// 8 KiB. It ends where the second begins.
+const NEAR: std::ops::Range<usize> = 0..12 * 1024;
 /// The second read: from the swap magic of 16 KiB pages, which ends them, to the superblocks at 64 KiB.
 const FAR: std::ops::Range<usize> = 12 * 1024..64 * 1024 + 2048;
-/// Further reads, for what is known by name only: between the two, UFS at 256 KiB, and VMFS at 1 MiB and 2 MiB.
-const FURTHER: [std::ops::Range<usize>; 4] = [
-    8 * 1024..12 * 1024,
-    256 * 1024..258 * 1024,
-    1024 * 1024..1024 * 1024 + 512,
-    2048 * 1024..2048 * 1024 + 512,
-];
+/// Further reads, for what is known by name only: UFS at 256 KiB, and VMFS at 1 MiB and 2 MiB.
+const FURTHER: [std::ops::Range<usize>; 3] =
+    [256 * 1024..258 * 1024, 1024 * 1024..1024 * 1024 + 512, 2048 * 1024..2048 * 1024 + 512];
 
 /// Where bcache keeps its superblock, and what stands 24 bytes into it (`BCACHE_MAGIC`, include/uapi/linux/bcache.h).
 const BCACHE: usize = 4096;

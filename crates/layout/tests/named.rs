@@ -1,6 +1,8 @@
 //! Everything that libblkid names is recognised here by the same name: its own list, made images, and tables by the tools
 //! that write them.
 
+#![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
+
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

@@ -114,7 +114,7 @@ fn check_lost(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<(), App
         return Ok(());
     }
     let wipes = !plan.wipe.is_empty();
-    let found = crate::lost::find(medium, stack, &plan.table, plan.fresh, wipes)?;
+    let found = crate::lost::find(medium, stack, (&plan.table, plan.block()?), plan.fresh, wipes)?;
     // What was unknown and is now known counts; another label does not.
     let is_told = |lost: &&Lost| {
         plan.lost.iter().any(|told| (told.partition, &told.content) == (lost.partition, &lost.content))

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use straddle_device::Medium;
 use straddle_layout::view::View;
 use straddle_layout::{Role, Stack, TableKind, beside_table, read_layers};
-use straddle_units::{ByteCount, Span};
+use straddle_units::{BlockSize, ByteCount, Span};
 
 use crate::error::PlanError;
 use crate::plan::{Change, Table, span_of};
@@ -50,11 +50,11 @@ impl fmt::Display for Lost {
     }
 }
 
-/// What is on `medium`, read as `stack`, and not reached from `table`.
+/// What is on `medium`, read as `stack`, and not reached from `table`, which counts in sectors of `block`.
 pub(crate) fn find(
     medium: &dyn Medium,
     stack: &Stack,
-    table: &Table,
+    (table, block): (&Table, BlockSize),
     fresh: bool,
     wipe: bool,
 ) -> Result<Vec<Lost>, PlanError> {
@@ -74,7 +74,7 @@ pub(crate) fn find(
     let partitions = stack.partitions.iter().filter(|partition| partition.role != Role::Extended);
     let stays = |span: Span| {
         table.partitions.iter().any(|entry| {
-            let there = span_of(entry, stack.block);
+            let there = span_of(entry, block);
             let kept = there.is_some_and(|there| there.start() == span.start());
             kept && (entry.change != Change::New || (there == Some(span) && !wipe))
         })

@@ -290,10 +290,16 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
     };
     draft.note(&table);
     draft.note_unknown()?;
+    if !harmed.is_empty() && request.wipe {
+        let names = harmed.join(" and ");
+        draft
+            .notes
+            .push(format!("{names}: only what the table covers is overwritten; wipefs -a removes the rest"));
+    }
     draft.wipe(&table);
     let lost = match request.convert {
         true => Vec::new(),
-        false => lost::find(situation.medium, situation.stack, &table, fresh, request.wipe)?,
+        false => lost::find(situation.medium, situation.stack, (&table, block), fresh, request.wipe)?,
     };
     let Draft { notes, wipe, .. } = draft;
     let plan = Plan {
