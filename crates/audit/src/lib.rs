@@ -12,6 +12,7 @@ mod efficiency;
 mod filesystems;
 mod finding;
 mod hidden;
+mod kind;
 mod layers;
 mod live;
 mod makeup;
@@ -34,6 +35,7 @@ pub use catalogue::{RULES, rule};
 pub use device::bogus_io_opt;
 pub use efficiency::{Format, format_efficiency};
 pub use finding::{Command, Cure, Finding, Miss, Risk, Rule, Severity, Subject};
+pub use kind::Kind;
 pub use layers::{called, level_name};
 pub use picture::picture;
 pub use placement::{ATOMIC_UNIT, GRAIN, named_boundaries};
@@ -77,8 +79,10 @@ pub enum Verdict {
     AlignedWithAdvice,
     /// A boundary that costs on some workloads is missed.
     Off,
-    /// It straddles, or is broken.
+    /// It straddles.
     Misaligned,
+    /// Its entry is damaged, or contradicts another one.
+    Damaged,
 }
 
 /// Runs every rule and returns what they find: the disk's findings first, then each partition's, the worst first.
@@ -120,12 +124,14 @@ pub fn verdict(partition: &Partition, findings: &[Finding]) -> Verdict {
     // Where no start can be aligned for all members, none is.
     let placed = |f: &Finding| f.subject == Subject::Partition(partition.number) && f.layer.is_none();
     let concerns = |f: &&Finding| placed(f) || is_hopeless(f);
-    let worst = findings.iter().filter(concerns).map(|f| f.severity).max();
+    // Of two that are equally bad, the one about alignment.
+    let worst = findings.iter().filter(concerns).map(|f| (f.severity, f.rule.kind() == Kind::Alignment)).max();
     match worst {
         None => Verdict::Aligned,
-        Some(Severity::Advice) => Verdict::AlignedWithAdvice,
-        Some(Severity::Warning) => Verdict::Off,
-        Some(Severity::Error) => Verdict::Misaligned,
+        Some((Severity::Advice, _)) => Verdict::AlignedWithAdvice,
+        Some((_, false)) => Verdict::Damaged,
+        Some((Severity::Warning, true)) => Verdict::Off,
+        Some((Severity::Error, true)) => Verdict::Misaligned,
     }
 }
 

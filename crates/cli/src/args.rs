@@ -139,7 +139,7 @@ Examples:
   straddle check --assume physical=4096,iu=16KiB cloud.img
   straddle check --assume drive:wd10ears,jumper=on xp.img
   straddle check --cost drive:wd10ears old.img    and how many times as long writes take
-  straddle check --json *.img | jq '.targets[] | select(.status == \"misaligned\").target'";
+  straddle check --json *.img | jq '.targets[] | select(.status == \"error\").target'";
 
 /// Arguments of `check`.
 #[derive(Debug, Args)]
@@ -192,6 +192,10 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub(crate) sysroot: Option<PathBuf>,
 
+    /// The format of the images: raw, qcow2, vmdk, vhd, vhdx, vdi, qed or parallels; found from their bytes without this.
+    #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
+    pub(crate) format: Option<straddle_device::image::Format>,
+
     /// Open this backing, parent or extent file too, where an image names it. Without this no image has another file
     /// opened. Repeat it for more files.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
@@ -204,6 +208,10 @@ pub(crate) struct CheckArguments {
     /// Leave these findings out.
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code)]
     pub(crate) ignore: Vec<&'static str>,
+
+    /// Pass where nothing is recognised and the target is not blank, instead of exiting with 3.
+    #[arg(long)]
+    pub(crate) allow_unknown: bool,
 
     /// Exit with 1 from this severity on.
     #[arg(long, value_enum, default_value_t = FailOn::Warning, value_name = "SEVERITY")]

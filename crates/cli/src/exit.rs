@@ -24,10 +24,10 @@ pub(crate) enum Exit {
 /// The codes as `--help` and the man page tell them.
 pub(crate) const HELP: &str = "\
 Exit status:
-  0  done, and everything is aligned (advice may be given)
-  1  misaligned: there are findings
+  0  done, and nothing found above advice
+  1  there are findings
   2  the command line cannot be understood
-  3  a target could not be opened or read, or a published figure was not reproduced
+  3  a target could not be opened, read or judged, or a published figure was not reproduced
   4  refused for safety (commands that write, and serve)
 
 Of several targets the worst status counts; 3 outweighs 1.";

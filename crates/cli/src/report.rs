@@ -16,7 +16,7 @@ pub(crate) mod sim;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_audit::{Command, Cure, Finding, Risk, Severity, Subject, Verdict};
+use straddle_audit::{Command, Cure, Finding, Kind, Risk, Severity, Subject, Verdict};
 use straddle_device::DeviceKind;
 use straddle_device::identify::RotationRate;
 use straddle_device::topology::{AlignmentOffset, AtomicWrites, Figure, Topology};
@@ -28,7 +28,7 @@ use crate::commands::check::Audited;
 use crate::cost::Cost;
 
 /// The version of this form.
-pub(crate) const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 2;
 
 /// What was found on one target.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -37,6 +37,12 @@ pub(crate) struct TargetReport {
     pub(crate) target: String,
     /// What came of it.
     pub(crate) status: Status,
+    /// What kinds of findings make the status; none with "ok", "blank", "not_judged" and "failed".
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) kinds: Vec<KindReport>,
+    /// Why it is not judged; only with the status "not_judged".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
     /// Why it could not be audited; only with the status "failed".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
@@ -65,13 +71,59 @@ pub(crate) struct TargetReport {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Status {
     /// No finding.
-    Aligned,
+    Ok,
+    /// No finding, and nothing is written where tables and contents live.
+    Blank,
     /// Advice only.
     Advice,
-    /// Findings of severity warning or error.
-    Misaligned,
+    /// Warnings, and no errors.
+    Warning,
+    /// Errors.
+    Error,
+    /// Nothing on it is recognised, or it is of a kind that is not read.
+    NotJudged,
     /// It could not be opened or read.
     Failed,
+}
+
+impl Status {
+    /// The word for it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Blank => "blank",
+            Self::Advice => "advice",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::NotJudged => "not judged",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// A kind of findings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum KindReport {
+    /// Data is off a boundary, or is written in pieces smaller than a unit.
+    Alignment,
+    /// What the device says of itself cannot be true, or contradicts itself.
+    DeviceClaims,
+    /// The partition table is damaged, or made for another disk.
+    TableDamage,
+    /// Two layers, or the kernel and the disk, say different things.
+    LayersDisagree,
+}
+
+impl From<Kind> for KindReport {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Alignment => Self::Alignment,
+            Kind::Device => Self::DeviceClaims,
+            Kind::Table => Self::TableDamage,
+            Kind::Layers => Self::LayersDisagree,
+        }
+    }
 }
 
 /// A figure with its sources.
@@ -163,9 +215,9 @@ struct DeviceReport {
 #[derive(Debug, Serialize, JsonSchema)]
 struct TableReport {
     /// "gpt", "hybrid", "mbr", "kernel" (as the kernel lists it), "content" (no table, but a known file system or
-    /// other content), or "none".
+    /// other content), "other" (a table that is not read), or "none".
     kind: &'static str,
-    /// The known content, for the kind "content": blkid's TYPE.
+    /// The known content, for the kind "content": blkid's TYPE; for the kind "other" its PTTYPE.
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<&'static str>,
     /// The sector size that it counts in.
@@ -221,8 +273,10 @@ enum VerdictReport {
     Advice,
     /// Off a boundary that costs on some workloads.
     Off,
-    /// Straddles, or broken.
+    /// Straddles.
     Misaligned,
+    /// Its entry is damaged, or contradicts another one.
+    Damaged,
 }
 
 /// One finding.
@@ -319,6 +373,8 @@ impl TargetReport {
         Self {
             target,
             status: Status::Failed,
+            kinds: Vec::new(),
+            reason: None,
             error: Some(error),
             device: None,
             table: None,
@@ -330,12 +386,20 @@ impl TargetReport {
         }
     }
 
+    /// A target that is known to be of a kind that is not read.
+    pub(crate) fn not_read(target: String, reason: String) -> Self {
+        let failed = Self::failed(target, String::new());
+        Self { status: Status::NotJudged, reason: Some(reason), error: None, ..failed }
+    }
+
     /// An audited target.
     pub(crate) fn of(audited: &Audited) -> Self {
         let Audited { name, target, stack, findings, costs, .. } = audited;
         Self {
             target: name.clone(),
             status: audited.status(),
+            kinds: audited.kinds().into_iter().map(KindReport::from).collect(),
+            reason: audited.not_judged().map(str::to_owned),
             error: None,
             device: Some(device_report(audited)),
             table: Some(table_report(stack)),
@@ -414,6 +478,7 @@ fn table_report(stack: &Stack) -> TableReport {
         TableKind::Mbr => ("mbr", None),
         TableKind::Kernel => ("kernel", None),
         TableKind::Content(name) => ("content", Some(name)),
+        TableKind::Foreign(name) => ("other", Some(name)),
         TableKind::None => ("none", None),
     };
     TableReport { kind, content, sector_size: stack.block.get() }
@@ -447,6 +512,7 @@ fn partition_report(partition: &Partition, findings: &[Finding]) -> PartitionRep
             Verdict::AlignedWithAdvice => VerdictReport::Advice,
             Verdict::Off => VerdictReport::Off,
             Verdict::Misaligned => VerdictReport::Misaligned,
+            Verdict::Damaged => VerdictReport::Damaged,
         },
     }
 }
@@ -505,8 +571,9 @@ fn command_report(command: &Command) -> CommandReport {
 /// The status that findings make.
 pub(crate) fn status_of(findings: &[Finding]) -> Status {
     match findings.iter().map(|f| f.severity).max() {
-        None => Status::Aligned,
+        None => Status::Ok,
         Some(Severity::Advice) => Status::Advice,
-        Some(Severity::Warning | Severity::Error) => Status::Misaligned,
+        Some(Severity::Warning) => Status::Warning,
+        Some(Severity::Error) => Status::Error,
     }
 }

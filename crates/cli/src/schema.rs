@@ -36,11 +36,17 @@ pub(crate) struct Summary {
     /// Targets.
     pub(crate) targets: usize,
     /// Targets without a finding.
-    pub(crate) aligned: usize,
+    pub(crate) ok: usize,
+    /// Targets on which nothing is written.
+    pub(crate) blank: usize,
     /// Targets with advice only.
     pub(crate) advice: usize,
-    /// Targets with findings of severity warning or error.
-    pub(crate) misaligned: usize,
+    /// Targets with warnings, and no errors.
+    pub(crate) warning: usize,
+    /// Targets with errors.
+    pub(crate) error: usize,
+    /// Targets that were not judged.
+    pub(crate) not_judged: usize,
     /// Targets that could not be audited.
     pub(crate) failed: usize,
 }
@@ -50,9 +56,12 @@ impl Summary {
     pub(crate) fn add(&mut self, status: Status) {
         self.targets += 1;
         match status {
-            Status::Aligned => self.aligned += 1,
+            Status::Ok => self.ok += 1,
+            Status::Blank => self.blank += 1,
             Status::Advice => self.advice += 1,
-            Status::Misaligned => self.misaligned += 1,
+            Status::Warning => self.warning += 1,
+            Status::Error => self.error += 1,
+            Status::NotJudged => self.not_judged += 1,
             Status::Failed => self.failed += 1,
         }
     }

@@ -24,6 +24,7 @@ use textwrap::WordSplitter;
 use crate::commands::check::Audited;
 use crate::cost::Cost;
 use crate::output::{self, Styles, paint, plural, printable, width};
+use crate::report::Status;
 use crate::schema::Summary;
 use crate::tree;
 
@@ -105,7 +106,7 @@ pub(crate) fn target(audited: &Audited, verbose: bool, styles: Styles) -> String
     } else {
         let _ = writeln!(text, "{}", sectors(topology));
     }
-    let _ = writeln!(text, "{}", table_line(audited));
+    let _ = writeln!(text, "{}\n{}", table_line(audited), status_line(audited, styles));
     for remark in &audited.target.remarks {
         let _ = writeln!(
             text,
@@ -129,7 +130,13 @@ pub(crate) fn target(audited: &Audited, verbose: bool, styles: Styles) -> String
 /// A target drawn: what it is, and its layers with the codes of their findings.
 pub(crate) fn map(audited: &Audited, styles: Styles) -> String {
     let mut text = heading(audited, styles);
-    let _ = writeln!(text, "{}\n{}", sectors(&audited.target.topology), table_line(audited));
+    let _ = writeln!(
+        text,
+        "{}\n{}\n{}",
+        sectors(&audited.target.topology),
+        table_line(audited),
+        status_line(audited, styles)
+    );
     text + &tree::draw(audited, styles)
 }
 
@@ -252,6 +259,24 @@ fn every_figure(topology: &Topology) -> String {
     text
 }
 
+/// `  status: error (alignment, table damage)`
+fn status_line(audited: &Audited, styles: Styles) -> String {
+    let status = audited.status();
+    let style = match status {
+        Status::Ok | Status::Blank => styles.good,
+        Status::Advice => styles.advice,
+        Status::Warning => styles.warning,
+        Status::Error | Status::NotJudged | Status::Failed => styles.error,
+    };
+    let kinds: Vec<String> = audited.kinds().iter().map(ToString::to_string).collect();
+    let why = match (audited.not_judged(), kinds.as_slice()) {
+        (Some(why), _) => format!(": {why}"),
+        (None, []) => String::new(),
+        (None, kinds) => format!(" ({})", kinds.join(", ")),
+    };
+    format!("  status: {}{}", paint(style, status.word()), printable(&why))
+}
+
 fn table_line(audited: &Audited) -> String {
     let stack: &Stack = &audited.stack;
     let count = plural(stack.partitions.len(), "partition");
@@ -265,6 +290,7 @@ fn table_line(audited: &Audited) -> String {
             format!("  no partition table: {kind} on the whole disk")
         }
         TableKind::Content(name) => format!("  no partition table: {name} on the whole disk"),
+        TableKind::Foreign(name) => format!("  a partition table of the kind {name}"),
         TableKind::None => "  no partition table and no known content".to_owned(),
         TableKind::Kernel if stack.partitions.is_empty() => {
             "  no partitions, as the kernel lists it: what uses the whole disk starts at byte 0".to_owned()
@@ -331,7 +357,7 @@ fn partitions(audited: &Audited, styles: Styles) -> String {
             {
                 styles.warning
             }
-            Verdict::Misaligned => styles.error,
+            Verdict::Misaligned | Verdict::Damaged => styles.error,
             Verdict::Off => styles.warning,
             Verdict::Aligned | Verdict::AlignedWithAdvice => styles.good,
             Verdict::Container => styles.faint,
@@ -390,7 +416,7 @@ fn placement_text(partition: &Partition, findings: &[Finding]) -> String {
         (Verdict::Off, Some(finding), Some(miss)) => {
             format!("off the {} by {} bytes ({})", miss.name, miss.past.get(), finding.rule.code)
         }
-        (Verdict::Misaligned | Verdict::Off, Some(finding), None) => {
+        (Verdict::Misaligned | Verdict::Off | Verdict::Damaged, Some(finding), _) => {
             format!("{} ({})", finding.rule.title, finding.rule.code)
         }
         (Verdict::Misaligned, None, _) => "misaligned, as the device is (S020)".to_owned(),
@@ -492,7 +518,7 @@ fn cure_text(cure: &Cure, styles: Styles) -> String {
     text
 }
 
-/// The last line: `3 targets: 1 aligned, 2 misaligned (2 errors, 1 warning)`.
+/// The last line: `3 targets: 1 ok, 2 with errors (2 errors, 1 warning)`.
 pub(crate) fn summary(summary: Summary, severities: [usize; 3], styles: Styles) -> String {
     let mut parts = Vec::new();
     let mut part = |count: usize, word: &str, style: Style| {
@@ -500,9 +526,12 @@ pub(crate) fn summary(summary: Summary, severities: [usize; 3], styles: Styles) 
             parts.push(paint(style, &format!("{count} {word}")));
         }
     };
-    part(summary.aligned, "aligned", styles.good);
-    part(summary.advice, "aligned with advice", styles.good);
-    part(summary.misaligned, "misaligned", styles.error);
+    part(summary.ok, "ok", styles.good);
+    part(summary.blank, "blank", styles.good);
+    part(summary.advice, "with advice", styles.good);
+    part(summary.warning, "with warnings", styles.warning);
+    part(summary.error, "with errors", styles.error);
+    part(summary.not_judged, "not judged", styles.error);
     part(summary.failed, "failed", styles.error);
     let [errors, warnings, advice] = severities;
     let mut counts = Vec::new();

@@ -15,9 +15,12 @@
 mod access;
 mod bits;
 mod fields;
+mod foreign;
 mod host;
+mod parallels;
 mod placement;
 mod qcow2;
+mod qed;
 mod unpack;
 mod vdi;
 mod vhd;
@@ -26,14 +29,16 @@ mod vmdk;
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
 pub use access::{Access, Allowed, MAX_DEPTH};
+pub use foreign::{FORMS, Foreign};
 pub use placement::{Container, Placed, Placement};
 
-use crate::medium::{Medium, ReadError, check_end};
+use crate::medium::{FileMedium, Medium, ReadError, check_end};
 use host::Host;
 use unpack::Packed;
 
@@ -52,6 +57,34 @@ pub enum Format {
     Vhdx,
     /// VirtualBox's.
     Vdi,
+    /// QEMU's former second.
+    Qed,
+    /// Parallels'.
+    Parallels,
+}
+
+/// Every format, by the name that `--format` takes.
+const NAMED: [(&str, Format); 8] = [
+    ("raw", Format::Raw),
+    ("qcow2", Format::Qcow2),
+    ("vmdk", Format::Vmdk),
+    ("vhd", Format::Vhd),
+    ("vhdx", Format::Vhdx),
+    ("vdi", Format::Vdi),
+    ("qed", Format::Qed),
+    ("parallels", Format::Parallels),
+];
+
+impl std::str::FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = NAMED.iter().find(|(name, _)| *name == text).map(|(_, format)| *format);
+        found.ok_or_else(|| {
+            let names: Vec<&str> = NAMED.iter().map(|(name, _)| *name).collect();
+            format!("the formats are {}", names.join(", "))
+        })
+    }
 }
 
 impl fmt::Display for Format {
@@ -63,6 +96,8 @@ impl fmt::Display for Format {
             Self::Vhd => "VHD",
             Self::Vhdx => "VHDX",
             Self::Vdi => "VDI",
+            Self::Qed => "QED",
+            Self::Parallels => "Parallels",
         })
     }
 }
@@ -76,7 +111,7 @@ impl Format {
         let at = |offset: usize, magic: &[u8]| head.get(offset..).is_some_and(|h| h.starts_with(magic));
         if at(0, b"QFI\xfb") {
             Self::Qcow2
-        } else if at(0, b"KDMV") || at(0, b"COWD") || vmdk::is_descriptor(head) {
+        } else if at(0, b"KDMV") || vmdk::is_descriptor(head) {
             Self::Vmdk
         } else if at(0, b"vhdxfile") {
             Self::Vhdx
@@ -84,22 +119,42 @@ impl Format {
             Self::Vhd
         } else if at(vdi::SIGNATURE_AT, &vdi::SIGNATURE) {
             Self::Vdi
+        } else if at(0, qed::SIGNATURE) {
+            Self::Qed
+        } else if at(0, parallels::SIGNATURE) || at(0, parallels::EXTENDED) {
+            Self::Parallels
         } else {
             Self::Raw
         }
     }
 
-    /// The format of `medium`: two short reads. What cannot be read is raw: whoever needs its bytes will see why.
-    pub fn detect(medium: &dyn Medium) -> Self {
+    /// The format of `medium`, or the form in which it may hold a disk that is not read here: a few short reads. What
+    /// cannot be read is raw: whoever needs its bytes will see why.
+    pub fn detect(medium: &dyn Medium) -> Result<Self, &'static Foreign> {
         let mut head = [0; HEAD];
         let have = usize::try_from(medium.len().get()).unwrap_or(HEAD).min(HEAD);
         if medium.read_at(ByteOffset::ZERO, &mut head[..have]).is_err() {
-            return Self::Raw;
+            return Ok(Self::Raw);
         }
-        match Self::of_head(&head[..have]) {
+        let head = &head[..have];
+        if let Some(foreign) = foreign::detect(head, medium) {
+            return Err(foreign);
+        }
+        Ok(match Self::of_head(head) {
             Self::Raw if vhd::has_fixed_footer(medium) => Self::Vhd,
             format => format,
-        }
+        })
+    }
+
+    /// What the file at `path` is, where its bytes are not those of a disk: "a VHD image", "a gzip file".
+    pub fn not_raw(path: &Path) -> io::Result<Option<String>> {
+        let file = crate::target::open_for_reading(path)?;
+        let len = ByteCount::new(file.metadata()?.len());
+        Ok(match Self::detect(&FileMedium::new(file, len)) {
+            Ok(Self::Raw) => None,
+            Ok(format) => Some(format!("a {format} image")),
+            Err(foreign) => Some(foreign.what.to_owned()),
+        })
     }
 }
 
@@ -172,6 +227,9 @@ pub enum ImageError {
         #[source]
         source: Box<ImageError>,
     },
+    /// The file is known to be something that is not read here.
+    #[error("is {}, which is not read here", .0.what)]
+    NotRead(&'static Foreign),
     /// The file itself cannot be read there.
     #[error("{format}: the image file")]
     Read {
@@ -280,10 +338,12 @@ pub enum Opened {
 
 /// Opens what `medium` holds, by its format.
 pub fn open(medium: Box<dyn Medium>, access: &Access<'_>) -> Result<Opened, ImageError> {
-    open_as(Format::detect(medium.as_ref()), medium, access)
+    let format = Format::detect(medium.as_ref()).map_err(ImageError::NotRead)?;
+    open_as(format, medium, access)
 }
 
-fn open_as(format: Format, medium: Box<dyn Medium>, access: &Access<'_>) -> Result<Opened, ImageError> {
+/// Opens what `medium` holds as an image of `format`, whatever it shows.
+pub fn open_as(format: Format, medium: Box<dyn Medium>, access: &Access<'_>) -> Result<Opened, ImageError> {
     let host = |medium: Box<dyn Medium>| Host::new(format, medium);
     let parts = match format {
         Format::Raw => return Ok(Opened::Raw(medium)),
@@ -292,6 +352,8 @@ fn open_as(format: Format, medium: Box<dyn Medium>, access: &Access<'_>) -> Resu
         Format::Vhd => vhd::open(host(medium), access),
         Format::Vhdx => vhdx::open(host(medium), access),
         Format::Vdi => vdi::open(host(medium)),
+        Format::Qed => qed::open(host(medium), access),
+        Format::Parallels => parallels::open(host(medium)),
     }?;
     Ok(Opened::Image(Box::new(Image::new(format, parts))))
 }

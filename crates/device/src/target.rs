@@ -13,7 +13,7 @@ use straddle_units::{BlockSize, ByteCount, KERNEL_SECTOR, LbaCount};
 
 use crate::assume::Assume;
 use crate::evidence::{self, Identity};
-use crate::image::{self, Access, Allowed, Container, ImageError, Opened, SectorSizes};
+use crate::image::{self, Access, Allowed, Container, Format, ImageError, Opened, SectorSizes};
 use crate::medium::{FileMedium, Medium};
 use crate::sysfs::{self, Attributes, DeviceKind, Directory, KernelPartition};
 use crate::topology::{Figure, Source, Topology};
@@ -30,6 +30,14 @@ pub enum OpenError {
     /// A file or device without a single byte.
     #[error("is empty (0 bytes): there is nothing to check")]
     Empty,
+    /// A file that is known to be something else than an image that is read here.
+    #[error("is {what}, which is not read here{}; --format raw takes its own bytes for the disk", .command.as_ref().map_or_else(String::new, |line| format!(": {line}")))]
+    NotRead {
+        /// What it is: "a gzip file".
+        what: &'static str,
+        /// The command that makes a raw image of it, where there is a usual one.
+        command: Option<String>,
+    },
     /// An image of a known format that cannot be opened.
     #[error(transparent)]
     Image(#[from] ImageError),
@@ -64,6 +72,8 @@ pub struct Options {
     pub assume: Assume,
     /// Forced logical block size.
     pub logical: Option<BlockSize>,
+    /// The format of an image; what its bytes show where it is not given.
+    pub format: Option<Format>,
     /// Files that an image may have opened: backing files, parents, extents. Any other stays closed.
     pub allow_backing: Vec<PathBuf>,
 }
@@ -169,7 +179,20 @@ fn open_image(path: &Path, options: &Options) -> Result<Target, OpenError> {
     };
     let allowed =
         Allowed::new(&options.allow_backing).map_err(|(path, source)| OpenError::Allowed { path, source })?;
-    match image::open(Box::new(FileMedium::new(file, size)), &Access::new(path, &allowed))? {
+    let medium = Box::new(FileMedium::new(file, size));
+    let access = Access::new(path, &allowed);
+    let opened = match options.format {
+        Some(format) => image::open_as(format, medium, &access),
+        None => image::open(medium, &access),
+    };
+    let not_read = |error| match error {
+        ImageError::NotRead(foreign) => {
+            let command = foreign.command(&path.display().to_string());
+            OpenError::NotRead { what: foreign.what, command }
+        }
+        error => OpenError::Image(error),
+    };
+    match opened.map_err(not_read)? {
         Opened::Raw(medium) => target.medium = Some(medium),
         Opened::Image(image) => {
             if image.len() == ByteCount::ZERO {

@@ -50,7 +50,7 @@ fn use_bytes(bytes: Vec<u8>) -> Option<String> {
 }
 
 /// Formats with qemu-img's name for them and its options.
-const KINDS: [(&str, &str, &[&str]); 12] = [
+const KINDS: [(&str, &str, &[&str]); 15] = [
     ("qcow2", "qcow2", &[]),
     ("qcow2", "qcow2", &["-o", "extended_l2=on,cluster_size=16k"]),
     ("qcow2", "qcow2", &["-c", "-o", "cluster_size=4k"]),
@@ -63,6 +63,9 @@ const KINDS: [(&str, &str, &[&str]); 12] = [
     ("vhdx", "vhdx", &["-o", "block_size=1M"]),
     ("vdi", "vdi", &[]),
     ("vdi", "vdi", &["-o", "static=on"]),
+    ("qed", "qed", &[]),
+    ("qed", "qed", &["-o", "cluster_size=4k"]),
+    ("parallels", "parallels", &["-o", "cluster_size=64k"]),
 ];
 
 /// Makes a small image of every kind in `dir`, named by its number.

@@ -13,7 +13,7 @@ use common::{
     DISK, assert_holds, disk, image_with, open_with, others, present, put, qemu_img, read, sign_vhdx,
 };
 use serde_json::Value;
-use straddle_device::image::{Format, HostPlace, Image, Opened};
+use straddle_device::image::{FORMS, Format, HostPlace, Image, Opened};
 use straddle_device::{Medium, Options, topology::Source};
 use straddle_units::{ByteCount, ByteOffset, KIB, MIB};
 use tempfile::TempDir;
@@ -366,8 +366,73 @@ fn a_raw_image_is_raw() {
         assert_eq!(read(raw.as_ref(), 0, len).unwrap(), vec![0x42; len]);
     }
     let formats: BTreeSet<String> =
-        [Format::Raw, Format::Qcow2, Format::Vmdk, Format::Vhd, Format::Vhdx, Format::Vdi]
+        [Format::Raw, Format::Qcow2, Format::Vmdk, Format::Vhd, Format::Vhdx, Format::Vdi, Format::Qed]
             .map(|f| f.to_string())
             .into();
-    assert_eq!(formats.len(), 6);
+    assert_eq!(formats.len(), 7);
+}
+
+#[test]
+fn qed_of_every_kind() {
+    if !present("qemu-img") {
+        return;
+    }
+    for (options, cluster) in [
+        ("", 64 * KIB),
+        ("cluster_size=4k", 4 * KIB),
+        ("cluster_size=64k,table_size=2", 64 * KIB),
+        ("cluster_size=64k,table_size=16", 64 * KIB),
+    ] {
+        let (_dir, image) = convert("qed", options, false);
+        let container = image.container();
+        assert_eq!((container.format, container.block.get()), (Format::Qed, cluster), "{options}");
+    }
+}
+
+#[test]
+fn parallels_of_every_kind() {
+    if !present("qemu-img") {
+        return;
+    }
+    for (options, block) in [("", MIB), ("cluster_size=64k", 64 * KIB), ("cluster_size=512k", 512 * KIB)] {
+        let (_dir, image) = convert("parallels", options, false);
+        let container = image.container();
+        assert_eq!((container.format, container.block.get()), (Format::Parallels, block), "{options}");
+    }
+}
+
+/// A name in its command is a word for the shell, whatever is in it.
+#[test]
+fn every_known_form_is_told_and_not_taken_for_raw() {
+    let dir = TempDir::new().unwrap();
+    let plain = dir.path().join("disk");
+    fs::write(&plain, vec![0x42; 70_000]).unwrap();
+    for form in FORMS {
+        let command = form.command("it's a file").unwrap_or_default();
+        assert!(!command.contains("FILE"), "{command}");
+        let words = Command::new("sh").args(["-n", "-c", &command]).status().unwrap();
+        assert!(words.success(), "{command}");
+    }
+    for (tool, line) in [
+        ("gzip", "gzip -c disk"),
+        ("xz", "xz -c disk"),
+        ("zstd", "zstd -qc disk"),
+        ("bzip2", "bzip2 -c disk"),
+        ("tar", "tar -cf - disk"),
+    ] {
+        if !present(tool) {
+            continue;
+        }
+        let made = Command::new("sh").args(["-c", line]).current_dir(dir.path()).output().unwrap();
+        assert!(made.status.success());
+        let path = dir.path().join(tool);
+        fs::write(&path, &made.stdout).unwrap();
+        let error = straddle_device::open(&path, &Options::default()).err().map(|error| error.to_string());
+        let error = error.unwrap_or_default();
+        assert!(error.contains(tool) && error.contains("not read"), "{tool}: {error}");
+        let options = Options { format: Some(Format::Raw), ..Options::default() };
+        let target = straddle_device::open(&path, &options).unwrap();
+        assert!(target.container.is_none());
+        assert_eq!(target.size.get(), u64::try_from(made.stdout.len()).unwrap());
+    }
 }

@@ -136,7 +136,7 @@ impl Walk {
         if place.may_hold_table {
             match read_stack(local, place.block, None) {
                 Ok(stack) => match stack.kind {
-                    TableKind::Content(name) => kind = Some(name),
+                    TableKind::Content(name) | TableKind::Foreign(name) => kind = Some(name),
                     TableKind::None | TableKind::Kernel => {}
                     TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr => {
                         return Some(Content::Table(stack));

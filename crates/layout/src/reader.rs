@@ -94,6 +94,9 @@ impl<'a> Reader<'a> {
     pub(crate) fn read_up_to(&self, at: ByteOffset, want: usize, end: ByteOffset) -> Vec<u8> {
         let room = end.min(self.end()).checked_since(at).map_or(0, ByteCount::get);
         let mut bytes = vec![0; want.min(usize::try_from(room).unwrap_or(usize::MAX))];
+        if bytes.is_empty() {
+            return bytes;
+        }
         match self.read(at, &mut bytes) {
             Ok(()) => bytes,
             Err(_) => Vec::new(),

@@ -1,22 +1,28 @@
 //! What the first bytes of a partition, or of a whole medium, are known to be.
 //!
-//! The law of this module: an answer is the name that blkid gives as TYPE, found by a magic number and, where
-//! that is short, by the fields around it. At most two reads, 8 KiB from the start and 53 KiB from 12 KiB on;
-//! the second only when the first shows nothing, and a third, of the uberblocks, only when the second shows the list
-//! of a ZFS label. So what is marked at the end only (md 0.90 and 1.0) is not seen. Offsets and checks are those of
-//! util-linux, libblkid/src/superblocks/*.c.
+//! The law of this module: an answer is the name that blkid gives as TYPE or PTTYPE, found by a magic number and, where
+//! that is short, by the fields around it. What is read by this crate is named in the tables here, everything else that
+//! libblkid names in `named`. Two reads, 12 KiB from the start and 54 KiB from there on, the second only when the first
+//! shows nothing, find what Linux uses; only where they show nothing, three small ones further on, and the end (`ends`).
+//! md 0.90 and 1.0 are not seen here. Offsets and checks are those of util-linux, libblkid/src/superblocks/*.c.
 
-use straddle_units::{ByteCount, Span};
+mod ends;
+mod named;
+
+use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::fields::{be16, be32, byte, has, le16, le32, le64};
 use crate::fs;
 use crate::reader::Reader;
 
-/// The first read: from byte 0, far enough for the md 1.2 superblock and for the swap magic of 8 KiB pages.
-const NEAR: std::ops::Range<usize> = 0..8192;
-/// The second read: from the swap magic of 16 KiB pages, which ends them, to the btrfs and ReiserFS superblocks at
-/// 64 KiB.
-const FAR: std::ops::Range<usize> = 12 * 1024..64 * 1024 + 1024;
+/// The first read: from byte 0, far enough for the md 1.2 superblock, the swap magic of 8 KiB pages, and what stands at
+/// 8 KiB. It ends where the second begins.
+const NEAR: std::ops::Range<usize> = 0..12 * 1024;
+/// The second read: from the swap magic of 16 KiB pages, which ends them, to the superblocks at 64 KiB.
+const FAR: std::ops::Range<usize> = 12 * 1024..64 * 1024 + 2048;
+/// Further reads, for what is known by name only: UFS at 256 KiB, and VMFS at 1 MiB and 2 MiB.
+const FURTHER: [std::ops::Range<usize>; 3] =
+    [256 * 1024..258 * 1024, 1024 * 1024..1024 * 1024 + 512, 2048 * 1024..2048 * 1024 + 512];
 
 /// Where bcache keeps its superblock, and what stands 24 bytes into it (`BCACHE_MAGIC`, include/uapi/linux/bcache.h).
 const BCACHE: usize = 4096;
@@ -26,6 +32,9 @@ const BCACHE_MAGIC: &[u8] = b"\xC6\x85\x73\xF6\x4E\x1A\x45\xCA\x82\x65\xF5\x7F\x
 const SUPERBLOCK_1K: usize = 1024;
 /// Where ReiserFS and btrfs keep their superblock.
 const SUPERBLOCK_64K: usize = 64 * 1024;
+
+/// Where an ISO 9660 or UDF medium says that it is one, and how many bytes of that are looked at.
+const SECTORS_OF_ISO: (u64, usize) = (32 * 1024, 32 * 1024);
 
 /// Some bytes of what is probed, and where they begin in it.
 struct Window<'a> {
@@ -119,20 +128,52 @@ const OTHERS: [Magic; 25] = [
     row(65526, b"SWAP-SPACE", "swap"),
 ];
 
-/// What the bytes of `span` are known to be, by the first of them.
+/// What the bytes of `span` are known to be, by the first of them, or by the last where those show nothing.
 pub(crate) fn identify(reader: &Reader<'_>, span: Span) -> Option<&'static str> {
+    let is_disk = span.start() == ByteOffset::ZERO && span.end() == reader.end();
+    by_start(reader, span).or_else(|| ends::identify(reader, span, is_disk))
+}
+
+/// What the last bytes of the whole medium say that it is a member of.
+pub(crate) fn marked_at_end(reader: &Reader<'_>) -> Option<&'static str> {
+    ends::identify(reader, Span::new(ByteOffset::ZERO, reader.len())?, true)
+}
+
+/// What stands on the medium besides the table that the MBR is: images of optical media have both by design.
+pub(crate) fn beside_table(reader: &Reader<'_>) -> Option<&'static str> {
+    let far = reader.read_up_to(ByteOffset::new(SECTORS_OF_ISO.0), SECTORS_OF_ISO.1, reader.end());
+    let far = Window { base: 32 * 1024, bytes: &far };
+    let iso = OTHERS.iter().filter(|row| row.name == "iso9660");
+    first_match(&far, named::UDF.iter().chain(iso))
+}
+
+/// Whether `name` is that of a partition table.
+pub(crate) fn is_table(name: &str) -> bool {
+    named::is_table(name)
+}
+
+fn by_start(reader: &Reader<'_>, span: Span) -> Option<&'static str> {
     let read = |range: std::ops::Range<usize>| {
         let start = u64::try_from(range.start).ok().map(ByteCount::new);
         let at = start.and_then(|start| span.start().checked_add(start));
         at.map_or(Vec::new(), |at| reader.read_up_to(at, range.len(), span.end()))
     };
-    in_any_table(&Window { base: NEAR.start, bytes: &read(NEAR) }).or_else(|| {
-        let far = read(FAR);
-        let far = Window { base: FAR.start, bytes: &far };
-        let is_zfs =
-            || fs::is_xdr_nvlist(far.from(fs::ZFS_NVLIST.0)) && fs::has_uberblock(&read(fs::ZFS_RING));
-        in_any_table(&far).or_else(|| is_zfs().then_some("zfs_member"))
-    })
+    let near = read(NEAR);
+    let near = Window { base: NEAR.start, bytes: &near };
+    if let Some(name) = in_any_table(&near) {
+        return Some(name);
+    }
+    let far = read(FAR);
+    let far = Window { base: FAR.start, bytes: &far };
+    let is_zfs = || fs::is_xdr_nvlist(far.from(fs::ZFS_NVLIST.0)) && fs::has_uberblock(&read(fs::ZFS_RING));
+    if let Some(name) = in_any_table(&far).or_else(|| is_zfs().then_some("zfs_member")) {
+        return Some(name);
+    }
+    let further = FURTHER.into_iter().find_map(|range| {
+        let base = range.start;
+        in_any_table(&Window { base, bytes: &read(range) })
+    });
+    further.or_else(|| first_match(&near, named::WEAK.iter()))
 }
 
 /// Which file system's boot sector `sector` is, if it is one of those that carry the MBR's signature.
@@ -143,7 +184,9 @@ pub(crate) fn boot_sector(sector: &[u8]) -> Option<&'static str> {
 }
 
 fn in_any_table(window: &Window<'_>) -> Option<&'static str> {
-    first_match(window, MEMBERS.iter().chain(&BOOT_SECTORS).chain(&OTHERS))
+    let read = MEMBERS.iter().chain(&BOOT_SECTORS).chain(&named::UDF).chain(&OTHERS);
+    let named = named::MEMBERS.iter().chain(named::FILE_SYSTEMS).chain(named::TABLES);
+    first_match(window, read.chain(named)).or_else(|| named::by_rule(window))
 }
 
 fn first_match<'r>(window: &Window<'_>, rows: impl Iterator<Item = &'r Magic>) -> Option<&'static str> {

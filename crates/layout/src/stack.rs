@@ -31,6 +31,9 @@ pub enum TableKind {
     Mbr,
     /// No table: a file system or other known content fills the medium. The text is its name, as blkid's TYPE.
     Content(&'static str),
+    /// A partition table of a kind that is known by name only: its partitions are not read. The text is its name, as
+    /// blkid's PTTYPE.
+    Foreign(&'static str),
     /// Neither a table nor anything known.
     None,
     /// The table could not be read; the kernel's own list of partitions stands in.
@@ -470,7 +473,16 @@ fn unusable_stack(block: BlockSize, at: ByteOffset, why: String, known: Known) -
 }
 
 fn content_stack(name: &'static str, known: Known) -> Stack {
-    empty_stack(TableKind::Content(name), known)
+    let kind = if signature::is_table(name) { TableKind::Foreign(name) } else { TableKind::Content(name) };
+    empty_stack(kind, known)
+}
+
+/// What stands on `medium` that its own table, if it has one, says nothing of, and that writing a table would harm: it is
+/// a member of a firmware RAID or of DRBD, or an optical medium's file system that shares it with the table.
+pub fn beside_table(medium: &dyn Medium) -> Result<Vec<&'static str>, ReadError> {
+    let reader = Reader::open(medium, BlockSize::B512)?;
+    let found = [signature::beside_table(&reader), signature::marked_at_end(&reader)];
+    Ok(found.into_iter().flatten().collect())
 }
 
 fn empty_stack(kind: TableKind, known: Known) -> Stack {

@@ -160,7 +160,8 @@ fn a_chain_of_a_million_costs_a_thousand_reads() {
         "{:?}",
         stack.problems
     );
-    assert!(medium.reads() < MAX_PARTITIONS + 64, "{} reads", medium.reads());
+    // Six reads for each of the sixteen partitions that are looked into and show nothing.
+    assert!(medium.reads() < MAX_PARTITIONS + 128, "{} reads", medium.reads());
 }
 
 #[test]

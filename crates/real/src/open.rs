@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use straddle_device::image::Format;
 use straddle_device::live::Machine;
 
 use crate::memory::Memory;
@@ -74,6 +75,14 @@ pub enum OpenError {
         /// The target.
         path: PathBuf,
     },
+    /// Its bytes are not those of a disk: writing among them would destroy what it holds.
+    #[error("{path}: is {what}: nothing is written to it; measure on a raw file", path = path.display())]
+    NotRaw {
+        /// The target.
+        path: PathBuf,
+        /// What it is.
+        what: String,
+    },
     /// There is nothing in it.
     #[error("{path}: empty", path = path.display())]
     Empty {
@@ -112,6 +121,12 @@ impl Opened {
             (_, true) => Kind::Block,
             _ => return Err(OpenError::NotATarget { path: path.to_owned() }),
         };
+        if kind == Kind::File
+            && access != Access::Read
+            && let Some(what) = Format::not_raw(path).map_err(unusable)?
+        {
+            return Err(OpenError::NotRaw { path: path.to_owned(), what });
+        }
         // Should a FIFO have taken its place, this flag keeps us from waiting for somebody at its other end.
         let mut flags = OFlags::NONBLOCK;
         flags.set(OFlags::DIRECT, io == Io::Direct);

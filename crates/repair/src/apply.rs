@@ -7,7 +7,7 @@ mod backup;
 
 use std::io;
 
-use straddle_device::ReadError;
+use straddle_device::{Medium, ReadError};
 use straddle_layout::{Role, Stack, read_stack};
 use straddle_units::{ByteCount, ByteOffset};
 
@@ -15,6 +15,7 @@ use crate::disk::{Disk, DiskError};
 use crate::encode::{Step, encode};
 use crate::error::PlanError;
 use crate::fingerprint::Fingerprint;
+use crate::lost::Lost;
 use crate::plan::{Change, Plan, Slot, Table};
 
 pub use backup::{Backup, BackupError};
@@ -99,11 +100,31 @@ pub fn prepare(disk: &dyn Disk, plan: &Plan, serial: Option<&str>) -> Result<Vec
         ));
     }
     check_kept(plan, &stack)?;
+    check_lost(plan, as_medium(disk), &stack)?;
     if plan.converts.is_some() {
         // The table is as it was; what is in the partitions may not be.
         crate::contents::check(as_medium(disk), &stack, block)?;
     }
     Ok(encode(plan, as_medium(disk), &stack)?)
+}
+
+/// Whether nothing is lost that the plan does not name: what is in a disk without a table is not in its fingerprint.
+fn check_lost(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<(), ApplyError> {
+    if plan.converts.is_some() {
+        return Ok(());
+    }
+    let wipes = !plan.wipe.is_empty();
+    let found = crate::lost::find(medium, stack, (&plan.table, plan.block()?), plan.fresh, wipes)?;
+    // What was unknown and is now known counts; another label does not.
+    let is_told = |lost: &&Lost| {
+        plan.lost.iter().any(|told| (told.partition, &told.content) == (lost.partition, &lost.content))
+    };
+    match found.iter().find(|lost| !is_told(lost)) {
+        None => Ok(()),
+        Some(lost) => Err(ApplyError::OtherDisk(format!(
+            "the plan does not say that this would be lost: {lost}: plan again"
+        ))),
+    }
 }
 
 /// Whether what the plan says to keep is there: a file may say anything.

@@ -41,6 +41,20 @@ pub enum PlanError {
         /// blkid's TYPE.
         name: &'static str,
     },
+    /// A table of another kind would be destroyed.
+    #[error(
+        "the disk has a partition table of the kind {name}, which is not read: --wipe allows to overwrite it"
+    )]
+    WouldReplace {
+        /// blkid's PTTYPE.
+        name: &'static str,
+    },
+    /// Something besides the table would be destroyed.
+    #[error("the disk also holds {names}: --wipe allows to overwrite it")]
+    WouldHarm {
+        /// blkid's TYPEs.
+        names: String,
+    },
     /// A type that nobody knows.
     #[error(
         "'{text}' is no {format} type: use a name (linux, esp, swap, …), {}",

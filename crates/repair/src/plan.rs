@@ -15,7 +15,7 @@ use straddle_audit::named_boundaries;
 use straddle_device::Medium;
 use straddle_device::topology::Topology;
 use straddle_layout::types::guid_text;
-use straddle_layout::{Partition, PartitionType, Problem, Role, Stack, TableKind, types};
+use straddle_layout::{Partition, PartitionType, Problem, Role, Stack, TableKind, is_blank, types};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use crate::error::PlanError;
@@ -23,6 +23,7 @@ use crate::fingerprint::Fingerprint;
 use crate::grain::{Considered, Grain};
 use crate::guid::Identities;
 use crate::kinds;
+use crate::lost::{self, Lost};
 use crate::request::Request;
 
 /// The version of a plan's form.
@@ -183,6 +184,9 @@ pub struct Plan {
     /// What is overwritten with zeros.
     #[serde(default)]
     pub wipe: Vec<Wipe>,
+    /// What is on the disk and is not reached from the table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<Lost>,
     /// What is worth knowing before it is applied.
     pub notes: Vec<String>,
     /// Where new identities came from.
@@ -259,6 +263,11 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
     let (size, block) = (situation.size(), situation.block());
     let fingerprint =
         Fingerprint::of(situation.medium, situation.stack, block, situation.serial.map(str::to_owned))?;
+    let fresh = request.table.is_some();
+    let harmed = lost::harmed(situation.medium, fresh)?;
+    if !harmed.is_empty() && !request.wipe && !request.convert {
+        return Err(PlanError::WouldHarm { names: harmed.join(" and ") });
+    }
     let grain = Grain::of(situation.topology, size, block, request.grain);
     let mut draft = Draft {
         situation,
@@ -280,12 +289,23 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
         situation.stack.partitions.iter().map(kept).collect()
     };
     draft.note(&table);
+    draft.note_unknown()?;
+    if !harmed.is_empty() && request.wipe {
+        let names = harmed.join(" and ");
+        draft
+            .notes
+            .push(format!("{names}: only what the table covers is overwritten; wipefs -a removes the rest"));
+    }
     draft.wipe(&table);
+    let lost = match request.convert {
+        true => Vec::new(),
+        false => lost::find(situation.medium, situation.stack, (&table, block), fresh, request.wipe)?,
+    };
     let Draft { notes, wipe, .. } = draft;
     let plan = Plan {
         version: VERSION,
         disk: fingerprint,
-        fresh: request.table.is_some(),
+        fresh,
         converts: request.convert.then(|| situation.stack.block.get()),
         relocate_backup: request.relocate_backup,
         before,
@@ -294,6 +314,7 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
         phase: grain.start.phase().get(),
         considered: grain.considered.clone(),
         wipe,
+        lost,
         notes,
         seed: request.seed.to_string(),
     };
@@ -417,6 +438,18 @@ impl Draft<'_> {
         self.notes.append(&mut notes);
     }
 
+    /// Notes that a new table goes over something that nobody knows.
+    fn note_unknown(&mut self) -> Result<(), PlanError> {
+        let Situation { medium, stack, .. } = *self.situation;
+        if self.request.table.is_some() && stack.kind == TableKind::None && !is_blank(medium)? {
+            self.notes.push(
+                "the disk is not blank, and nothing on it is recognised: look at it before you write over it"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+
     /// The boundaries above advice that an entry's start is not on.
     fn misplaced(&self, entry: &Entry) -> Option<String> {
         let start = span_of(entry, self.block())?.start();
@@ -438,9 +471,10 @@ impl Draft<'_> {
         let block = self.block();
         let mut spans = Vec::new();
         let first = table.partitions.iter().filter_map(|entry| span_of(entry, block)).map(Span::start).min();
-        if let TableKind::Content(_) = self.situation.stack.kind {
-            // Behind the table, up to the first partition.
-            let from = ByteOffset::new(table.first_usable * block.get());
+        if let TableKind::Content(_) | TableKind::Foreign(_) = self.situation.stack.kind {
+            // Behind the table, up to the first partition. An MBR is one sector, whatever is left free behind it.
+            let behind = if table.format == Format::Mbr { 1 } else { table.first_usable };
+            let from = ByteOffset::new(behind * block.get());
             let end = first.unwrap_or(from).min(ByteOffset::new(WIPED.get().max(from.get())));
             spans.extend(end.checked_since(from).and_then(|len| Span::new(from, len)));
         }

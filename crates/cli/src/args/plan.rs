@@ -96,7 +96,8 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) grain: Option<ByteCount>,
 
-    /// Also remove what was where new partitions begin (their first 68 KiB), and allow a disk that a file system fills.
+    /// Also remove what was where new partitions begin (their first 68 KiB), and allow a disk that holds something besides a
+    /// GPT or an MBR: a file system, a table of another kind, the metadata of a firmware RAID.
     #[arg(long)]
     pub(crate) wipe: bool,
 
@@ -112,6 +113,10 @@ pub(crate) struct PlanArguments {
     /// the size that the present table counts in, where nothing on the disk shows it.
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
+
+    /// The format of an image, where its bytes show another: raw takes them as they are.
+    #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
+    pub(crate) format: Option<straddle_device::image::Format>,
 
     /// Tell why each partition starts where it does, and where other tools would start it.
     #[arg(long)]
@@ -190,6 +195,10 @@ pub(crate) struct ApplyArguments {
     #[arg(long, value_name = "TARGET", value_hint = clap::ValueHint::FilePath, required = true)]
     pub(crate) write: PathBuf,
 
+    /// The format of an image, where its bytes show another: raw takes them as they are.
+    #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
+    pub(crate) format: Option<straddle_device::image::Format>,
+
     /// Where to keep what is overwritten: a new file on another disk. PLAN.undo without this.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) backup: Option<PathBuf>,
@@ -218,4 +227,8 @@ pub(crate) struct UndoArguments {
     /// The block device or raw image to write to.
     #[arg(long, value_name = "TARGET", value_hint = clap::ValueHint::FilePath, required = true)]
     pub(crate) write: PathBuf,
+
+    /// The format of an image, where its bytes show another: raw takes them as they are.
+    #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
+    pub(crate) format: Option<straddle_device::image::Format>,
 }

@@ -6,15 +6,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use straddle_device::Options;
+use straddle_device::image::Format;
 use straddle_device::live::Machine;
 use straddle_repair::apply::{self, ApplyError, Backup};
 use straddle_repair::disk::{DiskError, FileDisk};
 use straddle_repair::{Plan, Step};
 
-use super::plan::{of_plan_error, serial_of};
+use super::plan::{check_raw, of_open_error, of_plan_error, serial_of};
 use crate::args::{ApplyArguments, UndoArguments};
 use crate::exit::{Exit, RefusedError, UsageError};
-use crate::output::{self, plural};
+use crate::output::{self, Styles, plural};
+use crate::text;
 
 /// No plan is larger.
 const LARGEST_PLAN: u64 = 16 << 20;
@@ -29,9 +31,9 @@ struct Opened {
     sector: u64,
 }
 
-pub(crate) fn apply(arguments: &ApplyArguments) -> Result<Exit> {
+pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> {
     let plan = load(&arguments.plan)?;
-    let mut target = open(&arguments.write)?;
+    let mut target = open(&arguments.write, arguments.format)?;
     if target.kernel_name.is_some() && target.sector != plan.disk.sector {
         let (name, sector, planned) = (&target.name, target.sector, plan.disk.sector);
         let text =
@@ -44,6 +46,8 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result<Exit> {
         .map_err(|error| failed(error, &target.name))?;
     let backup_path = arguments.backup.clone().unwrap_or_else(|| with_undo(&arguments.plan));
     let mut out = output::stdout();
+    out.write_all(text::plan::lost(&plan, output::width(), styles).as_bytes())?;
+    out.flush()?;
     if arguments.dry_run {
         out.write_all(listing(&steps).as_bytes())?;
         writeln!(
@@ -78,7 +82,7 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result<Exit> {
 
 pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
     let backup = Backup::load(&arguments.backup)?;
-    let mut target = open(&arguments.write)?;
+    let mut target = open(&arguments.write, arguments.format)?;
     let steps = backup
         .undoing(&target.disk, target.serial.as_deref())
         .map_err(|error| of_apply_error(error, &target.name))?;
@@ -117,15 +121,11 @@ fn with_undo(path: &Path) -> PathBuf {
 }
 
 /// Opens the target for writing, once it is known that nobody uses it.
-fn open(path: &Path) -> Result<Opened> {
+fn open(path: &Path, format: Option<Format>) -> Result<Opened> {
     let name = path.display().to_string();
-    let target = straddle_device::open(path, &Options::default()).with_context(|| name.clone())?;
-    if target.container.is_some() {
-        let text = format!(
-            "{name} is an image of another format than raw: connect it as a device first (qemu-nbd -c)"
-        );
-        return Err(RefusedError(text).into());
-    }
+    let options = Options { format, ..Options::default() };
+    let target = straddle_device::open(path, &options).map_err(|error| of_open_error(error, &name))?;
+    check_raw(&target, &name)?;
     if let Some(number) = target.partition {
         return Err(UsageError(format!("{name} is partition {number} of a disk: name the disk")).into());
     }

@@ -2,6 +2,7 @@
 
 mod causes;
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -10,10 +11,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
-use straddle_audit::{Context, Finding, Severity, Subject};
+use straddle_audit::{Context, Finding, Kind, Severity, Subject};
 use straddle_device::live::Machine;
 use straddle_device::topology::Source;
-use straddle_device::{DeviceKind, Options, Target};
+use straddle_device::{DeviceKind, OpenError, Options, Target};
 use straddle_layout::live::Disagreement;
 use straddle_layout::{Stack, TableKind};
 
@@ -55,6 +56,19 @@ pub(crate) struct Audited {
     pub(crate) costs: Vec<Option<Cost>>,
     /// Its status with the findings that are told at another target of the run.
     whole: Option<Status>,
+    /// Whether there is something on it that could be judged.
+    recognised: Recognised,
+}
+
+/// What there is to judge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Recognised {
+    /// A table, a file system, or something else that is known.
+    Known,
+    /// Nothing is written where tables and contents live.
+    Blank,
+    /// Nothing that could be judged, and why.
+    Nothing(String),
 }
 
 impl Audited {
@@ -63,7 +77,29 @@ impl Audited {
     }
 
     pub(crate) fn status(&self) -> Status {
-        self.whole.unwrap_or_else(|| status_of(&self.findings))
+        match (&self.recognised, self.whole.unwrap_or_else(|| status_of(&self.findings))) {
+            (Recognised::Nothing(_), _) => Status::NotJudged,
+            (Recognised::Blank, Status::Ok) => Status::Blank,
+            (_, status) => status,
+        }
+    }
+
+    /// Why it is not judged, where it is not.
+    pub(crate) fn not_judged(&self) -> Option<&str> {
+        match &self.recognised {
+            Recognised::Nothing(why) => Some(why),
+            _ => None,
+        }
+    }
+
+    /// The kinds of the findings that make the status, in order.
+    pub(crate) fn kinds(&self) -> Vec<Kind> {
+        if self.not_judged().is_some() {
+            return Vec::new();
+        }
+        let worst = self.findings.iter().map(|f| f.severity).max();
+        let decisive = self.findings.iter().filter(|f| Some(f.severity) == worst);
+        decisive.map(|f| f.rule.kind()).collect::<BTreeSet<_>>().into_iter().collect()
     }
 }
 
@@ -93,6 +129,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
         sysroot: arguments.sysroot.clone(),
         assume: arguments.assume.clone().or_else(|| arguments.measured.clone()).unwrap_or_default(),
         logical: arguments.logical,
+        format: arguments.format,
         allow_backing: arguments.allow_backing.clone(),
     };
     let run = Run { options, arguments, form, styles, machine: OnceLock::new() };
@@ -191,12 +228,30 @@ fn outcome(name: String, audited: Result<Audited>, run: &Run<'_>) -> Outcome {
         Ok(audited) => {
             let worst: Vec<Severity> = audited.findings.iter().map(|f| f.severity).collect();
             let fails = worst.iter().any(|severity| *severity >= arguments.fail_on.severity());
+            let unknown = audited.not_judged().filter(|_| !arguments.allow_unknown);
+            // The text says it in its place; a list of findings has none for it.
+            let told = audited.not_judged().filter(|_| arguments.quiet);
             Outcome {
                 text: render(&audited, run),
-                complaint: None,
+                complaint: told.map(|why| output::printable(&format!("{name}: not judged: {why}"))),
                 status: audited.status(),
-                exit: if fails { Exit::Findings } else { Exit::Aligned },
+                exit: match unknown {
+                    Some(_) => Exit::Failed,
+                    None if fails => Exit::Findings,
+                    None => Exit::Aligned,
+                },
                 worst,
+            }
+        }
+        Err(error) if matches!(error.downcast_ref(), Some(OpenError::NotRead { .. })) => {
+            let reason = format!("it {error:#}");
+            let json = || to_json(&TargetReport::not_read(name.clone(), reason.clone()));
+            Outcome {
+                text: if arguments.json { json() } else { String::new() },
+                complaint: Some(output::printable(&format!("{name}: not judged: {reason}"))),
+                status: Status::NotJudged,
+                exit: Exit::Failed,
+                worst: Vec::new(),
             }
         }
         Err(error) => {
@@ -243,6 +298,7 @@ fn audit(path: &Path, run: &Run<'_>) -> Result<Audited> {
     if matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr) {
         target.topology.adopt_table_block(stack.block);
     }
+    target.remarks.extend(beside(&target, &stack));
     let name = path.display().to_string();
     let node = target.node.as_ref().map_or_else(|| name.clone(), |node| node.display().to_string());
     let in_container = target.container.is_some();
@@ -272,15 +328,56 @@ fn audit(path: &Path, run: &Run<'_>) -> Result<Audited> {
         );
         target.remarks.push(remark);
     }
+    let recognised = recognised(&target, &stack);
     // A batch of targets waits for its last one; their files need not be open for that.
     target.medium = None;
     let price = |finding: &Finding| arguments.cost.as_ref().and_then(|pricing| pricing.of(finding));
     let costs = findings.iter().map(price).collect();
-    let mut audited = Audited { name, target, stack, findings, costs, whole: None };
+    let mut audited = Audited { name, target, stack, findings, costs, whole: None, recognised };
     if let Some(number) = audited.target.partition {
         audited.stack.partitions.retain(|p| p.number == number);
     }
     Ok(audited)
+}
+
+/// What the target holds besides what the stack says, in a sentence each.
+fn beside(target: &Target, stack: &Stack) -> Vec<String> {
+    let known = match stack.kind {
+        TableKind::Content(name) | TableKind::Foreign(name) => name,
+        TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr => "",
+        TableKind::Kernel | TableKind::None => return Vec::new(),
+    };
+    let beside = target.medium.as_deref().map(straddle_layout::beside_table);
+    let beside = beside.and_then(Result::ok).unwrap_or_default();
+    beside.into_iter().filter(|name| *name != known).map(|name| format!("it also holds {name}")).collect()
+}
+
+/// Whether there is something on the target that could be judged.
+fn recognised(target: &Target, stack: &Stack) -> Recognised {
+    let is_known = match stack.kind {
+        TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr | TableKind::Content(_) => true,
+        TableKind::Foreign(name) => {
+            let why = format!("it has a partition table of the kind {name}, whose partitions are not read");
+            return Recognised::Nothing(why);
+        }
+        TableKind::Kernel | TableKind::None => stack.layer.is_some() || !stack.partitions.is_empty(),
+    };
+    if is_known || target.kind == DeviceKind::Modelled {
+        return Recognised::Known;
+    }
+    let Some(medium) = &target.medium else {
+        return Recognised::Nothing(
+            "its bytes cannot be read, and the kernel lists no partitions".to_owned(),
+        );
+    };
+    match straddle_layout::is_blank(medium.as_ref()) {
+        Ok(true) => Recognised::Blank,
+        Ok(false) => Recognised::Nothing("nothing on it is recognised".to_owned()),
+        Err(error) => {
+            let error = anyhow::Error::from(error);
+            Recognised::Nothing(format!("nothing on it is recognised, and not all can be read: {error:#}"))
+        }
+    }
 }
 
 /// Puts the kernel's view of a device beside what was read from it; returns where they differ.
@@ -317,7 +414,9 @@ fn read(target: &mut Target, options: &Options) -> Result<Stack> {
     let by_kernel = || straddle_layout::kernel_stack(listed, target.topology.logical.value());
     let Some(medium) = &target.medium else { return Ok(by_kernel()) };
     match straddle_layout::read_all(medium.as_ref(), device_block, options.logical) {
-        Ok(stack) if stack.kind == TableKind::None && !listed.is_empty() => Ok(by_kernel()),
+        Ok(stack) if matches!(stack.kind, TableKind::None | TableKind::Foreign(_)) && !listed.is_empty() => {
+            Ok(by_kernel())
+        }
         Ok(stack) => Ok(stack),
         Err(error) if listed.is_empty() => Err(error.into()),
         Err(error) => {

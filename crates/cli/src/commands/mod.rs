@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Command::Map(arguments) => check::run(arguments, check::Form::Map, styles),
         Command::Explain(explain) => explain::run(explain, styles),
         Command::Plan(plan) => plan::run(plan, styles),
-        Command::Apply(apply) => apply::apply(apply),
+        Command::Apply(apply) => apply::apply(apply, styles),
         Command::Undo(undo) => apply::undo(undo),
         Command::Efficiency(efficiency) => efficiency::run(efficiency),
         Command::Bench(bench) => bench::run(bench, styles),

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use anyhow::{Context, Result, anyhow};
 use straddle_device::sysfs::{Attributes, Directory};
-use straddle_device::{DeviceKind, Medium, Options, Target};
+use straddle_device::{DeviceKind, Medium, OpenError, Options, Target};
 use straddle_layout::{Stack, TableKind, read_stack};
 use straddle_repair::peers::{Free, Peer, peers};
 use straddle_repair::{Plan, PlanError, Request, Seed, Situation, from_sfdisk, make, parse_file, to_sfdisk};
@@ -32,14 +32,24 @@ pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
         assume: arguments.assume.clone().unwrap_or_default(),
         // A conversion has two sizes: this is then the table's, and not the target's.
         logical: arguments.logical.filter(|_| arguments.convert_table.is_none()),
+        format: arguments.format,
         ..Options::default()
     };
     let name = arguments.target.display().to_string();
-    let mut target = straddle_device::open(&arguments.target, &options).with_context(|| name.clone())?;
+    let opened = straddle_device::open(&arguments.target, &options);
+    let mut target = opened.map_err(|error| of_open_error(error, &name))?;
     let stack = match arguments.convert_table {
         Some(size) => read_other(&mut target, arguments.logical, size.into(), &name)?,
         None => read(&mut target, &options, &name)?,
     };
+    let listed = target.kernel_partitions.as_deref().unwrap_or_default().len();
+    if request.table.is_some() && stack.kind == TableKind::None && listed > 0 && !request.wipe {
+        let text = format!(
+            "{name}: the kernel lists {} by a table that is not read: --wipe allows to overwrite it",
+            output::plural(listed, "partition")
+        );
+        return Err(RefusedError(text).into());
+    }
     let medium = target.medium.as_deref().ok_or_else(|| anyhow!("{name}: its bytes cannot be read"))?;
     let serial = target.kernel_name.as_deref().and_then(serial_of);
     let situation =
@@ -158,19 +168,30 @@ fn read_other(target: &mut Target, said: Option<BlockSize>, new: BlockSize, name
     Ok(read_stack(medium, Some(old), Some(old))?)
 }
 
+/// The error with the target's name. What is known to be no raw image is refused: writing to it would destroy what it holds.
+pub(crate) fn of_open_error(error: OpenError, name: &str) -> anyhow::Error {
+    let is_refusal = matches!(error, OpenError::NotRead { .. } | OpenError::Image(_));
+    let error = anyhow::Error::from(error).context(name.to_owned());
+    if is_refusal { RefusedError(format!("{error:#}")).into() } else { error }
+}
+
 /// Refuses what has no table of its own, or cannot be written as it is.
 fn check_kind(target: &Target, name: &str) -> Result<()> {
     if let Some(number) = target.partition {
         let text = format!("{name} is partition {number} of a disk: name the disk");
         return Err(UsageError(text).into());
     }
-    if target.container.is_some() {
-        let text = format!(
-            "{name} is an image of another format than raw: connect it as a device first (qemu-nbd -c)"
-        );
-        return Err(RefusedError(text).into());
-    }
-    Ok(())
+    check_raw(target, name)
+}
+
+/// Refuses an image whose bytes are not those of its disk.
+pub(crate) fn check_raw(target: &Target, name: &str) -> Result<()> {
+    let Some(container) = &target.container else { return Ok(()) };
+    let text = format!(
+        "{name} is an image of another format than raw ({}): connect it as a device first (qemu-nbd -c); --format raw takes its own bytes for the disk",
+        container.format
+    );
+    Err(RefusedError(text).into())
 }
 
 /// What a disk calls itself, so that another in its place is noticed.
@@ -224,6 +245,8 @@ pub(crate) fn of_plan_error(error: PlanError, name: &str) -> anyhow::Error {
         error,
         E::Misaligned { .. }
             | E::WouldDestroy { .. }
+            | E::WouldReplace { .. }
+            | E::WouldHarm { .. }
             | E::TwoSteps(_)
             | E::InTheWay(_)
             | E::Unchangeable(_)

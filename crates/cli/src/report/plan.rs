@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_repair::peers::Peer;
-use straddle_repair::{Change, Considered, Entry, Format, Slot, type_name};
+use straddle_repair::{Change, Considered, Entry, Format, Lost, Slot, type_name};
 
 use crate::commands::plan::Planned;
 
@@ -37,10 +37,31 @@ pub(crate) struct PlanReport {
     phase: u64,
     /// The boundaries that were considered.
     boundaries: Vec<BoundaryReport>,
+    /// What is on the disk and is not reached from the table.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lost: Vec<LostReport>,
     /// What is worth knowing.
     notes: Vec<String>,
     /// The seed of new identities, in hexadecimal.
     seed: String,
+}
+
+/// Something that the table does not lead to.
+#[derive(Debug, Serialize, JsonSchema)]
+struct LostReport {
+    /// The partition's number; absent for what is on the disk as a whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    partition: Option<u32>,
+    /// What it is: blkid's TYPE; absent where nothing is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<String>,
+    /// The content's own name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    label: String,
+    /// First byte.
+    start: u64,
+    /// Bytes.
+    size: u64,
 }
 
 /// The table.
@@ -161,6 +182,7 @@ impl PlanReport {
             grain: plan.grain,
             phase: plan.phase,
             boundaries: plan.considered.iter().map(boundary).collect(),
+            lost: plan.lost.iter().map(lost).collect(),
             notes: plan.notes.clone(),
             seed: plan.seed.clone(),
         }
@@ -191,6 +213,16 @@ fn entry(entry: &Entry, sector: u64, format: Format, peers: Vec<PeerReport>) -> 
         },
         why: entry.why.clone(),
         peers,
+    }
+}
+
+fn lost(lost: &Lost) -> LostReport {
+    LostReport {
+        partition: lost.partition,
+        content: lost.content.clone(),
+        label: lost.label.clone(),
+        start: lost.start,
+        size: lost.size,
     }
 }
 

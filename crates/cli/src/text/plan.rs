@@ -34,6 +34,7 @@ pub(crate) fn plan(
     if explain {
         text.push_str(&explanation(planned, width, styles));
     }
+    text += &lost(plan, width, styles);
     for note in &plan.notes {
         let _ = writeln!(text, "{}", wrap(&format!("note: {}", printable(note)), width, "  "));
     }
@@ -47,6 +48,16 @@ pub(crate) fn plan(
             "nothing is written: keep the plan with --save FILE, then straddle apply FILE --write {name}"
         ),
     };
+    text
+}
+
+/// What is lost sight of, by name and size.
+pub(crate) fn lost(plan: &Plan, width: usize, styles: Styles) -> String {
+    let mut text = String::new();
+    for lost in &plan.lost {
+        let line = wrap(&format!("lost sight of: {}", printable(&lost.to_string())), width, "  ");
+        let _ = writeln!(text, "{}", paint(styles.warning, &line));
+    }
     text
 }
 

@@ -1,6 +1,6 @@
 //! Numbers and texts in the structures of images.
 
-pub(super) use crate::fields::{array, be32, be64, le16, le32, le64};
+pub(super) use crate::fields::{array, be32, be64, has, le16, le32, le64};
 
 /// A text of 16-bit units, up to its first NUL.
 pub(super) fn utf16(units: impl Iterator<Item = u16>) -> String {

@@ -163,6 +163,8 @@ fn format_named(name: &[u8]) -> Option<Format> {
         b"vpc" => Some(Format::Vhd),
         b"vhdx" => Some(Format::Vhdx),
         b"vdi" => Some(Format::Vdi),
+        b"qed" => Some(Format::Qed),
+        b"parallels" => Some(Format::Parallels),
         _ => None,
     }
 }

@@ -252,7 +252,7 @@ fn compare_mapped(here: &Mapped, there: &Mapped, differences: &mut Differences<'
 /// Where the table on the disk and the kernel's list of partitions differ. Extended partitions are left out: the kernel
 /// lists only their first sectors.
 pub fn compare_partitions(on_disk: &Stack, kernel: &[KernelPartition]) -> Vec<Disagreement> {
-    if matches!(on_disk.kind, TableKind::Kernel | TableKind::Content(_)) {
+    if matches!(on_disk.kind, TableKind::Kernel | TableKind::Content(_) | TableKind::Foreign(_)) {
         return Vec::new();
     }
     let mut found = Vec::new();

@@ -349,7 +349,7 @@ fn protect(plan: &Plan, stack: &Stack, places: &Places, steps: &mut Steps<'_>) -
         }
         None if !plan.fresh && is_signed && slots().any(|at| sector[at + 4] != 0) => {}
         _ => {
-            if !plan.wipe.is_empty() && matches!(stack.kind, TableKind::Content(_)) {
+            if !plan.wipe.is_empty() && matches!(stack.kind, TableKind::Content(_) | TableKind::Foreign(_)) {
                 sector[..mbr::ENTRIES_AT].fill(0);
             }
             sector[mbr::ENTRIES_AT..mbr::SIGNATURE_AT].fill(0);

@@ -80,7 +80,7 @@ fn resize(bytes: &mut [u8], entry: &Entry) -> Result<(), PlanError> {
 pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Result<(), PlanError> {
     let mut mbr = steps.read(0, steps.block)?;
     if plan.fresh {
-        if !plan.wipe.is_empty() && matches!(stack.kind, TableKind::Content(_)) {
+        if !plan.wipe.is_empty() && matches!(stack.kind, TableKind::Content(_) | TableKind::Foreign(_)) {
             mbr[..ENTRIES_AT].fill(0);
         }
         let id = u32::from_str_radix(&plan.table.id, 16);

@@ -43,6 +43,7 @@ impl Draft<'_> {
                 "its MBR lists partitions beside the GPT (a hybrid MBR): remove them first".to_owned(),
             )),
             TableKind::Content(name) => Err(PlanError::NoTable { found: name.to_owned() }),
+            TableKind::Foreign(name) => Err(PlanError::NoTable { found: format!("one of the kind {name}") }),
             TableKind::None | TableKind::Kernel => {
                 Err(PlanError::NoTable { found: "nothing known is on it".to_owned() })
             }

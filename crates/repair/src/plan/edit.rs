@@ -52,6 +52,9 @@ impl Draft<'_> {
             TableKind::Gpt | TableKind::HybridMbr => Format::Gpt,
             TableKind::Mbr => Format::Mbr,
             TableKind::Content(name) => return Err(PlanError::NoTable { found: (*name).to_owned() }),
+            TableKind::Foreign(name) => {
+                return Err(PlanError::NoTable { found: format!("one of the kind {name}") });
+            }
             TableKind::None | TableKind::Kernel => {
                 return Err(PlanError::NoTable { found: "nothing known is on it".to_owned() });
             }

@@ -35,8 +35,10 @@ impl Draft<'_> {
                 "a new table has nothing to delete, grow or repair: leave out --table, or those".to_owned(),
             ));
         }
-        if let (TableKind::Content(name), false) = (&self.situation.stack.kind, request.wipe) {
-            return Err(PlanError::WouldDestroy { name });
+        match self.situation.stack.kind {
+            TableKind::Content(name) if !request.wipe => return Err(PlanError::WouldDestroy { name }),
+            TableKind::Foreign(name) if !request.wipe => return Err(PlanError::WouldReplace { name }),
+            _ => {}
         }
         check_percents(&request.parts)?;
         let mut table = self.empty_table(format)?;

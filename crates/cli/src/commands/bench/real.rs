@@ -228,7 +228,7 @@ fn prepare(
 /// Whom somebody uses is refused, and not failed.
 pub(crate) fn in_use(error: OpenError) -> anyhow::Error {
     match error {
-        OpenError::InUse { .. } => RefusedError(error.to_string()).into(),
+        OpenError::InUse { .. } | OpenError::NotRaw { .. } => RefusedError(error.to_string()).into(),
         error => error.into(),
     }
 }

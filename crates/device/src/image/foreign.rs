@@ -1,0 +1,122 @@
+//! Files that hold a disk, or something else, in a form that is not read here: known by their magic, as data.
+//!
+//! The law of this module: what it names is never taken for a raw image unless the user says so. A file that is not in
+//! the list is no concern of it.
+//!
+//! Sources: qemu `block/{qcow,vmdk,dmg,bochs,cloop}.c`; VMware "Virtual Disk Format 5.0" and VMFSsparse of ESX; wimlib
+//! `include/wimlib/header.h`; file(1) `magic/Magdir/{compress,archive,filesystems,forensics}`; RFC 1952, RFC 8878,
+//! and the .xz file format 1.2.
+
+use straddle_units::ByteOffset;
+
+use crate::medium::Medium;
+
+/// A form in which a file may hold a disk, and how to get the disk out of it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Foreign {
+    /// What the file is: "a gzip file".
+    pub what: &'static str,
+    /// The command that makes a raw image of it; FILE stands for the file. Empty where there is no usual one.
+    command: &'static str,
+    magic: Magic,
+}
+
+impl Foreign {
+    /// The command that makes a raw image of `file`, which is quoted for a shell where that is needed.
+    pub fn command(&self, file: &str) -> Option<String> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@%".contains(c);
+        let is_safe = !file.is_empty() && !file.starts_with('-') && file.chars().all(is_plain);
+        let quoted = |name: &str| {
+            if is_safe { name.to_owned() } else { format!("'{}'", name.replace('\'', r"'\''")) }
+        };
+        let raw = quoted(&format!("{file}.raw"));
+        let line = self.command.replace("FILE.raw", "\u{0}").replace("FILE", &quoted(file));
+        (!line.is_empty()).then(|| line.replace('\u{0}', &raw))
+    }
+}
+
+/// The bytes that show a form.
+#[derive(Debug, PartialEq, Eq)]
+enum Magic {
+    /// At this byte.
+    At(usize, &'static [u8]),
+    /// At the start, with these further on.
+    Both(&'static [u8], usize, &'static [u8]),
+    /// So many bytes before the end.
+    BeforeEnd(u64, &'static [u8]),
+}
+
+const fn form(what: &'static str, magic: Magic, command: &'static str) -> Foreign {
+    Foreign { what, command, magic }
+}
+
+const CONVERT: &str = "qemu-img convert -O raw FILE FILE.raw";
+const UNPACK: &str = "tar -xf FILE";
+
+/// Every form that is known and not read.
+pub const FORMS: &[Foreign] = &[
+    form("a gzip file", Magic::At(0, b"\x1f\x8b\x08"), "gzip -dc FILE > FILE.raw"),
+    form("an xz file", Magic::At(0, b"\xfd7zXZ\0"), "xz -dc FILE > FILE.raw"),
+    form("a zstd file", Magic::At(0, b"\x28\xb5\x2f\xfd"), "zstd -dc FILE > FILE.raw"),
+    form("a bzip2 file", Magic::Both(b"BZh", 4, b"1AY&SY"), "bzip2 -dc FILE > FILE.raw"),
+    // Of nothing at all: the end mark follows at once.
+    form("a bzip2 file", Magic::Both(b"BZh", 4, b"\x17\x72\x45\x38\x50\x90"), "bzip2 -dc FILE > FILE.raw"),
+    form("an lz4 file", Magic::At(0, b"\x04\x22\x4d\x18"), "lz4 -dc FILE > FILE.raw"),
+    form("an lzip file", Magic::At(0, b"LZIP\x01"), "lzip -dc FILE > FILE.raw"),
+    form("an lzop file", Magic::At(0, b"\x89LZO\0\r\n\x1a\n"), "lzop -dc FILE > FILE.raw"),
+    form("a compress(1) file", Magic::At(0, b"\x1f\x9d\x90"), "gzip -dc FILE > FILE.raw"),
+    form("a tar archive", Magic::At(257, b"ustar"), UNPACK),
+    form("a zip archive", Magic::At(0, b"PK\x03\x04"), "unzip FILE"),
+    form("a 7z archive", Magic::At(0, b"7z\xbc\xaf\x27\x1c"), "7z x FILE"),
+    form("a RAR archive", Magic::At(0, b"Rar!\x1a\x07"), "unrar x FILE"),
+    form("a qcow image of version 1", Magic::At(0, b"QFI\xfb\0\0\0\x01"), CONVERT),
+    form(
+        "a sparse extent of ESX (COWD)",
+        Magic::At(0, b"COWD"),
+        "qemu-img convert -f vmdk -O raw FILE FILE.raw",
+    ),
+    form("a sparse extent of ESX (SEsparse)", Magic::At(0, b"\xbe\xba\xfe\xca\0\0\0\0"), CONVERT),
+    form(
+        "an Apple disk image (DMG)",
+        Magic::BeforeEnd(512, b"koly"),
+        "qemu-img convert -f dmg -O raw FILE FILE.raw",
+    ),
+    form("an Apple sparse image", Magic::At(0, b"sprs"), ""),
+    form("a Windows image (WIM)", Magic::At(0, b"MSWIM\0\0\0"), ""),
+    form("a Windows image (WIM)", Magic::At(0, b"WLPWM\0\0\0"), ""),
+    form("a Norton Ghost image", Magic::At(0, b"\xfe\xef\x01"), ""),
+    form("an Acronis True Image archive", Magic::At(0, b"\xb4\x6e\x68\x44"), ""),
+    form("a Bochs image", Magic::At(0, b"Bochs Virtual HD Image"), CONVERT),
+    form(
+        "a cloop image",
+        Magic::At(0, b"#!/bin/sh\n#V2.0 Format\n"),
+        "qemu-img convert -f cloop -O raw FILE FILE.raw",
+    ),
+    form("an Android sparse image", Magic::At(0, b"\x3a\xff\x26\xed"), "simg2img FILE FILE.raw"),
+    form("a Proxmox backup (VMA)", Magic::At(0, b"VMA\0"), ""),
+    form("a partclone image", Magic::At(0, b"partclone-image"), "partclone.restore -C -s FILE -O FILE.raw"),
+    form("a partimage image", Magic::At(0, b"PaRtImAgE-VoLuMe"), ""),
+    form("an ntfsclone image", Magic::At(0, b"\0ntfsclone-image"), "ntfsclone -r -O FILE.raw FILE"),
+    form("an fsarchiver archive", Magic::At(0, b"FsA0"), ""),
+    form(
+        "an EnCase image (EWF)",
+        Magic::At(0, b"EVF\x09\x0d\x0a\xff\0"),
+        "ewfexport -f raw -t FILE.raw FILE",
+    ),
+    form("an EnCase image (EWF)", Magic::At(0, b"EVF2\x0d\x0a\x81\0"), "ewfexport -f raw -t FILE.raw FILE"),
+    form("an AFF image", Magic::At(0, b"AFF10\r\n\0"), "affconvert -r FILE"),
+];
+
+/// The form that the file `medium` shows, by `head`, its first bytes, or by its end.
+pub(super) fn detect(head: &[u8], medium: &dyn Medium) -> Option<&'static Foreign> {
+    let has = |at: usize, magic: &[u8]| head.get(at..).is_some_and(|rest| rest.starts_with(magic));
+    FORMS.iter().find(|form| match form.magic {
+        Magic::At(at, magic) => has(at, magic),
+        Magic::Both(first, at, second) => has(0, first) && has(at, second),
+        Magic::BeforeEnd(back, magic) => {
+            let mut found = [0; 4];
+            let at = medium.len().get().checked_sub(back).map(ByteOffset::new);
+            at.is_some_and(|at| medium.read_at(at, &mut found).is_ok()) && found == *magic
+        }
+    })
+}

@@ -1,0 +1,89 @@
+//! Parallels' expandable format (qemu `docs/interop/parallels.txt`; all numbers are little-endian).
+
+use super::fields::{has, le32, le64};
+use super::host::Host;
+use super::{Below, Format, ImageError, Map, Parts, Place, Run};
+
+/// How a file begins: blocks are counted in sectors.
+pub(super) const SIGNATURE: &[u8] = b"WithoutFreeSpace";
+/// How a file begins: blocks are counted in blocks.
+pub(super) const EXTENDED: &[u8] = b"WithouFreSpacExt";
+
+/// The unit of the header's numbers.
+const SECTOR: u64 = 512;
+/// The only version.
+const VERSION: u32 = 2;
+/// The byte of the block map.
+const MAP_AT: u64 = 64;
+/// No block is larger than this many sectors (qemu `parallels_open`).
+const MAX_BLOCK: u64 = (i32::MAX as u64) / 513;
+
+/// The byte of a field in the header.
+mod field {
+    pub(super) const VERSION: usize = 16;
+    pub(super) const BLOCK: usize = 28;
+    pub(super) const BLOCKS: usize = 32;
+    pub(super) const SIZE: usize = 36;
+}
+
+struct Parallels {
+    host: Host,
+    block: u64,
+    /// Bytes that an entry of the map counts in.
+    unit: u64,
+}
+
+pub(super) fn open(host: Host) -> Result<Parts, ImageError> {
+    let raw: [u8; 64] = host.bytes(0)?;
+    let byte = |field| u64::try_from(field).unwrap_or(0);
+    let version = le32(&raw, field::VERSION);
+    if version != VERSION {
+        return Err(host.unsupported(byte(field::VERSION), format!("version {version}")));
+    }
+    let extended = has(&raw, 0, EXTENDED);
+    let sectors = u64::from(le32(&raw, field::BLOCK));
+    if sectors == 0 || sectors > MAX_BLOCK {
+        return Err(host.damaged(byte(field::BLOCK), format!("blocks of {sectors} sectors")));
+    }
+    let block = sectors * SECTOR;
+    // Of the older kind only the lower half counts.
+    let size = if extended { le64(&raw, field::SIZE) } else { u64::from(le32(&raw, field::SIZE)) };
+    let size = size.checked_mul(SECTOR).filter(|size| i64::try_from(*size).is_ok());
+    let size = size.ok_or_else(|| host.damaged(byte(field::SIZE), "a disk of more than 2^63 bytes"))?;
+    let blocks = u64::from(le32(&raw, field::BLOCKS));
+    if blocks < size.div_ceil(block) {
+        let what = format!("{blocks} blocks of {block} bytes are too few for {size} bytes");
+        return Err(host.damaged(byte(field::BLOCKS), what));
+    }
+    if MAP_AT + size.div_ceil(block) * 4 > host.len() {
+        return Err(host.damaged(byte(field::BLOCKS), "the block map is not in the file"));
+    }
+    let variant = if extended { "extended" } else { "expanding" };
+    let map = Box::new(Parallels { host, block, unit: if extended { block } else { SECTOR } });
+    Ok(Parts { map, below: Below::Nothing, variant, size, block, sectors: None, remarks: Vec::new() })
+}
+
+impl Map for Parallels {
+    fn locate(&self, at: u64) -> Result<Run, ImageError> {
+        let into = at % self.block;
+        let entry_at = MAP_AT + at / self.block * 4;
+        let place = match self.host.le32(entry_at)? {
+            0 => Place::Zero,
+            entry => {
+                // 32 bits times a block of less than 2^32 bytes.
+                let start = u64::from(entry) * self.unit;
+                if start >= self.host.len() {
+                    let what = format!("a block at byte {start}, past the end of the file");
+                    return Err(self.host.damaged(entry_at, what));
+                }
+                Place::Host { file: 0, at: start + into }
+            }
+        };
+        Ok(Run { place, len: self.block - into })
+    }
+
+    fn file(&self, _: usize) -> Result<&Host, ImageError> {
+        debug_assert_eq!(self.host.format(), Format::Parallels);
+        Ok(&self.host)
+    }
+}

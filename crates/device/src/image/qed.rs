@@ -1,0 +1,129 @@
+//! QEMU's enhanced disk format (qemu `docs/interop/qed_spec.rst`; all numbers are little-endian).
+
+use super::access::Named;
+use super::fields::{le32, le64};
+use super::host::Host;
+use super::{Access, Below, Format, ImageError, Map, Parts, Place, Run};
+
+/// How a file begins.
+pub(super) const SIGNATURE: &[u8] = b"QED\0";
+
+/// A backing file's name is at most this long.
+const MAX_NAME: u32 = 1023;
+
+/// The bounds of the header's numbers.
+const CLUSTERS: std::ops::RangeInclusive<u64> = 4096..=64 << 20;
+const TABLES: std::ops::RangeInclusive<u64> = 1..=16;
+
+/// Bytes of a table's entry.
+const ENTRY: u64 = 8;
+
+/// An L2 entry: the cluster reads as zeros.
+const ZERO: u64 = 1;
+
+/// The byte of a field in the header.
+mod field {
+    pub(super) const CLUSTER: usize = 4;
+    pub(super) const TABLE: usize = 8;
+    pub(super) const FEATURES: usize = 16;
+    pub(super) const L1_AT: usize = 40;
+    pub(super) const SIZE: usize = 48;
+    pub(super) const BACKING_AT: usize = 56;
+    pub(super) const BACKING_LEN: usize = 60;
+}
+
+/// Incompatible feature bits.
+mod feature {
+    pub(super) const BACKING: u64 = 1 << 0;
+    pub(super) const NEEDS_CHECK: u64 = 1 << 1;
+    pub(super) const BACKING_IS_RAW: u64 = 1 << 2;
+    pub(super) const KNOWN: u64 = BACKING | NEEDS_CHECK | BACKING_IS_RAW;
+}
+
+struct Qed {
+    host: Host,
+    cluster: u64,
+    /// Entries in a table of either level.
+    entries: u64,
+    l1_at: u64,
+}
+
+pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
+    let raw: [u8; 64] = host.bytes(0)?;
+    let byte = |field| u64::try_from(field).unwrap_or(0);
+    let (cluster, table) = (u64::from(le32(&raw, field::CLUSTER)), u64::from(le32(&raw, field::TABLE)));
+    if !cluster.is_power_of_two() || !CLUSTERS.contains(&cluster) {
+        return Err(host.damaged(byte(field::CLUSTER), format!("clusters of {cluster} bytes")));
+    }
+    if !table.is_power_of_two() || !TABLES.contains(&table) {
+        return Err(host.damaged(byte(field::TABLE), format!("tables of {table} clusters")));
+    }
+    let features = le64(&raw, field::FEATURES);
+    if features & !feature::KNOWN != 0 {
+        let what = format!("a feature (bits {:#x})", features & !feature::KNOWN);
+        return Err(host.unsupported(byte(field::FEATURES), what));
+    }
+    let entries = table * cluster / ENTRY;
+    let (l1_at, size) = (le64(&raw, field::L1_AT), le64(&raw, field::SIZE));
+    let reach = u128::from(entries) * u128::from(entries) * u128::from(cluster);
+    if i64::try_from(size).is_err() || u128::from(size) > reach {
+        return Err(host.damaged(byte(field::SIZE), format!("a disk of {size} bytes")));
+    }
+    if !l1_at.is_multiple_of(cluster) || l1_at == 0 {
+        return Err(host.damaged(byte(field::L1_AT), format!("the first table at byte {l1_at}")));
+    }
+    let mut remarks = Vec::new();
+    if features & feature::NEEDS_CHECK != 0 {
+        remarks.push("the image was not closed cleanly".to_owned());
+    }
+    let below = match features & feature::BACKING {
+        0 => Below::Nothing,
+        _ => {
+            let name = backing_name(&host, &raw)?;
+            let format = (features & feature::BACKING_IS_RAW != 0).then_some(Format::Raw);
+            access.open_below(&Named { by: Format::Qed, role: "backing file", name: &name }, format)?
+        }
+    };
+    let map = Box::new(Qed { host, cluster, entries, l1_at });
+    Ok(Parts { map, below, variant: "version 1", size, block: cluster, sectors: None, remarks })
+}
+
+fn backing_name(host: &Host, raw: &[u8]) -> Result<Vec<u8>, ImageError> {
+    let (at, len) = (le32(raw, field::BACKING_AT), le32(raw, field::BACKING_LEN));
+    if len > MAX_NAME {
+        let what = format!("the backing file's name is {len} bytes long; {MAX_NAME} are allowed");
+        return Err(host.damaged(u64::try_from(field::BACKING_LEN).unwrap_or(0), what));
+    }
+    let mut name = vec![0; usize::try_from(len).unwrap_or(0)];
+    host.read(u64::from(at), &mut name)?;
+    Ok(name)
+}
+
+impl Map for Qed {
+    fn locate(&self, at: u64) -> Result<Run, ImageError> {
+        let reach = self.entries * self.cluster;
+        let l1_entry_at = self.l1_at.saturating_add(at / reach * ENTRY);
+        let l2_at = self.host.le64(l1_entry_at)?;
+        if l2_at == 0 {
+            return Ok(Run { place: Place::Below, len: reach - at % reach });
+        }
+        if !l2_at.is_multiple_of(self.cluster) {
+            return Err(self.host.damaged(l1_entry_at, format!("a table at byte {l2_at}")));
+        }
+        let entry_at = l2_at.saturating_add(at % reach / self.cluster * ENTRY);
+        let into = at % self.cluster;
+        let place = match self.host.le64(entry_at)? {
+            0 => Place::Below,
+            ZERO => Place::Zero,
+            start if start.is_multiple_of(self.cluster) && start < self.host.len() => {
+                Place::Host { file: 0, at: start + into }
+            }
+            start => return Err(self.host.damaged(entry_at, format!("a cluster at byte {start}"))),
+        };
+        Ok(Run { place, len: self.cluster - into })
+    }
+
+    fn file(&self, _: usize) -> Result<&Host, ImageError> {
+        Ok(&self.host)
+    }
+}

@@ -1,0 +1,101 @@
+//! What is marked at the end: members of firmware RAIDs, and of DRBD.
+//!
+//! The law of this module: it is asked only where the start shows nothing, or where somebody is about to write. The
+//! members of md with their superblock at the end are read, not only named, and are another module's.
+//!
+//! Places and magics: util-linux, libblkid/src/superblocks/*_raid.c and drbd.c. All count in sectors of 512 bytes.
+
+use straddle_units::{ByteCount, ByteOffset, KERNEL_SECTOR, Span};
+
+use crate::fields::{be32, byte, has, le16, le32};
+use crate::reader::Reader;
+
+/// One row: so many sectors before the end, `confirm` says that it is `name`.
+struct Mark {
+    back: u64,
+    name: &'static str,
+    confirm: fn(&[u8]) -> bool,
+}
+
+const fn mark(back: u64, name: &'static str, confirm: fn(&[u8]) -> bool) -> Mark {
+    Mark { back, name, confirm }
+}
+
+const SECTOR: usize = 512;
+
+/// What partitions are marked with too.
+const ANYWHERE: [Mark; 1] = [mark(8, "drbd", |sector| {
+    // Versions 8, 8.4 when not closed cleanly, and 9.
+    matches!(be32(sector, 60), 0x8374_026B..=0x8374_026D)
+})];
+
+/// What whole disks are marked with.
+const DISKS: [Mark; 22] = [
+    mark(1, "ddf_raid_member", is_ddf),
+    mark(257, "ddf_raid_member", is_ddf),
+    mark(2, "isw_raid_member", |sector| has(sector, 0, b"Intel Raid ISM Cfg Sig. ")),
+    mark(1, "lsi_mega_raid_member", |sector| has(sector, 0, b"$XIDE$")),
+    mark(1, "via_raid_member", is_via),
+    mark(1, "silicon_medley_raid_member", is_silicon),
+    mark(2, "nvidia_raid_member", |sector| has(sector, 0, b"NVIDIA")),
+    promise(63),
+    promise(255),
+    promise(256),
+    promise(16),
+    promise(399),
+    promise(591),
+    promise(675),
+    promise(735),
+    promise(911),
+    promise(974),
+    promise(991),
+    promise(951),
+    promise(3087),
+    mark(11, "hpt45x_raid_member", |sector| matches!(le32(sector, 0), 0x5A78_16F3 | 0x5A78_16FD)),
+    mark(1, "adaptec_raid_member", |sector| be32(sector, 0) == 0x37FC_4D1E && has(sector, 256, b"DPTM")),
+];
+
+const fn promise(back: u64) -> Mark {
+    mark(back, "promise_fasttrack_raid_member", |sector| has(sector, 0, b"Promise Technology, Inc."))
+}
+
+/// The mark of JMicron is two bytes: asked for last.
+const LAST: [Mark; 1] = [mark(1, "jmicron_raid_member", is_jmicron)];
+
+/// What the end of `span` is known to be: of a whole disk, or of a part of one.
+pub(super) fn identify(reader: &Reader<'_>, span: Span, is_disk: bool) -> Option<&'static str> {
+    let disks = DISKS.iter().chain(&LAST).filter(|_| is_disk);
+    let matches = |mark: &&Mark| {
+        let sectors = KERNEL_SECTOR.blocks_floor(span.len()).get();
+        // No smaller disk is a member of anything.
+        let Some(sector) = sectors.checked_sub(mark.back).filter(|_| sectors >= 128) else { return false };
+        let into = ByteCount::new(sector * KERNEL_SECTOR.get());
+        let at: Option<ByteOffset> = span.start().checked_add(into);
+        let bytes = at.map(|at| reader.read_up_to(at, SECTOR, span.end())).unwrap_or_default();
+        bytes.len() == SECTOR && (mark.confirm)(&bytes)
+    };
+    disks.chain(&ANYWHERE).find(matches).map(|mark| mark.name)
+}
+
+fn is_ddf(sector: &[u8]) -> bool {
+    matches!(be32(sector, 0), 0xDE11_DE11 | 0x11DE_11DE)
+}
+
+/// VIA: a version up to 2, and a sum of the first 50 bytes.
+fn is_via(sector: &[u8]) -> bool {
+    let sum = sector.iter().take(50).fold(0_u8, |sum, byte| sum.wrapping_add(*byte));
+    has(sector, 0, b"\x55\xAA") && byte(sector, 2) <= 2 && byte(sector, 50) == sum
+}
+
+/// Silicon Image: one of eight disks, and a sum of the words up to it.
+fn is_silicon(sector: &[u8]) -> bool {
+    let words = (0..0x13E).step_by(2).map(|at| le16(sector, at));
+    let sum = words.fold(0_u16, u16::wrapping_add);
+    le32(sector, 0x60) == 0x2F00_0000 && byte(sector, 0x116) < 8 && le16(sector, 0x13E) == sum.wrapping_neg()
+}
+
+/// JMicron: the words of its 128 bytes add up to nothing, or to one.
+fn is_jmicron(sector: &[u8]) -> bool {
+    let sum = (0..128).step_by(2).map(|at| le16(sector, at)).fold(0_u16, u16::wrapping_add);
+    has(sector, 0, b"JM") && sum <= 1
+}

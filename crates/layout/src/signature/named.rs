@@ -1,0 +1,242 @@
+//! What is known by name only: every file system, member and table that libblkid names and this crate does not read.
+//!
+//! The law of this module: it is data. A row is a magic number at a byte, and where the magic is short, what else has to
+//! be there. Offsets, magics and names are facts of util-linux, libblkid/src/superblocks and libblkid/src/partitions;
+//! the names are those that blkid gives as TYPE and PTTYPE. "amiga", "pc98" and "loop" are parted's.
+
+use super::{Magic, SUPERBLOCK_1K, SUPERBLOCK_64K, Window, checked, row};
+use crate::fields::{be16, be32, byte, has, le16, le32, le64};
+
+/// Where bcachefs keeps what bcache has there (`BCACHEFS_SB_MAGIC`).
+const BCACHEFS: &[u8] = b"\xC6\x85\x73\xF6\x66\xCE\x90\xA9\xD9\x6A\x60\xCF\x80\x3D\xF7\xEF";
+/// The volume recognition sequence of ECMA-167.
+const RECOGNITION: usize = 32 * 1024;
+/// GFS and GFS2.
+const GFS: &[u8] = b"\x01\x16\x19\x70";
+/// What hibernation leaves at the end of the first page of swap space, with pages of this size.
+const PAGES: [usize; 3] = [4096, 16384, 65536];
+const SUSPENDED: [&[u8]; 5] =
+    [b"S1SUSPEND\0", b"S2SUSPEND\0", b"ULSUSPEND\0", b"LINHIB0001", b"\xed\xc3\x02\xe9\x98\x56\xe5\x0c"];
+
+/// UDF, which stands before ISO 9660 on a medium that is both.
+pub(super) const UDF: [Magic; 2] =
+    [checked(RECOGNITION + 1, b"BEA01", "udf", is_udf), checked(RECOGNITION + 1, b"CD001", "udf", is_udf)];
+
+/// Members and volumes, in the order in which libblkid asks for them.
+pub(super) const MEMBERS: &[Magic] = &[
+    row(9 * 512 + 32, b"\xF0\x16\x78\x5A", "hpt37x_raid_member"),
+    row(9 * 512 + 32, b"\xFD\x16\x78\x5A", "hpt37x_raid_member"),
+    row(0, b"bluestore block device", "ceph_bluestore"),
+    row(0, b"$DRBDmgr=q", "drbdmanage_control_volume"),
+    row(16, b"DRBDdlh*", "drbdproxy_datalog"),
+    row(0, b"SnAp", "DM_snapshot_cow"),
+    row(1 << 20, b"\x0D\xD0\x01\xC0", "VMFS_volume_member"),
+    row(0, b"UBI#", "ubi"),
+    row(0, b"dmvdo001", "vdo"),
+    row(512 + 4, b"!Stra0tis\x86\xFF\x02^\x41rh", "stratis"),
+    row(9 * 512 + 4, b"!Stra0tis\x86\xFF\x02^\x41rh", "stratis"),
+    row(32, b"ORCLDISK", "oracleasm"),
+    row(4, b"\x3D\xC1\x3C\x87\xC0\x5B\xE3\xB6", "opensvc_hb"),
+];
+
+/// File systems.
+pub(super) const FILE_SYSTEMS: &[Magic] = &[
+    checked(0, b"\xFE\xED\xBA\xBE", "xfs_external_log", |w| {
+        matches!(be32(w.bytes, 8), 1 | 2) && matches!(be32(w.bytes, 300), 1..=3)
+    }),
+    row(0, b"EXFS", "exfs"),
+    row(4096 + 24, BCACHEFS, "bcachefs"),
+    checked(32, b"NXSB", "apfs", |w| le16(w.bytes, 24) == 1 && le32(w.bytes, 36).is_power_of_two()),
+    checked(SUPERBLOCK_1K, b"H+", "hfsplus", |w| be16(w.from(SUPERBLOCK_1K), 2) == 4),
+    checked(SUPERBLOCK_1K, b"HX", "hfsplus", |w| be16(w.from(SUPERBLOCK_1K), 2) == 5),
+    // In an HFS volume that is only its wrapper.
+    checked(SUPERBLOCK_1K, b"BD", "hfsplus", |w| is_hfs(w) && is_wrapper(w)),
+    row(8192, b"\x49\xE8\x95\xF9", "hpfs"),
+    row(0, b"\0\0\0ReFS\0", "ReFS"),
+    row(0, b"\x45\x3D\xCD\x28", "cramfs"),
+    row(0, b"\x28\xCD\x3D\x45", "cramfs"),
+    row(0, b"-rom1fs-", "romfs"),
+    checked(SUPERBLOCK_64K, GFS, "gfs", |w| (1309..1800).contains(&be32(w.from(SUPERBLOCK_64K), 24))),
+    checked(SUPERBLOCK_64K, GFS, "gfs2", |w| (1801..1900).contains(&be32(w.from(SUPERBLOCK_64K), 24))),
+    row(8192, b"OracleCFS", "ocfs"),
+    row(1024, b"OCFSV2", "ocfs2"),
+    row(2048, b"OCFSV2", "ocfs2"),
+    row(4096, b"OCFSV2", "ocfs2"),
+    row(8192, b"OCFSV2", "ocfs2"),
+    row(1024, b"\xF5\xFC\x01\xA5", "vxfs"),
+    row(8192, b"\xA5\x01\xFC\xF5", "vxfs"),
+    row(0, b"sqsh", "squashfs3"),
+    checked(0, b"hsqs", "squashfs3", |w| le16(w.bytes, 28) < 4),
+    row(4096, b"SPB5", "nss"),
+    row(0, b"\x31\x18\x10\x06", "ubifs"),
+    row(0, b"\xCE\xFA\xAD\x1B", "bfs"),
+    row(2 << 20, b"\x5E\xF1\xAB\x2F", "VMFS"),
+    row(32, b"BFS1", "befs"),
+    row(32, b"1SFB", "befs"),
+    row(512 + 32, b"BFS1", "befs"),
+    row(512 + 32, b"1SFB", "befs"),
+    row(0, b"mpoolDev", "mpool"),
+    row(0, b"SFOZ", "zonefs"),
+    checked(SUPERBLOCK_64K + 4, b"\x8B\x42\x3C\x10", "scoutfs_meta", is_scoutfs_meta),
+    checked(SUPERBLOCK_64K + 4, b"\x8B\x42\x3C\x10", "scoutfs_data", |w| !is_scoutfs_meta(w)),
+    row(RECOGNITION + 9, b"CDROM", "iso9660"),
+    // The magic of System V is the last but one word of its superblock, in either byte order.
+    row(512 + 504, b"\x20\x7E\x18\xFD", "sysv"),
+    row(512 + 504, b"\xFD\x18\x7E\x20", "sysv"),
+    row(9 * 1024 + 512 + 504, b"\x20\x7E\x18\xFD", "sysv"),
+    row(9 * 1024 + 512 + 504, b"\xFD\x18\x7E\x20", "sysv"),
+    row(15 * 1024 + 512 + 504, b"\x20\x7E\x18\xFD", "sysv"),
+    row(15 * 1024 + 512 + 504, b"\xFD\x18\x7E\x20", "sysv"),
+    row(18 * 1024 + 512 + 504, b"\x20\x7E\x18\xFD", "sysv"),
+    row(18 * 1024 + 512 + 504, b"\xFD\x18\x7E\x20", "sysv"),
+];
+
+/// Partition tables of other machines: the kernel may list their partitions, this crate does not.
+pub(super) const TABLES: &[Magic] = &[
+    checked(508, b"\xDA\xBE", "sun", is_sun),
+    row(0, b"\x0B\xE5\xA9\x41", "sgi"),
+    checked(512, BSD, "bsd", |w| has(w.from(512), 132, BSD)),
+    checked(64, BSD, "bsd", |w| has(w.from(64), 132, BSD)),
+    checked(128, BSD, "bsd", |w| has(w.from(128), 132, BSD)),
+    // A volume label in the third block; in EBCDIC: VOL1 behind its key, or LNX1 or CMS1.
+    row(1024 + 4, b"\xE5\xD6\xD3\xF1", "dasd"),
+    row(2048 + 4, b"\xE5\xD6\xD3\xF1", "dasd"),
+    row(4096 + 4, b"\xE5\xD6\xD3\xF1", "dasd"),
+    row(8192 + 4, b"\xE5\xD6\xD3\xF1", "dasd"),
+    row(1024, b"\xD3\xD5\xE7\xF1", "dasd"),
+    row(2048, b"\xD3\xD5\xE7\xF1", "dasd"),
+    row(4096, b"\xD3\xD5\xE7\xF1", "dasd"),
+    row(8192, b"\xD3\xD5\xE7\xF1", "dasd"),
+    row(1024, b"\xC3\xD4\xE2\xF1", "dasd"),
+    row(2048, b"\xC3\xD4\xE2\xF1", "dasd"),
+    row(4096, b"\xC3\xD4\xE2\xF1", "dasd"),
+    row(8192, b"\xC3\xD4\xE2\xF1", "dasd"),
+    checked(0, b"ER", "mac", |w| {
+        let block = usize::from(be16(w.bytes, 2));
+        block.is_power_of_two() && (512..=4096).contains(&block) && w.from(block).starts_with(b"PM")
+    }),
+    checked(512, b"PM\0\0", "mac", |w| be32(w.from(512), 4) != 0),
+    row(16384 - 72, b"\x57\x29\x03\0", "ultrix"),
+    row(0, b"\xC9\xC2\xD4\xC1", "aix"),
+    row(0, b"RDSK", "amiga"),
+    row(512, b"RDSK", "amiga"),
+    row(1024, b"RDSK", "amiga"),
+    row(0, b"GNU Parted Loopback 0", "loop"),
+];
+
+const BSD: &[u8] = b"\x57\x45\x56\x82";
+
+/// What two or three bytes show: asked for last.
+pub(super) const WEAK: &[Magic] = &[
+    checked(0, b"HM", "LVM1_member", |w| matches!(le16(w.bytes, 2), 1 | 2)),
+    checked(88, b"CS", "cs_fvault2", |w| {
+        (le16(w.bytes, 8), le16(w.bytes, 10), le32(w.bytes, 90)) == (1, 0x10, 1)
+    }),
+    checked(SUPERBLOCK_1K, b"BD", "hfs", |w| is_hfs(w) && !is_wrapper(w)),
+    checked(SUPERBLOCK_1K + 16, b"\x7F\x13", "minix", is_minix_le),
+    checked(SUPERBLOCK_1K + 16, b"\x8F\x13", "minix", is_minix_le),
+    checked(SUPERBLOCK_1K + 16, b"\x68\x24", "minix", is_minix_le),
+    checked(SUPERBLOCK_1K + 16, b"\x78\x24", "minix", is_minix_le),
+    checked(SUPERBLOCK_1K + 16, b"\x13\x7F", "minix", is_minix_be),
+    checked(SUPERBLOCK_1K + 16, b"\x13\x8F", "minix", is_minix_be),
+    checked(SUPERBLOCK_1K + 16, b"\x24\x68", "minix", is_minix_be),
+    checked(SUPERBLOCK_1K + 16, b"\x24\x78", "minix", is_minix_be),
+    checked(SUPERBLOCK_1K + 24, b"\x5A\x4D", "minix", is_minix3),
+    checked(SUPERBLOCK_1K + 24, b"\x4D\x5A", "minix", is_minix3),
+    row(2048, b"\x2B\x55\x44", "xenix"),
+    row(2048, b"\x44\x55\x2B", "xenix"),
+    checked(4, b"IPL1", "pc98", |w| has(w.bytes, 510, b"\x55\xAA")),
+    checked(0x1C6 + 1, b"GEM", "atari", is_atari),
+    checked(0x1C6 + 1, b"BGM", "atari", is_atari),
+    checked(0x1C6 + 1, b"XGM", "atari", is_atari),
+    checked(0x1C6 + 1, b"LNX", "atari", is_atari),
+    checked(0x1C6 + 1, b"SWP", "atari", is_atari),
+    checked(0x1C6 + 1, b"RAW", "atari", is_atari),
+];
+
+/// Whether `name` is that of a partition table.
+pub(super) fn is_table(name: &str) -> bool {
+    TABLES.iter().any(|row| row.name == name) || matches!(name, "pc98" | "atari")
+}
+
+/// What has its magic at several places, in several byte orders.
+pub(super) fn by_rule(window: &Window<'_>) -> Option<&'static str> {
+    is_ufs(window).then_some("ufs").or_else(|| is_suspended(window).then_some("swsuspend"))
+}
+
+/// UFS: its magic is 1372 bytes into the superblock, which is at one of four places.
+fn is_ufs(window: &Window<'_>) -> bool {
+    const PLACES: [usize; 4] = [0, 8 << 10, 64 << 10, 256 << 10];
+    const MAGICS: [u32; 6] = [0x1954_0119, 0x0001_1954, 0x0019_5612, 0x0009_5014, 0x0061_2195, 0x0523_1994];
+    PLACES.iter().any(|place| {
+        let magic = window.from(place + 1372);
+        MAGICS.contains(&le32(magic, 0)) || MAGICS.contains(&be32(magic, 0))
+    })
+}
+
+fn is_suspended(window: &Window<'_>) -> bool {
+    PAGES.iter().any(|page| SUSPENDED.iter().any(|magic| window.from(page - 10).starts_with(magic)))
+}
+
+/// UDF: one of the descriptors of the sequence, each in 2048 bytes, is NSR02 or NSR03.
+fn is_udf(window: &Window<'_>) -> bool {
+    (1..16).any(|descriptor| {
+        let identifier = window.from(RECOGNITION + descriptor * 2048 + 1);
+        identifier.starts_with(b"NSR02") || identifier.starts_with(b"NSR03")
+    })
+}
+
+/// HFS: allocation blocks of whole sectors.
+fn is_hfs(window: &Window<'_>) -> bool {
+    let block = be32(window.from(SUPERBLOCK_1K), 20);
+    block != 0 && block.is_multiple_of(512)
+}
+
+/// Whether an HFS volume has an HFS+ one in it.
+fn is_wrapper(window: &Window<'_>) -> bool {
+    let embedded = window.from(SUPERBLOCK_1K + 124);
+    embedded.starts_with(b"H+") || embedded.starts_with(b"HX")
+}
+
+fn is_scoutfs_meta(window: &Window<'_>) -> bool {
+    le64(window.from(SUPERBLOCK_64K), 48) & 1 != 0
+}
+
+/// Sun: the exclusive or of all words of the label is zero.
+fn is_sun(window: &Window<'_>) -> bool {
+    (0..256).map(|word| be16(window.bytes, 2 * word)).fold(0, |sum, word| sum ^ word) == 0
+}
+
+/// Minix 1 and 2: bitmaps that are large enough, and no magic of ext where that would be.
+fn is_minix_le(window: &Window<'_>) -> bool {
+    let superblock = window.from(SUPERBLOCK_1K);
+    has_bitmaps(le16(superblock, 0), le16(superblock, 4), le16(superblock, 6)) && is_not_ext(window)
+}
+
+fn is_minix_be(window: &Window<'_>) -> bool {
+    let superblock = window.from(SUPERBLOCK_1K);
+    has_bitmaps(be16(superblock, 0), be16(superblock, 4), be16(superblock, 6)) && is_not_ext(window)
+}
+
+/// Minix 3: both bitmaps are there.
+fn is_minix3(window: &Window<'_>) -> bool {
+    let superblock = window.from(SUPERBLOCK_1K);
+    le32(superblock, 0) != 0 && le16(superblock, 6) != 0 && le16(superblock, 8) != 0 && is_not_ext(window)
+}
+
+fn has_bitmaps(inodes: u16, inode_blocks: u16, zone_blocks: u16) -> bool {
+    zone_blocks != 0 && u32::from(inode_blocks) * 8192 > u32::from(inodes)
+}
+
+fn is_not_ext(window: &Window<'_>) -> bool {
+    !window.from(SUPERBLOCK_1K + 0x38).starts_with(b"\x53\xEF")
+}
+
+/// Atari: the first partition is there, and ends on the disk (`OK_id`, `VALID_PARTITION`, block/partitions/atari.c).
+fn is_atari(window: &Window<'_>) -> bool {
+    let size = be32(window.bytes, 0x1C2);
+    let (start, count) = (be32(window.bytes, 0x1CA), be32(window.bytes, 0x1CE));
+    byte(window.bytes, 0x1C6) & 1 != 0
+        && count != 0
+        && start.checked_add(count).is_some_and(|end| end <= size)
+}

@@ -1,0 +1,108 @@
+//! What a plan leaves no way to: partitions that its table no longer lists, and what fills the disk without a table.
+//!
+//! The law of this module: it only reads; a plan carries what it finds, so that whoever applies it is told by name and size.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use straddle_device::Medium;
+use straddle_layout::view::View;
+use straddle_layout::{Role, Stack, TableKind, beside_table, read_layers};
+use straddle_units::{BlockSize, ByteCount, Span};
+
+use crate::error::PlanError;
+use crate::plan::{Change, Table, span_of};
+
+/// More partitions than this are not looked into; they are listed by size.
+const MAX_LOOKED_INTO: usize = 128;
+
+/// Something on the disk that the new table does not lead to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lost {
+    /// The partition's number; absent for what is on the disk as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<u32>,
+    /// What it is, as blkid names it; absent where nothing is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// The content's own name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
+    /// First byte.
+    pub start: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.partition {
+            Some(number) => write!(f, "partition {number}: ")?,
+            None => write!(f, "the whole disk: ")?,
+        }
+        write!(f, "{}", self.content.as_deref().unwrap_or("no known content"))?;
+        if !self.label.is_empty() {
+            write!(f, " \"{}\"", self.label)?;
+        }
+        let (start, size) = (self.start, self.size);
+        write!(f, ", {} ({size} bytes) from byte {start}", ByteCount::new(size))
+    }
+}
+
+/// What is on `medium`, read as `stack`, and not reached from `table`, which counts in sectors of `block`.
+pub(crate) fn find(
+    medium: &dyn Medium,
+    stack: &Stack,
+    (table, block): (&Table, BlockSize),
+    fresh: bool,
+    wipe: bool,
+) -> Result<Vec<Lost>, PlanError> {
+    let drive = View::of_drive(medium);
+    let mut found = Vec::new();
+    let whole = Span::first(medium.len());
+    if fresh && let TableKind::Content(name) | TableKind::Foreign(name) = stack.kind {
+        let layer = read_layers(&drive, whole, Some(stack.block));
+        let label = layer.map(|layer| layer.name).unwrap_or_default();
+        found.push(Lost { label, ..lost(None, Some(name), whole) });
+    }
+    if fresh {
+        let named = |name: &str| found.iter().any(|lost| lost.content.as_deref() == Some(name));
+        let beside: Vec<_> = beside_table(medium)?.into_iter().filter(|name| !named(name)).collect();
+        found.extend(beside.into_iter().map(|name| lost(None, Some(name), whole)));
+    }
+    let partitions = stack.partitions.iter().filter(|partition| partition.role != Role::Extended);
+    let stays = |span: Span| {
+        table.partitions.iter().any(|entry| {
+            let there = span_of(entry, block);
+            let kept = there.is_some_and(|there| there.start() == span.start());
+            kept && (entry.change != Change::New || (there == Some(span) && !wipe))
+        })
+    };
+    for (index, partition) in partitions.enumerate().filter(|(_, partition)| !stays(partition.span)) {
+        let looked =
+            (index < MAX_LOOKED_INTO).then(|| read_layers(&drive, partition.span, Some(stack.block)));
+        let layer = looked.flatten();
+        let content = layer.as_ref().map(|layer| layer.kind).or(partition.content);
+        let label = layer.map(|layer| layer.name).unwrap_or_default();
+        found.push(Lost { label, ..lost(Some(partition.number), content, partition.span) });
+    }
+    Ok(found)
+}
+
+fn lost(partition: Option<u32>, content: Option<&str>, span: Span) -> Lost {
+    Lost {
+        partition,
+        content: content.map(str::to_owned),
+        label: String::new(),
+        start: span.start().get(),
+        size: span.len().get(),
+    }
+}
+
+/// What stands beside the table and would be harmed by writing one; of a table that is only changed, an optical medium's
+/// file system is not.
+pub(crate) fn harmed(medium: &dyn Medium, fresh: bool) -> Result<Vec<&'static str>, PlanError> {
+    let optical = |name: &&str| matches!(*name, "iso9660" | "udf");
+    Ok(beside_table(medium)?.into_iter().filter(|name| fresh || !optical(name)).collect())
+}

@@ -1,0 +1,108 @@
+//! Files that hold a disk in another form than its own bytes: whatever writes refuses each of them and leaves it as it
+//! is, unless the user says that it is raw.
+
+#![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
+
+mod tools;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tools::{Dir, STRADDLE, output, present, shell, told};
+
+/// Every format that qemu-img creates, with the ending by which `make` names the file.
+const CREATED: [&str; 8] = ["qcow2", "qcow", "qed", "parallels", "vdi", "vmdk", "vpc", "vhdx"];
+
+/// The tools that make others of a raw image, each to its standard output.
+const MADE: [(&str, &str); 5] = [
+    ("gzip", "gzip -c raw"),
+    ("xz", "xz -c raw"),
+    ("zstd", "zstd -qc raw"),
+    ("bzip2", "bzip2 -c raw"),
+    ("tar", "tar -cf - raw"),
+];
+
+/// The first bytes of forms for which there is no tool here, at their place.
+const WRITTEN: [(&str, usize, &[u8]); 8] = [
+    ("esx", 0, b"COWD"),
+    ("sesparse", 0, b"\xbe\xba\xfe\xca\0\0\0\0"),
+    ("wim", 0, b"MSWIM\0\0\0"),
+    ("ghost", 0, b"\xfe\xef\x01\x03"),
+    ("dmg", (1 << 20) - 512, b"koly\0\0\0\x04"),
+    ("bochs", 0, b"Bochs Virtual HD Image\0"),
+    ("partclone", 0, b"partclone-image"),
+    ("ewf", 0, b"EVF\x09\x0d\x0a\xff\0"),
+];
+
+/// A raw image, and one of each form of it.
+fn forms(dir: &Dir) -> Vec<String> {
+    let raw = dir.image("raw", 1 << 20);
+    fs::write(dir.join("start"), b"not empty").unwrap();
+    shell("dd if=start of=raw conv=notrunc bs=512 seek=100 status=none", dir.path());
+    let mut names = Vec::new();
+    for format in CREATED.iter().filter(|_| present(&["qemu-img"])) {
+        shell(&format!("qemu-img convert -f raw -O {format} raw image.{format}"), dir.path());
+        names.push(format!("image.{format}"));
+    }
+    for (tool, line) in MADE.iter().filter(|(tool, _)| present(&[tool])) {
+        shell(&format!("{line} > image.{tool}"), dir.path());
+        names.push(format!("image.{tool}"));
+    }
+    for (name, at, magic) in WRITTEN {
+        let mut bytes = fs::read(&raw).unwrap();
+        bytes[at..at + magic.len()].copy_from_slice(magic);
+        fs::write(dir.join(name), bytes).unwrap();
+        names.push(name.to_owned());
+    }
+    names
+}
+
+fn straddle(dir: &Path, args: &[&str]) -> Output {
+    output(Command::new(STRADDLE).args(args).current_dir(dir), "")
+}
+
+#[test]
+fn whatever_writes_refuses_them() {
+    let dir = Dir::new("containers");
+    let names = forms(&dir);
+    let plan = ["--table", "gpt", "--part", "rest", "--grain", "4096"];
+    for name in &names {
+        let before = fs::read(dir.join(name)).unwrap();
+        let planned = straddle(dir.path(), &[&["plan", name][..], &plan].concat());
+        assert_eq!(planned.status.code(), Some(4), "plan {name}: {}", told(&planned));
+        // A plan for a raw disk of the same size, in which only the target's form is wrong.
+        let len = u64::try_from(before.len()).unwrap();
+        if len > 64 << 10 && len % 512 == 0 {
+            dir.image("same", len);
+            let kept = straddle(dir.path(), &[&["plan", "same", "--save", "plan"][..], &plan].concat());
+            assert_eq!(kept.status.code(), Some(0), "{}", told(&kept));
+            let applied = straddle(dir.path(), &["apply", "plan", "--write", name]);
+            assert_eq!(applied.status.code(), Some(4), "apply {name}: {}", told(&applied));
+        }
+        let measured = straddle(dir.path(), &["bench", "random-write", name, "--io", "buffered"]);
+        assert_eq!(measured.status.code(), Some(4), "bench {name}: {}", told(&measured));
+        assert!(before == fs::read(dir.join(name)).unwrap(), "{name} was written to");
+        assert!(!dir.join("plan.undo").exists(), "{name}: a backup of nothing");
+    }
+}
+
+#[test]
+fn the_user_may_say_that_it_is_raw() {
+    let dir = Dir::new("containers-raw");
+    forms(&dir);
+    for name in ["wim", "ghost", "dmg", "esx"] {
+        let before = fs::read(dir.join(name)).unwrap();
+        let plan =
+            ["--table", "gpt", "--part", "rest", "--grain", "4096", "--format", "raw", "--save", "plan"];
+        let planned = straddle(dir.path(), &[&["plan", name][..], &plan].concat());
+        assert_eq!(planned.status.code(), Some(0), "{name}: {}", told(&planned));
+        let applied = straddle(dir.path(), &["apply", "plan", "--write", name, "--format", "raw"]);
+        assert_eq!(applied.status.code(), Some(0), "{name}: {}", told(&applied));
+        assert!(before != fs::read(dir.join(name)).unwrap(), "{name}: nothing was written");
+        let undone = straddle(dir.path(), &["undo", "plan.undo", "--write", name, "--format", "raw"]);
+        assert_eq!(undone.status.code(), Some(0), "{name}: {}", told(&undone));
+        assert!(before == fs::read(dir.join(name)).unwrap(), "{name}: not as it was");
+        fs::remove_file(dir.join("plan.undo")).unwrap();
+    }
+}

@@ -1,0 +1,198 @@
+//! What a plan would destroy is named before, and refused unless it is asked for.
+
+#![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
+
+mod tools;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tools::{Dir, STRADDLE, output, present, shell, told, write_table};
+
+fn straddle(dir: &Path, args: &[&str]) -> Output {
+    output(Command::new(STRADDLE).args(args).current_dir(dir), "")
+}
+
+const PLAN: [&str; 6] = ["--table", "gpt", "--part", "rest", "--save", "plan"];
+
+/// Every mkfs and mklabel of Debian's that is here, each on a whole disk: name as blkid has it, tool, line.
+const MADE: [(&str, &str, &str); 27] = [
+    ("ext4", "mkfs.ext4", "mkfs.ext4 -q disk"),
+    ("xfs", "mkfs.xfs", "truncate -s 400M disk; mkfs.xfs -q disk"),
+    ("btrfs", "mkfs.btrfs", "truncate -s 200M disk; mkfs.btrfs -q disk"),
+    ("vfat", "mkfs.vfat", "mkfs.vfat disk"),
+    ("exfat", "mkfs.exfat", "mkfs.exfat disk"),
+    ("ntfs", "mkfs.ntfs", "mkfs.ntfs -qFf disk"),
+    ("f2fs", "mkfs.f2fs", "mkfs.f2fs -q disk"),
+    ("jfs", "mkfs.jfs", "mkfs.jfs -q disk"),
+    ("nilfs2", "mkfs.nilfs2", "truncate -s 200M disk; mkfs.nilfs2 -q disk"),
+    ("reiserfs", "mkfs.reiserfs", "mkfs.reiserfs -qff disk"),
+    ("bfs", "mkfs.bfs", "mkfs.bfs disk"),
+    ("minix", "mkfs.minix", "mkfs.minix -3 disk"),
+    ("cramfs", "mkfs.cramfs", "mkdir -p d; mkfs.cramfs d c; dd if=c of=disk conv=notrunc status=none"),
+    ("squashfs", "mksquashfs", "mkdir -p d; mksquashfs d c -quiet; dd if=c of=disk conv=notrunc status=none"),
+    ("erofs", "mkfs.erofs", "mkdir -p d; mkfs.erofs c d; dd if=c of=disk conv=notrunc status=none"),
+    (
+        "iso9660",
+        "genisoimage",
+        "mkdir -p d; genisoimage -quiet -o c d; dd if=c of=disk conv=notrunc status=none",
+    ),
+    (
+        "udf",
+        "genisoimage",
+        "mkdir -p d; genisoimage -quiet -udf -o c d; dd if=c of=disk conv=notrunc status=none",
+    ),
+    ("swap", "mkswap", "mkswap disk"),
+    (
+        "crypto_LUKS",
+        "cryptsetup",
+        "echo x | cryptsetup luksFormat -q --pbkdf-force-iterations 4 --pbkdf-memory 32 disk",
+    ),
+    ("xfs_external_log", "mkfs.xfs", "truncate -s 400M x; mkfs.xfs -q -l logdev=disk,size=64m x"),
+    ("sun", "parted", "parted -s disk mklabel sun"),
+    ("sgi", "parted", "parted -s disk mklabel dvh"),
+    ("bsd", "parted", "parted -s disk mklabel bsd"),
+    ("mac", "parted", "parted -s disk mklabel mac"),
+    ("amiga", "parted", "parted -s disk mklabel amiga"),
+    ("atari", "parted", "parted -s disk mklabel atari mkpart primary ext2 1MiB 8MiB"),
+    ("loop", "parted", "parted -s disk mklabel loop"),
+];
+
+/// What no tool here makes: name, byte (from the end where negative), magic.
+const WRITTEN: [(&str, i64, &[u8]); 12] = [
+    ("hfsplus", 1024, b"H+\0\x04"),
+    ("apfs", 24, b"\x01\0\0\0\0\0\0\0NXSB\0\x10\0\0"),
+    ("ocfs2", 4096, b"OCFSV2"),
+    ("VMFS_volume_member", 1 << 20, b"\x0D\xD0\x01\xC0"),
+    ("VMFS", 2 << 20, b"\x5E\xF1\xAB\x2F"),
+    ("ubi", 0, b"UBI#\x01"),
+    ("zonefs", 0, b"SFOZ"),
+    ("befs", 544, b"1SFB"),
+    ("ufs", 65536 + 1372, b"\x19\x01\x54\x19"),
+    ("drbd", -4096 + 60, b"\x83\x74\x02\x6B"),
+    ("ddf_raid_member", -512, b"\xDE\x11\xDE\x11"),
+    ("isw_raid_member", -1024, b"Intel Raid ISM Cfg Sig. 1.3.00"),
+];
+
+/// Refused without `--wipe`, and by name; with it the plan and its writing say the name again.
+fn refused_by_name(dir: &Dir, name: &str) {
+    let refused = straddle(dir.path(), &[&["plan", "disk"][..], &PLAN].concat());
+    assert_eq!(refused.status.code(), Some(4), "{name}: {}", told(&refused));
+    assert!(told(&refused).contains(name) && told(&refused).contains("--wipe"), "{name}: {}", told(&refused));
+    let seen = told(&straddle(dir.path(), &["check", "disk", "--assume", "4kn"]));
+    assert!(seen.contains(name), "{name}: {seen}");
+    let planned = straddle(dir.path(), &[&["plan", "disk", "--wipe"][..], &PLAN].concat());
+    assert_eq!(planned.status.code(), Some(0), "{name}: {}", told(&planned));
+    let line = format!("lost sight of: the whole disk: {name}");
+    assert!(told(&planned).contains(&line), "{name}: {}", told(&planned));
+    let applied = straddle(dir.path(), &["apply", "plan", "--write", "disk"]);
+    assert_eq!(applied.status.code(), Some(0), "{name}: {}", told(&applied));
+    assert!(told(&applied).contains(&line), "{name}: {}", told(&applied));
+    fs::remove_file(dir.join("plan.undo")).unwrap();
+}
+
+#[test]
+fn a_disk_full_of_something_is_refused_by_name() {
+    for (name, tool, line) in MADE {
+        if !present(&[tool]) {
+            continue;
+        }
+        let dir = Dir::new("full");
+        dir.image("disk", 64 << 20);
+        shell(line, dir.path());
+        refused_by_name(&dir, name);
+    }
+    for (name, at, magic) in WRITTEN {
+        let dir = Dir::new("full");
+        let len = 64 << 20;
+        let disk = dir.image("disk", len);
+        let at = if at < 0 { len - at.unsigned_abs() } else { at.unsigned_abs() };
+        fs::OpenOptions::new().write(true).open(disk).unwrap().write_all_at(magic, at).unwrap();
+        refused_by_name(&dir, name);
+    }
+}
+
+/// A member of a firmware RAID shows the table of the array: changing it on one disk is refused as well.
+#[test]
+fn a_table_on_a_member_is_not_changed() {
+    let dir = Dir::new("member");
+    let disk = dir.image("disk", 64 << 20);
+    write_table(&disk, 512, "label: dos\nstart=2048, size=2048\n");
+    let file = fs::OpenOptions::new().write(true).open(disk).unwrap();
+    file.write_all_at(b"Intel Raid ISM Cfg Sig. 1.3.00", (64 << 20) - 1024).unwrap();
+    for change in [&["--add", "1MiB"][..], &["--delete", "1"], &["--table", "gpt", "--part", "rest"]] {
+        let refused = straddle(dir.path(), &[&["plan", "disk"][..], change].concat());
+        assert_eq!(refused.status.code(), Some(4), "{change:?}: {}", told(&refused));
+        assert!(told(&refused).contains("isw_raid_member"), "{}", told(&refused));
+    }
+    let seen = told(&straddle(dir.path(), &["check", "disk"]));
+    assert!(seen.contains("isw_raid_member"), "{seen}");
+}
+
+#[test]
+fn a_new_table_names_what_it_no_longer_leads_to() {
+    if !present(&["mkfs.ntfs", "mkfs.ext4"]) {
+        return;
+    }
+    let dir = Dir::new("lost");
+    let disk = dir.image("disk", 64 << 20);
+    write_table(
+        &disk,
+        512,
+        "label: gpt\nstart=2048, size=40960\nstart=43008, size=20480\nstart=65536, size=2048\n",
+    );
+    shell(
+        "truncate -s 20M n; mkfs.ntfs -qFf -L Holidays n; dd if=n of=disk bs=1M seek=1 conv=notrunc status=none",
+        dir.path(),
+    );
+    shell(
+        "truncate -s 10M e; mkfs.ext4 -q -L files e; dd if=e of=disk bs=1M seek=21 conv=notrunc status=none",
+        dir.path(),
+    );
+    let lines = [
+        "lost sight of: partition 1: ntfs \"Holidays\", 20 MiB (20971520 bytes) from byte 1048576",
+        "lost sight of: partition 2: ext4 \"files\", 10 MiB (10485760 bytes) from byte 22020096",
+        "lost sight of: partition 3: no known content, 1 MiB (1048576 bytes) from byte 33554432",
+    ];
+    let flat = |output: &Output| told(output).split_whitespace().collect::<Vec<_>>().join(" ");
+    let planned = straddle(dir.path(), &[&["plan", "disk"][..], &PLAN].concat());
+    for line in lines {
+        assert!(flat(&planned).contains(line), "{line}\n{}", told(&planned));
+    }
+    let report = straddle(dir.path(), &[&["plan", "disk", "--json"][..], &PLAN[..4]].concat());
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let labels: Vec<&str> =
+        report["lost"].as_array().unwrap().iter().filter_map(|l| l["label"].as_str()).collect();
+    assert_eq!(labels, ["Holidays", "files"]);
+    let dry = straddle(dir.path(), &["apply", "plan", "--write", "disk", "--dry-run"]);
+    let applied = straddle(dir.path(), &["apply", "plan", "--write", "disk"]);
+    for line in lines {
+        assert!(flat(&dry).contains(line) && flat(&applied).contains(line), "{line}\n{}", told(&applied));
+    }
+    // One that is deleted is lost as well, one that stays is not.
+    let undone = straddle(dir.path(), &["undo", "plan.undo", "--write", "disk"]);
+    assert_eq!(undone.status.code(), Some(0), "{}", told(&undone));
+    let deleted = flat(&straddle(dir.path(), &["plan", "disk", "--delete", "2"]));
+    assert!(deleted.contains(lines[1]) && !deleted.contains("Holidays"), "{deleted}");
+}
+
+/// What came onto the disk after the plan was made is not overwritten by it.
+#[test]
+fn what_the_plan_does_not_know_of_is_not_overwritten() {
+    if !present(&["mkfs.ext4"]) {
+        return;
+    }
+    let dir = Dir::new("since");
+    let disk = dir.image("disk", 64 << 20);
+    let planned = straddle(dir.path(), &[&["plan", "disk"][..], &PLAN].concat());
+    assert_eq!(planned.status.code(), Some(0), "{}", told(&planned));
+    shell("mkfs.ext4 -q disk", dir.path());
+    let before = fs::read(&disk).unwrap();
+    let refused = straddle(dir.path(), &["apply", "plan", "--write", "disk"]);
+    assert_eq!(refused.status.code(), Some(4), "{}", told(&refused));
+    assert!(told(&refused).contains("ext4"), "{}", told(&refused));
+    assert!(before == fs::read(&disk).unwrap());
+}
