@@ -223,10 +223,11 @@ pub(crate) static FIRMWARE_OFFSET: Rule = Rule {
     what: "The first physical sector boundary is not at byte 0.",
     why: "A jumper on early WD drives (pins 7 and 8, \"for Windows XP\") shifts every address by one sector, \
           so that LBA 63 becomes the first of a physical sector; some RAID firmware does the like. What is \
-          aligned then is 3584 bytes off a multiple of 4096.",
+          aligned then is 3584 bytes off a multiple of 4096. A mapping, an array or a loop device has an offset \
+          where what it stands on begins off a boundary.",
     cost: "Nothing by itself; but tools that do not read alignment_offset, and every image copied to the \
            disk, will be misaligned.",
-    cure: "Remove the jumper before partitioning anew.",
+    cure: "Of a drive: remove the jumper before partitioning anew. Of a stacked device: align what it is made of.",
     sources: &[
         "Documentation/ABI/stable/sysfs-block, alignment_offset",
         "ATA8-ACS, IDENTIFY DEVICE word 209",

@@ -1,5 +1,6 @@
 //! Rules about the device itself: what it claims, and whether that can be true.
 
+use straddle_device::DeviceKind;
 use straddle_device::topology::{AlignmentOffset, Figure, Source, Topology};
 use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba, MIB};
 
@@ -146,26 +147,41 @@ fn check_firmware_offset(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
     let block = context.topology.logical.value();
     let first = Lba::containing(ByteOffset::new(offset.get()), block);
-    let at_63 = Boundary::new(context.topology.physical.value(), offset)
-        .zip(Lba::new(63).to_bytes(block))
-        .is_some_and(|(physical, start)| physical.is_aligned(start));
-    let jumper = if at_63 {
-        ": such an offset (the XP jumper of early WD drives) makes sector 63 aligned and every multiple of 1 MiB not"
-    } else {
-        ""
-    };
+    let (because, summary) = reason_of_offset(context, offset);
     let message = format!(
-        "addresses are shifted: the first physical sector boundary is at byte {} (LBA {first}; {}){jumper}",
+        "addresses are shifted: the first physical sector boundary is at byte {} (LBA {first}; {}){because}",
         offset.get(),
         figure.source()
     );
-    let cure = Cure::advice(
-        "remove the jumper (pins 7 and 8 on WD drives) before partitioning anew; until then use starts that this audit calls aligned",
-    );
     findings.push(
         Finding::on_disk(&rules::FIRMWARE_OFFSET, Some(ByteOffset::new(offset.get())), message)
-            .cured_by(cure),
+            .cured_by(Cure::advice(summary)),
     );
+}
+
+/// Where an alignment offset comes from, and what to do about it. Only a drive has a jumper.
+fn reason_of_offset(context: &Context<'_>, offset: ByteCount) -> (&'static str, &'static str) {
+    let block = context.topology.logical.value();
+    let at_63 = Boundary::new(context.topology.physical.value(), offset)
+        .zip(Lba::new(63).to_bytes(block))
+        .is_some_and(|(physical, start)| physical.is_aligned(start));
+    match context.kind {
+        DeviceKind::Md | DeviceKind::DeviceMapper | DeviceKind::Loop => (
+            ": what this device stands on begins off a boundary",
+            "align the partitions or devices that it is made of (check each of them) before more is put on it; \
+             until then use starts that this audit calls aligned",
+        ),
+        DeviceKind::Scsi | DeviceKind::Image | DeviceKind::Modelled if at_63 => (
+            ": such an offset (the XP jumper of early WD drives) makes sector 63 aligned and every multiple of 1 MiB not",
+            "remove the jumper (pins 7 and 8 on WD drives) before partitioning anew; until then use starts that this \
+             audit calls aligned",
+        ),
+        DeviceKind::Virtual => (
+            ": the host's disk image or device begins off a boundary",
+            "align what the disk is made of on the host; until then use starts that this audit calls aligned",
+        ),
+        _ => ("", "use starts that this audit calls aligned"),
+    }
 }
 
 fn check_disagreement(context: &Context<'_>, findings: &mut Vec<Finding>) {

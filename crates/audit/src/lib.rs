@@ -18,6 +18,7 @@ mod placement;
 mod rmw;
 mod table;
 
+use straddle_device::DeviceKind;
 use straddle_device::image::Container;
 use straddle_device::topology::Topology;
 use straddle_layout::live::Disagreement;
@@ -43,6 +44,8 @@ pub struct Context<'a> {
     pub file: &'a str,
     /// Whether the commands work on an image file.
     pub is_image: bool,
+    /// What kind of device it is: who can move its first boundary, and who lists its partitions.
+    pub kind: DeviceKind,
     /// Its size in bytes.
     pub size: ByteCount,
     /// Its sectors.

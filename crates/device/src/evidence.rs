@@ -217,39 +217,34 @@ pub fn alignment_offset(text: &str) -> Option<AlignmentOffset> {
 /// What the drive says of its physical sectors, beside what the kernel made of it.
 fn identified_sectors(topology: &mut Topology, ata: Option<&AtaIdentify>, answers: &Answers) {
     const LARGER: &str = "the larger is used: aligning to it is right for both";
-    let mut compare = |physical: ByteCount, offset: ByteCount, sector: Source, shift: Source| {
-        let offset = AlignmentOffset::Bytes(offset);
+    let mut compare = |physical: ByteCount, offset: Option<ByteCount>, sector: Source, shift: Source| {
+        let offset = offset.map(AlignmentOffset::Bytes);
         if physical > topology.physical.value() {
+            const BELONGS: &str = "it belongs to the physical sector that is used";
             topology.physical.overrule(physical, sector, LARGER);
-            topology.alignment_offset.overrule(
-                offset,
-                shift,
-                "it belongs to the physical sector that is used",
-            );
+            if let Some(offset) = offset {
+                topology.alignment_offset.overrule(offset, shift, BELONGS);
+            }
         } else {
+            const KERNELS: &str = "the kernel's is used, which other tools see as well";
             topology.physical.also(physical, sector, LARGER);
-            topology.alignment_offset.also(
-                offset,
-                shift,
-                "the kernel's is used, which other tools see as well",
-            );
+            if let Some(offset) = offset {
+                topology.alignment_offset.also(offset, shift, KERNELS);
+            }
         }
     };
     if let Some(capacity) = &answers.capacity {
         compare(
             capacity.physical_bytes(),
-            capacity.alignment_offset_bytes(),
+            Some(capacity.alignment_offset_bytes()),
             Source::Scsi("READ CAPACITY (16) byte 13"),
             Source::Scsi("READ CAPACITY (16) bytes 14-15"),
         );
     }
-    if let Some(ata) = ata {
-        compare(
-            ata.physical_bytes(),
-            ata.alignment_offset_bytes(),
-            Source::Ata("word 106"),
-            Source::Ata("word 209"),
-        );
+    // A word that is not valid (0000h on older drives) says nothing: neither 512 bytes nor offset 0.
+    if let Some((ata, physical)) = ata.and_then(|ata| Some((ata, ata.physical_bytes()?))) {
+        let offset = ata.alignment_offset_bytes();
+        compare(physical, offset, Source::Ata("word 106"), Source::Ata("word 209"));
     }
 }
 
@@ -320,6 +315,9 @@ fn data_members(device: &dyn Attributes) -> Option<u64> {
     let level = device.text("md/level")?.strip_prefix("raid")?.parse().ok()?;
     striped_data_members(level, device.number("md/raid_disks")?, device.number("md/layout").unwrap_or(0))
 }
+
+#[cfg(test)]
+mod said;
 
 #[cfg(test)]
 mod tests {

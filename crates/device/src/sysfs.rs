@@ -101,6 +101,34 @@ pub fn partitions(device: &dyn Attributes) -> Vec<KernelPartition> {
     found
 }
 
+/// Why the kernel never lists partitions of the device `name`, where it does not: those that a table on it describes are no
+/// devices then, and nothing is wrong. `None` where it reads tables.
+///
+/// The kernel's flag is `GENHD_FL_NO_PART` (include/linux/blkdev.h). It shows as `partscan` (Linux 6.10), and as an `ext_range`
+/// of 1 before (`disk_max_parts`); loop devices say it in `loop/partscan`, and tables of host-managed zoned disks are
+/// ignored (`blk_add_partitions`, block/partitions/core.c).
+pub fn never_lists_partitions(name: &str, device: &dyn Attributes) -> Option<&'static str> {
+    const MAPPED: &str = "the kernel lists no partitions of device-mapper devices (kpartx -a maps them)";
+    const LOOP: &str =
+        "the kernel lists no partitions of this loop device: it was set up without losetup --partscan";
+    const ZONED: &str = "the kernel lists no partitions of host-managed zoned devices";
+    const NEVER: &str = "the kernel lists no partitions of such a device";
+    let is = |attribute: &str, value: &str| device.text(attribute).is_some_and(|text| text == value);
+    match DeviceKind::of(name) {
+        DeviceKind::DeviceMapper => return Some(MAPPED),
+        DeviceKind::Loop if is("loop/partscan", "0") => return Some(LOOP),
+        _ => {}
+    }
+    if is("queue/zoned", "host-managed") {
+        return Some(ZONED);
+    }
+    let flagged = match device.text("partscan") {
+        Some(text) => text == "0",
+        None => is("ext_range", "1"),
+    };
+    flagged.then_some(NEVER)
+}
+
 /// What kind of device a kernel name stands for, as far as alignment cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceKind {

@@ -238,6 +238,7 @@ fn audit(path: &Path, run: &Run<'_>) -> Result<Audited> {
         target: if in_container { CONNECTED } else { &node },
         file: &name,
         is_image: target.kind == DeviceKind::Image && !in_container,
+        kind: target.kind,
         size: target.size,
         topology: &target.topology,
         model: target.identity.model.as_deref(),

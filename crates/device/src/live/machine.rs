@@ -15,7 +15,7 @@ use super::usage::{self, LoopUse, MAX_USES, Mount, Usage};
 use super::{LiveDevice, LiveKind, Lower, MAX_DEPTH, MAX_DEVICES, table};
 use crate::ioctl::dm::{MAX_TARGETS, TableLine, table as ask_table};
 use crate::medium::FileMedium;
-use crate::sysfs::{Attributes, Directory, list_names};
+use crate::sysfs::{self, Attributes, Directory, list_names};
 use crate::target::open_for_reading;
 
 /// No more of /proc/self/mountinfo and the like is read than this.
@@ -109,6 +109,11 @@ impl Machine {
     /// What could not be looked at.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
+    }
+
+    /// Why the kernel never lists partitions of the disk `name`, where it does not.
+    pub fn never_lists_partitions(&self, name: &str) -> Option<&'static str> {
+        sysfs::never_lists_partitions(name, &self.devices.get(name)?.directory)
     }
 
     /// What stands on the disk or partition `name`, and what was left out. The partitions of a disk are not among what
