@@ -129,3 +129,56 @@ fn only_a_drive_has_a_jumper() {
         assert!(message(&report, "S023").contains(offset), "{finding}");
     }
 }
+
+/// The optimal transfer length, in blocks, of a Block Limits VPD page.
+fn block_limits(blocks: u32) -> Vec<u8> {
+    let mut page = vec![0; 64];
+    (page[1], page[3]) = (0xb0, 60);
+    page[12..16].copy_from_slice(&blocks.to_be_bytes());
+    page
+}
+
+#[test]
+fn an_optimum_that_is_none_is_told_as_the_kernel_shows_it() {
+    let tree = Tree::new();
+    // What is said by VPD page B0h (blocks), what each kernel shows of it, and whether that cannot be true.
+    for (index, (physical, said, shown, is_bogus)) in [
+        ("512", Some(65535), "33553920", true), // any kernel
+        ("4096", Some(65535), "0", false),      // sd drops it: no tool sees it
+        ("4096", None, "33553920", true),       // virtio, Linux 6.1
+        ("4096", None, "33550336", true),       // virtio, Linux 6.12
+        ("16384", None, "33538048", true),
+        ("4096", None, "16773120", true), // mpt3sas
+        ("16384", None, "16760832", true),
+        ("4096", Some(1024), "524288", false),
+        ("4096", None, "196608", false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("vd{}", char::from(b'a' + u8::try_from(index).unwrap()));
+        tree.disk(
+            &name,
+            &[
+                ("queue/physical_block_size", physical),
+                ("queue/minimum_io_size", physical),
+                ("queue/optimal_io_size", shown),
+            ],
+        );
+        for (attribute, value) in [("partition", "1"), ("start", "2048"), ("size", "63488")] {
+            tree.put(&name, &format!("{name}1/{attribute}"), value);
+        }
+        if let Some(blocks) = said {
+            let page = tree.0.join(&format!("sys/block/{name}/device/vpd_pgb0"));
+            fs::create_dir_all(page.parent().unwrap()).unwrap();
+            fs::write(page, block_limits(blocks)).unwrap();
+        }
+        let (report, status) = tree.check(&name);
+        let case = format!("{shown} on {physical}: {report}");
+        assert_eq!(disk_codes(&report).contains("S021"), is_bogus, "{case}");
+        // A start at 1 MiB is right, whatever the bogus size is: no advice to leave it.
+        let misses = list(&report, "findings").iter().any(|finding| word(finding, "code") == "S006");
+        assert_eq!(misses, shown == "196608", "{case}");
+        assert_eq!(status, 0, "{case}");
+    }
+}

@@ -189,8 +189,9 @@ pub(crate) static BOGUS_IO_OPT: Rule = Rule {
     code: "S021",
     severity: Severity::Advice,
     title: "the optimal I/O size cannot be true",
-    what: "The device reports an optimal I/O size that no device has: 33553920 (65535 blocks of 512 bytes), \
-           a multiple of 0xFFF000, or none of the physical sector or the minimum I/O size.",
+    what: "The device reports an optimal I/O size that no device has: 33553920 (65535 blocks of 512 bytes), what \
+           becomes of it when it is rounded down to a larger sector (33550336), a multiple of 0xFFF000, or none \
+           of the physical sector or the minimum I/O size.",
     why: "USB bridges fill the field with ones; some HBAs put their own transfer limit in it; md multiplies \
           what its members say. parted and LVM believe it. fdisk ignores 33553920, and what is no multiple \
           of the physical sector.",
@@ -198,6 +199,7 @@ pub(crate) static BOGUS_IO_OPT: Rule = Rule {
     cure: "Give starts in MiB, or align to the minimum (parted -a minimal).",
     sources: &[
         "Linux drivers/scsi/sd.c, sd_validate_opt_xfer_size",
+        "Linux block/blk-settings.c, blk_validate_limits (6.11 and later round it down)",
         "util-linux commit bbb66067c (2020) and issue 1221",
         "Debian bug 1121006 (mpt3sas)",
     ],
@@ -244,6 +246,21 @@ pub(crate) static SOURCES_DISAGREE: Rule = Rule {
     cost: "Nothing by itself; tools that only read the kernel's figure may misalign.",
     cure: "Give starts in MiB.",
     sources: &["ATA8-ACS, IDENTIFY DEVICE word 106", "SBC-4, READ CAPACITY (16)"],
+};
+
+pub(crate) static FASTER_FORMAT: Rule = Rule {
+    code: "S025",
+    severity: Severity::Advice,
+    title: "the drive has a faster sector format",
+    what: "The NVMe namespace is formatted with sectors of one size, and says that it is faster with another.",
+    why: "A namespace lists the sector sizes that it can be formatted to, each with its relative performance (best, \
+          better, good, degraded). Many are shipped with 512-byte sectors for old systems and do better with 4096.",
+    cost: "What the drive's maker means by it; measure it, if it matters.",
+    cure: "With a backup, or before anything is on it: nvme format --lbaf=N. IT DESTROYS EVERYTHING ON THE NAMESPACE.",
+    sources: &[
+        "NVM Express NVM Command Set Specification, LBA Format Data Structure, Relative Performance",
+        "nvme-format(1)",
+    ],
 };
 
 pub(crate) static OTHER_SECTOR_SIZE: Rule = Rule {
@@ -709,6 +726,7 @@ pub static RULES: &[&Rule] = &[
     &KNOWN_LIAR,
     &FIRMWARE_OFFSET,
     &SOURCES_DISAGREE,
+    &FASTER_FORMAT,
     &OTHER_SECTOR_SIZE,
     &GPT_PRIMARY_DAMAGED,
     &GPT_BACKUP_DAMAGED,
