@@ -182,3 +182,106 @@ fn an_optimum_that_is_none_is_told_as_the_kernel_shows_it() {
         assert_eq!(status, 0, "{case}");
     }
 }
+
+impl Tree {
+    /// Gives `above` the devices below it.
+    fn stands_on(&self, above: &str, below: &[&str]) {
+        for name in below {
+            self.put(above, &format!("slaves/{name}"), "");
+            let disk = name.trim_end_matches(|c: char| c.is_ascii_digit());
+            let holder =
+                if disk == *name { format!("holders/{above}") } else { format!("{name}/holders/{above}") };
+            self.put(disk, &holder, "");
+        }
+    }
+
+    /// A disk with one partition and an optimal I/O size.
+    fn partitioned(&self, name: &str, dev: &str, start: &str, io_opt: &str) {
+        self.disk(name, &[("dev", dev), ("queue/optimal_io_size", io_opt)]);
+        let part = |attribute: &str| format!("{name}1/{attribute}");
+        for (attribute, value) in [("partition", "1"), ("start", start), ("size", "65536")] {
+            self.put(name, &part(attribute), value);
+        }
+        self.put(name, &part("dev"), &format!("{dev}1"));
+    }
+
+    /// What of S020 and S021 is found on `name`, which the kernel calls misaligned.
+    fn minus_one(&self, name: &str, more: &[(&str, &str)]) -> (Vec<String>, Value) {
+        self.disk(name, &[&[("alignment_offset", "-1")], more].concat());
+        let (report, _) = self.check(name);
+        let codes = disk_codes(&report).into_iter().filter(|code| code == "S020" || code == "S021").collect();
+        (codes, report)
+    }
+}
+
+#[test]
+fn minus_one_has_its_cause() {
+    const BOGUS: &str = "33553920";
+    // RAID1 of partitions: the optimum of one member, the starts, or both; offsets that agree off a boundary.
+    for (index, (starts, optima, expected, offset)) in [
+        (["2048", "2048"], [BOGUS, "0"], "S021", 0),
+        (["2048", "2049"], ["0", "0"], "S020", -1),
+        (["2048", "2049"], [BOGUS, BOGUS], "S020", -1),
+        (["2049", "2049"], ["0", BOGUS], "S021", 3584),
+        (["2048", "2048"], ["0", "0"], "S020", -1), // not what the kernel would say: its word stays
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let tree = Tree::new();
+        for ((name, start), (io_opt, dev)) in
+            ["vda", "vdb"].into_iter().zip(starts).zip(optima.into_iter().zip(["254:0", "254:16"]))
+        {
+            tree.partitioned(name, dev, start, io_opt);
+        }
+        tree.stands_on("md0", &["vda1", "vdb1"]);
+        let md = [
+            ("md/level", "raid1"),
+            ("md/raid_disks", "2"),
+            ("md/chunk_size", "0"),
+            ("md/metadata_version", "1.2"),
+            ("md/dev-vda1/offset", "2048"),
+            ("md/dev-vda1/slot", "0"),
+            ("md/dev-vdb1/offset", "2048"),
+            ("md/dev-vdb1/slot", "1"),
+        ];
+        let (codes, report) = tree.minus_one("md0", &md);
+        assert_eq!(codes, [expected], "{index}: {report}");
+        assert_eq!(report["device"]["alignment_offset"]["value"].as_i64(), Some(offset), "{index}");
+        if expected == "S021" {
+            assert!(message(&report, "S021").contains("vd") && message(&report, "S021").contains(BOGUS));
+        }
+        // A mapping over it takes the kernel's -1 over, for the same cause.
+        tree.put("md0", "dev", "9:0");
+        tree.stands_on("dm-0", &["md0"]);
+        fs::write(tree.0.join("dmsetup-table"), "x: 0 131072 linear 9:0 0\n").unwrap();
+        let (codes, report) = tree.minus_one("dm-0", &[("dev", "253:0"), ("dm/name", "x")]);
+        assert_eq!(codes, [expected], "{index}, mapped: {report}");
+    }
+}
+
+#[test]
+fn minus_one_of_mappings_and_of_nvme_paths() {
+    let tree = Tree::new();
+    tree.partitioned("vda", "254:0", "2048", "33553920");
+    tree.stands_on("dm-0", &["vda"]);
+    let mapped = [("dev", "253:0"), ("dm/name", "x")];
+    for (table, expected) in [
+        ("x: 0 1000 linear 254:0 0\nx: 1000 1000 linear 254:0 8192\n", "S021"),
+        ("x: 0 1000 linear 254:0 0\nx: 1000 1000 linear 254:0 8193\n", "S020"),
+        ("x: 0 2000 unheard-of 254:0 0\n", "S020"),
+    ] {
+        fs::write(tree.0.join("dmsetup-table"), table).unwrap();
+        assert_eq!(tree.minus_one("dm-0", &mapped).0, [expected], "{table}");
+    }
+    fs::remove_file(tree.0.join("dmsetup-table")).unwrap();
+    assert_eq!(tree.minus_one("dm-0", &mapped).0, ["S020"]);
+
+    // NPWG without NOWS, as Linux 6.1 shows it, on a namespace of two paths.
+    for path in ["nvme0c0n1", "nvme0c1n1"] {
+        tree.disk(path, &[("hidden", "1"), ("queue/optimal_io_size", "512")]);
+    }
+    let (codes, report) = tree.minus_one("nvme0n1", &[]);
+    assert_eq!(codes, ["S021"], "{report}");
+    assert!(message(&report, "S021").contains("nvme0c0n1, 512 bytes"), "{report}");
+}

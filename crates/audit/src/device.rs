@@ -2,7 +2,7 @@
 
 use straddle_device::DeviceKind;
 use straddle_device::identify::LbaFormat;
-use straddle_device::topology::{AlignmentOffset, Source};
+use straddle_device::topology::{AlignmentOffset, Source, StackedOptimum};
 use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba, MIB};
 
 use crate::Context;
@@ -33,6 +33,20 @@ fn check_kernel_misaligned(context: &Context<'_>, findings: &mut Vec<Finding>) {
 }
 
 fn check_io_opt(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    if let Some(StackedOptimum { member, size, physical }) = &context.topology.stacked_optimum {
+        let message = format!(
+            "the kernel reports alignment offset -1, but only because the optimal I/O size of {member}, {} bytes, is \
+             no multiple of the {}-byte physical sector: the offsets of the devices below agree, and starts are judged by \
+             them",
+            size.get(),
+            physical.get()
+        );
+        let cure = Cure::advice(
+            "correct the size where it comes from (QEMU: opt_io_size=0), or leave it: tools take -1 for 0, and nothing is \
+             misaligned by it",
+        );
+        findings.push(Finding::on_disk(&rules::BOGUS_IO_OPT, None, message).cured_by(cure));
+    }
     let (Some(why), Some(figure)) = (bogus_io_opt(context.topology), &context.topology.io_opt) else {
         return;
     };

@@ -80,6 +80,7 @@ fn topology(profile: &Profile) -> anyhow::Result<Topology> {
         stripe: None,
         erase_block: None,
         atomic: None,
+        stacked_optimum: None,
         formats: None,
     })
 }

@@ -14,9 +14,10 @@ use straddle_units::{BlockSize, ByteCount, KERNEL_SECTOR, LbaCount};
 use crate::assume::Assume;
 use crate::evidence::{self, Identity};
 use crate::image::{self, Access, Allowed, Container, ImageError, Opened, SectorSizes};
+use crate::live::Machine;
 use crate::medium::{FileMedium, Medium};
 use crate::sysfs::{self, Attributes, DeviceKind, Directory, KernelPartition};
-use crate::topology::{Figure, Source, Topology};
+use crate::topology::{AlignmentOffset, Figure, Source, Topology};
 
 /// Why a target cannot be audited at all.
 #[derive(Debug, thiserror::Error)]
@@ -225,7 +226,7 @@ fn open_device(path: &Path, metadata: &Metadata) -> Result<Target, OpenError> {
             None
         }
     };
-    from_sysfs(&disk, medium, Some(node), partition, remarks)
+    from_sysfs(&disk, medium, Some(node), partition, remarks, None)
 }
 
 /// Opens a device node for reading, once it is certain that it is the device which sysfs describes.
@@ -275,7 +276,7 @@ fn open_captured(path: &Path, root: &Path) -> Result<Target, OpenError> {
             None
         }
     };
-    from_sysfs(&directory, medium, Some(node), partition, remarks)
+    from_sysfs(&directory, medium, Some(node), partition, remarks, Some(root))
 }
 
 /// Puts together what sysfs says and, for a real device that could be opened, what the device itself says.
@@ -285,6 +286,7 @@ fn from_sysfs(
     node: Option<PathBuf>,
     partition: Option<u32>,
     mut remarks: Vec<String>,
+    sysroot: Option<&Path>,
 ) -> Result<Target, OpenError> {
     let bad = |attribute| OpenError::BadSysfs { path: disk.path().to_owned(), attribute };
     let sectors = LbaCount::new(disk.number("size").ok_or_else(|| bad("size"))?);
@@ -296,7 +298,15 @@ fn from_sysfs(
     let kind = DeviceKind::of(name);
     let asked = file.as_ref().map(|file| evidence::ask(kind, disk, file, &mut remarks)).unwrap_or_default();
     let identity = evidence::identity(kind, disk, &asked);
-    let topology = evidence::topology(kind, disk, &identity, &asked);
+    let mut topology = evidence::topology(kind, disk, &identity, &asked);
+    if topology.alignment_offset.value() == AlignmentOffset::Misaligned
+        && let Some((cause, offset)) = Machine::read(sysroot).optimum_that_misaligns(name)
+    {
+        const WHY: &str = "the kernel's -1 is about an optimal I/O size";
+        const BELOW: Source = Source::Derived("the offsets of the devices below, which agree");
+        topology.alignment_offset.overrule(offset, BELOW, WHY);
+        topology.stacked_optimum = Some(cause);
+    }
     let kernel_name = Some(name.to_owned());
     let kernel_partitions = Some(sysfs::partitions(disk));
     let medium = file.map(|file| Box::new(FileMedium::new(file, size)) as Box<dyn Medium>);

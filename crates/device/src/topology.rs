@@ -166,6 +166,17 @@ pub struct AtomicWrites {
     pub boundary: ByteCount,
 }
 
+/// An optimal I/O size because of which alone the kernel calls a stacked device misaligned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackedOptimum {
+    /// The device below that says it.
+    pub member: String,
+    /// What it says.
+    pub size: ByteCount,
+    /// The physical sector of which that is no multiple.
+    pub physical: ByteCount,
+}
+
 /// The sector formats that an NVMe namespace can be formatted to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LbaFormats {
@@ -251,6 +262,8 @@ pub struct Topology {
     pub erase_block: Option<Figure<ByteCount>>,
     /// Atomic writes, where offered.
     pub atomic: Option<Figure<AtomicWrites>>,
+    /// Why the kernel calls a stacked device misaligned although the offsets below agree, where it does.
+    pub stacked_optimum: Option<StackedOptimum>,
     /// The sector formats of an NVMe namespace, where it was asked.
     pub formats: Option<LbaFormats>,
 }
@@ -270,6 +283,7 @@ impl Topology {
             stripe: None,
             erase_block: None,
             atomic: None,
+            stacked_optimum: None,
             formats: None,
         }
     }

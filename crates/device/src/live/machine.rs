@@ -1,5 +1,7 @@
 //! The machine, or a captured tree of one: its block devices by name and number, and the way up from one of them.
 
+mod stacking;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
