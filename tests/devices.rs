@@ -6,10 +6,11 @@
 mod tools;
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use tools::{Dir, STRADDLE, disk_codes, list, output, present, run, told, word};
+use tools::{Dir, STRADDLE, codes, disk_codes, list, output, present, run, told, word};
 
 const MIB: u64 = 1 << 20;
 
@@ -284,4 +285,76 @@ fn minus_one_of_mappings_and_of_nvme_paths() {
     let (codes, report) = tree.minus_one("nvme0n1", &[]);
     assert_eq!(codes, ["S021"], "{report}");
     assert!(message(&report, "S021").contains("nvme0c0n1, 512 bytes"), "{report}");
+}
+
+#[test]
+fn devices_that_fail_are_told_apart() {
+    if !present(&["linux.uml", "dmsetup", "sfdisk", "jq"]) {
+        return;
+    }
+    let dir = Dir::new("failing");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let program = dir.join("straddle");
+    fs::copy(STRADDLE, &program).unwrap();
+    let mut command = Command::new(root.join("tests/guest/run"));
+    command.args(["-t", "120", "-o"]).arg(dir.path());
+    command.arg("-e").arg(format!("STRADDLE={}", program.display()));
+    run(command.arg(root.join("tests/guest/failing.sh")), "");
+    let text = |name: &str| fs::read_to_string(dir.join(name)).unwrap();
+    let targets = |name: &str| {
+        let report: Value = serde_json::from_str(&text(&format!("{name}.json"))).unwrap();
+        (list(&report, "targets").to_vec(), text(&format!("{name}.rc")).trim().to_owned())
+    };
+
+    // The second partition is not "aligned", the others are; the byte is that of the first sector that fails.
+    let (report, status) = targets("content");
+    assert_eq!((status.as_str(), text("content.quiet.rc").trim()), ("3", "3"), "{report:?}");
+    let found = codes(&report[0]);
+    assert_eq!(found[&2].iter().collect::<Vec<_>>(), ["S081"], "{report:?}");
+    assert!(found[&1].is_empty() && found[&3].is_empty(), "{report:?}");
+    assert!(
+        message(&report[0], "S081").starts_with(&format!("cannot read byte {}", 20480 * 512)),
+        "{report:?}"
+    );
+
+    // Sector 0: the disk's figures are shown all the same.
+    let (report, status) = targets("table");
+    assert_eq!((status.as_str(), text("table.quiet.rc").trim()), ("3", "3"), "{report:?}");
+    assert!(message(&report[0], "S081").starts_with("cannot read byte 0"), "{report:?}");
+    assert_eq!(report[0]["device"]["physical"]["value"], 4096);
+
+    // Whoever never answers does not hold up the others.
+    let (reports, status) = targets("list");
+    assert_eq!(status, "3", "{reports:?}");
+    let failed: Vec<&Value> = reports.iter().filter(|report| word(report, "status") == "failed").collect();
+    assert!(
+        matches!(failed[..], [late] if late.to_string().contains("no answer in 5 seconds")),
+        "{reports:?}"
+    );
+    assert!(reports.len() >= 4, "{reports:?}");
+
+    let (reports, status) = targets("unplugged");
+    assert_eq!(status, "3", "{reports:?}");
+    assert!(reports[0].to_string().contains("unplugged"), "{reports:?}");
+
+    // A read-only disk: refused before anything is written, and no backup is left.
+    assert_eq!(
+        (text("readonly.rc").trim(), text("readonly.backups").trim()),
+        ("4", ""),
+        "{}",
+        text("readonly.err")
+    );
+    assert!(text("readonly.err").contains("read-only"));
+}
+
+#[test]
+fn zoned_devices_are_named() {
+    let tree = Tree::new();
+    tree.disk("sda", &[("queue/zoned", "host-managed"), ("queue/chunk_sectors", "524288"), ("ro", "1")]);
+    let (report, _) = tree.check("sda");
+    assert_eq!(report["device"]["zoned"], serde_json::json!({"model": "host-managed", "zone": 268_435_456}));
+    assert_eq!(report["device"]["read_only"], true);
+    let mut command = Command::new(STRADDLE);
+    let text = run(command.args(["check", "--sysroot"]).arg(tree.0.path()).arg("sda"), "");
+    assert!(text.contains("host-managed zoned, zones of 256 MiB, read-only"), "{text}");
 }

@@ -179,7 +179,8 @@ pub(crate) static KERNEL_MISALIGNED: Rule = Rule {
     what: "The kernel reports alignment_offset -1 for the device.",
     why: "Of a stacked device (md, device mapper) it means that members are at different distances from \
           their physical sectors, or that data begins off them: no start on it can be aligned for all. \
-          libblkid turns -1 into 0, so parted, fdisk, mkfs.xfs and cryptsetup see nothing.",
+          libblkid turns -1 into 0, so parted, fdisk, mkfs.xfs and cryptsetup see nothing. The kernel says -1 \
+          also where only an optimal I/O size below is no multiple of the physical sector; that is S021.",
     cost: "What S001 says, on at least one member.",
     cure: "Align each member (check them), then build the stack anew on them.",
     sources: &["Linux block/blk-settings.c, blk_stack_limits", "util-linux libblkid/src/topology/topology.c"],
@@ -709,6 +710,22 @@ pub(crate) static VIEWS_DISAGREE: Rule = Rule {
     sources: &["partx(8)", "blockdev(8), --rereadpt"],
 };
 
+/// What [`UNREADABLE`] is called, for whoever gives it a status of its own.
+pub const UNREADABLE_CODE: &str = "S081";
+
+pub(crate) static UNREADABLE: Rule = Rule {
+    code: UNREADABLE_CODE,
+    severity: Severity::Error,
+    title: "cannot be read",
+    what: "The drive gives no bytes where the table or the content of a partition stands.",
+    why: "A sector went bad, a cable or an enclosure fails, or the device behind a mapping is gone. What is there is not \
+          known, so nothing is said of its alignment.",
+    cost: "Perhaps the data.",
+    cure: "Look at the kernel's messages (dmesg) and the drive's health (smartctl -a); copy what can still be read \
+           (ddrescue) before anything else.",
+    sources: &["read(2), EIO", "ddrescue(1)"],
+};
+
 /// Every rule, in order of code.
 pub static RULES: &[&Rule] = &[
     &START_STRADDLES,
@@ -762,6 +779,7 @@ pub static RULES: &[&Rule] = &[
     &CONTAINER_OFF,
     &CONTAINER_UNIT_SMALL,
     &VIEWS_DISAGREE,
+    &UNREADABLE,
 ];
 
 /// The rule of this code, in either case.

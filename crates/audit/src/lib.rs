@@ -26,7 +26,7 @@ use straddle_layout::live::Disagreement;
 use straddle_layout::{Partition, Role, Stack};
 use straddle_units::ByteCount;
 
-pub use catalogue::{RULES, rule};
+pub use catalogue::{RULES, UNREADABLE_CODE, rule};
 pub use efficiency::{Format, format_efficiency};
 pub use finding::{Command, Cure, Finding, Miss, Rule, Severity, Subject};
 pub use layers::{called, level_name};

@@ -44,6 +44,8 @@ pub(crate) fn target(
         kernel_partitions: None,
         partition: None,
         node: None,
+        read_only: false,
+        zoned: None,
         remarks: vec![format!("modelled: {}; nothing is written on it", profile.title)],
     })
 }

@@ -17,7 +17,7 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use straddle_audit::{ATOMIC_UNIT, Cure, Finding, Severity, Subject, Verdict, picture, verdict};
 use straddle_device::identify::RotationRate;
 use straddle_device::topology::{AlignmentOffset, Figure, SectorFormat, Source, Topology};
-use straddle_layout::{Partition, PartitionType, Stack, TableKind, types};
+use straddle_layout::{Partition, PartitionType, Problem, Stack, TableKind, types};
 use straddle_units::{ByteCount, Span};
 use textwrap::WordSplitter;
 
@@ -148,6 +148,12 @@ fn heading(audited: &Audited, styles: Styles) -> String {
         Some(container) => format!("{} image ({})", container.format, container.variant),
         None => "image".to_owned(),
     };
+    if let Some(zoned) = &target.zoned {
+        parts.push(format!("{} zoned, zones of {}", printable(&zoned.model), zoned.zone));
+    }
+    if target.read_only {
+        parts.push("read-only".to_owned());
+    }
     parts.push(if audited.is_image() { format!("{kind}, judged as if on {format}") } else { format });
     if let (Some(number), Some(node)) = (target.partition, &target.node) {
         parts.push(format!("partition {number} of {}", printable(&node.display().to_string())));
@@ -261,11 +267,19 @@ fn table_line(audited: &Audited) -> String {
         }
         TableKind::Content(name) => format!("  no partition table: {name} on the whole disk"),
         TableKind::None => "  no partition table and no known content".to_owned(),
+        TableKind::Kernel if is_unread(stack) && stack.partitions.is_empty() => {
+            "  the partition table cannot be read".to_owned()
+        }
         TableKind::Kernel if stack.partitions.is_empty() => {
             "  no partitions, as the kernel lists it: what uses the whole disk starts at byte 0".to_owned()
         }
         TableKind::Kernel => format!("  {count} by the kernel's list"),
     }
+}
+
+/// Whether the disk's own first bytes could not be read.
+fn is_unread(stack: &Stack) -> bool {
+    stack.problems.iter().any(|problem| matches!(problem, Problem::Unreadable { number: None, .. }))
 }
 
 fn partitions(audited: &Audited, styles: Styles) -> String {

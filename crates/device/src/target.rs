@@ -9,11 +9,12 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, OFlags};
-use straddle_units::{BlockSize, ByteCount, KERNEL_SECTOR, LbaCount};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, KERNEL_SECTOR, LbaCount};
 
 use crate::assume::Assume;
 use crate::evidence::{self, Identity};
 use crate::image::{self, Access, Allowed, Container, ImageError, Opened, SectorSizes};
+use crate::ioctl;
 use crate::live::Machine;
 use crate::medium::{FileMedium, Medium};
 use crate::sysfs::{self, Attributes, DeviceKind, Directory, KernelPartition};
@@ -91,8 +92,24 @@ pub struct Target {
     pub partition: Option<u32>,
     /// The disk's node, where the target is (on) a device: what a cure has to name.
     pub node: Option<PathBuf>,
+    /// Whether the kernel lets nobody write to it.
+    pub read_only: bool,
+    /// Its zones, where it is a zoned device.
+    pub zoned: Option<Zoned>,
     /// What could not be read, and why.
     pub remarks: Vec<String>,
+}
+
+/// A zoned device: one that is written from the start of each zone on (Documentation/ABI/stable/sysfs-block, queue/zoned).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zoned {
+    /// The kernel's word: `host-managed`, or `host-aware`.
+    pub model: String,
+    /// The size of a zone.
+    pub zone: ByteCount,
+    /// Whether its first and last zones are conventional, so that a partition table can be written there; `None` where that
+    /// could not be asked.
+    pub holds_table: Option<bool>,
 }
 
 /// Opens the block device, image or captured device that `path` names.
@@ -166,6 +183,8 @@ fn open_image(path: &Path, options: &Options) -> Result<Target, OpenError> {
         kernel_partitions: None,
         partition: None,
         node: None,
+        read_only: false,
+        zoned: None,
         remarks: Vec::new(),
     };
     let allowed =
@@ -309,6 +328,7 @@ fn from_sysfs(
     }
     let kernel_name = Some(name.to_owned());
     let kernel_partitions = Some(sysfs::partitions(disk));
+    let zoned = zones(disk, file.as_ref(), size);
     let medium = file.map(|file| Box::new(FileMedium::new(file, size)) as Box<dyn Medium>);
     Ok(Target {
         kind,
@@ -321,8 +341,21 @@ fn from_sysfs(
         kernel_partitions,
         partition,
         node,
+        read_only: disk.number("ro") == Some(1),
+        zoned,
         remarks,
     })
+}
+
+/// The zones of a disk, where it has any.
+fn zones(disk: &Directory, file: Option<&File>, size: ByteCount) -> Option<Zoned> {
+    let model = disk.text("queue/zoned").filter(|model| model != "none")?;
+    let zone = disk.number("queue/chunk_sectors").and_then(|s| LbaCount::new(s).to_bytes(KERNEL_SECTOR));
+    let last = ByteOffset::new(size.get().saturating_sub(KERNEL_SECTOR.get()));
+    let conventional = |file: &File, at| ioctl::zones::is_conventional(file, at).ok();
+    let holds_table =
+        file.and_then(|file| Some(conventional(file, ByteOffset::ZERO)? && conventional(file, last)?));
+    Some(Zoned { model, zone: zone.unwrap_or(ByteCount::ZERO), holds_table })
 }
 
 /// The disks of this machine (or of a captured tree) by node, in order of name: every block device but memory, optical

@@ -19,6 +19,7 @@ mod stack;
 pub mod types;
 pub mod view;
 mod volume;
+mod watched;
 
 pub use descend::read_layers;
 pub use fs::file_system;

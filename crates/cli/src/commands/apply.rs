@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use straddle_device::live::Machine;
 use straddle_device::Options;
+use straddle_device::live::Machine;
 use straddle_repair::apply::{self, ApplyError, Backup};
 use straddle_repair::disk::{DiskError, FileDisk};
 use straddle_repair::{Plan, Step};
@@ -128,6 +128,10 @@ fn open(path: &Path) -> Result<Opened> {
     }
     if let Some(number) = target.partition {
         return Err(UsageError(format!("{name} is partition {number} of a disk: name the disk")).into());
+    }
+    super::plan::check_zones(&target, &name)?;
+    if target.read_only {
+        return Err(RefusedError(format!("{name}: nothing was written: the device is read-only")).into());
     }
     let uses = Machine::read(None).uses(path);
     if !uses.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -11,14 +11,15 @@ use rayon::prelude::*;
 use straddle_audit::{Context, Finding, Severity, Subject};
 use straddle_device::live::Machine;
 use straddle_device::topology::Source;
-use straddle_device::{DeviceKind, Options, Target};
+use straddle_device::{DeviceKind, Options, ReadError, Target};
 use straddle_layout::live::Disagreement;
-use straddle_layout::{Stack, TableKind};
+use straddle_layout::{Problem, Stack, TableKind};
 
 use crate::args::CheckArguments;
 use crate::cost::Cost;
 use crate::drive_target;
 use crate::exit::{Exit, UsageError};
+use crate::limited;
 use crate::output::{self, Styles};
 use crate::report::{Status, TargetReport, status_of};
 use crate::schema::{self, Summary};
@@ -74,9 +75,9 @@ struct Outcome {
 }
 
 /// What all targets of a run share.
-struct Run<'a> {
+struct Run {
     options: Options,
-    arguments: &'a CheckArguments,
+    arguments: CheckArguments,
     form: Form,
     styles: Styles,
     /// The kernel's block devices: read once, and only when a target is one of them.
@@ -91,8 +92,8 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
         logical: arguments.logical,
         allow_backing: arguments.allow_backing.clone(),
     };
-    let run = Run { options, arguments, form, styles, machine: OnceLock::new() };
-    let single = |path: &PathBuf| outcome(path, &run);
+    let run = Run { options, arguments: arguments.clone(), form, styles, machine: OnceLock::new() };
+    let run = Arc::new(run);
     let bar = progress(targets.len());
     let mut out = output::stdout();
     let mut summary = Summary::default();
@@ -102,11 +103,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
         out.write_all(schema::opening().as_bytes())?;
     }
     for batch in targets.chunks(BATCH) {
-        let outcomes: Vec<Outcome> = if targets.len() < PARALLEL_FROM {
-            batch.iter().map(single).collect()
-        } else {
-            batch.par_iter().map(single).collect()
-        };
+        let outcomes = outcomes(batch, &run, targets.len() >= PARALLEL_FROM);
         for outcome in outcomes {
             if arguments.json {
                 out.write_all(if summary.targets == 0 { b"\n" } else { b",\n" })?;
@@ -133,6 +130,28 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     }
     out.flush()?;
     Ok(exit)
+}
+
+/// Audits a batch of targets, in order. A device that does not answer holds up neither the others nor the list.
+fn outcomes(batch: &[PathBuf], run: &Arc<Run>, in_parallel: bool) -> Vec<Outcome> {
+    let limit = Duration::from_secs(run.arguments.time_limit);
+    let is_device = |path: &PathBuf| run.options.sysroot.is_none() && limited::is_device(path);
+    let mut pending = Vec::new();
+    for path in batch.iter().filter(|path| is_device(path)) {
+        let (run, device) = (Arc::clone(run), path.clone());
+        pending.push((path, limited::Pending::start(limit, move || outcome(&device, &run))));
+    }
+    let single = |path: &PathBuf| (!is_device(path)).then(|| outcome(path, run));
+    let files: Vec<Option<Outcome>> =
+        if in_parallel { batch.par_iter().map(single).collect() } else { batch.iter().map(single).collect() };
+    let mut devices = pending.into_iter().map(|(path, pending)| {
+        let late = || {
+            let message = format!("gave no answer in {} seconds (--time-limit)", limit.as_secs());
+            failed(path, message, &run.arguments)
+        };
+        pending.wait().unwrap_or_else(late)
+    });
+    files.into_iter().filter_map(|file| file.or_else(|| devices.next())).collect()
 }
 
 fn severity_index(severity: Severity) -> usize {
@@ -171,36 +190,43 @@ fn progress(targets: usize) -> ProgressBar {
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-fn outcome(path: &Path, run: &Run<'_>) -> Outcome {
-    let name = path.display().to_string();
-    let arguments = run.arguments;
+fn outcome(path: &Path, run: &Run) -> Outcome {
+    let arguments = &run.arguments;
     match audit(path, run) {
         Ok(audited) => {
             let worst: Vec<Severity> = audited.findings.iter().map(|f| f.rule.severity).collect();
             let fails = worst.iter().any(|severity| *severity >= arguments.fail_on.severity());
+            let is_unread = audited.findings.iter().any(|f| f.rule.code == straddle_audit::UNREADABLE_CODE);
             Outcome {
                 text: render(&audited, run),
                 complaint: None,
                 status: audited.status(),
-                exit: if fails { Exit::Findings } else { Exit::Aligned },
+                exit: match (is_unread, fails) {
+                    (true, _) => Exit::Failed,
+                    (false, true) => Exit::Findings,
+                    (false, false) => Exit::Aligned,
+                },
                 worst,
             }
         }
-        Err(error) => {
-            let message = format!("{error:#}");
-            let json = || to_json(&TargetReport::failed(name.clone(), message.clone()));
-            Outcome {
-                text: if arguments.json { json() } else { String::new() },
-                complaint: Some(output::printable(&format!("{name}: {message}"))),
-                status: Status::Failed,
-                exit: Exit::Failed,
-                worst: Vec::new(),
-            }
-        }
+        Err(error) => failed(path, format!("{error:#}"), arguments),
     }
 }
 
-fn render(audited: &Audited, run: &Run<'_>) -> String {
+/// A target of which nothing can be told but `message`.
+fn failed(path: &Path, message: String, arguments: &CheckArguments) -> Outcome {
+    let name = path.display().to_string();
+    let json = || to_json(&TargetReport::failed(name.clone(), message.clone()));
+    Outcome {
+        text: if arguments.json { json() } else { String::new() },
+        complaint: Some(output::printable(&format!("{name}: {message}"))),
+        status: Status::Failed,
+        exit: Exit::Failed,
+        worst: Vec::new(),
+    }
+}
+
+fn render(audited: &Audited, run: &Run) -> String {
     let styles = run.styles;
     if run.arguments.json {
         to_json(&TargetReport::of(audited))
@@ -219,13 +245,16 @@ fn to_json(report: &TargetReport) -> String {
 }
 
 /// Opens, reads and audits one target.
-fn audit(path: &Path, run: &Run<'_>) -> Result<Audited> {
-    let (options, arguments) = (&run.options, run.arguments);
+fn audit(path: &Path, run: &Run) -> Result<Audited> {
+    let (options, arguments) = (&run.options, &run.arguments);
     let mut target = match drive_target::specification(path) {
         Some(name) => drive_target::target(name, &options.assume, options.logical)?,
         None => straddle_device::open(path, options)?,
     };
     let mut stack = read(&mut target, options)?;
+    if let Some(node) = gone(&target, options) {
+        anyhow::bail!("{} was unplugged or removed while it was read", node.display());
+    }
     let disagreements = attach_live(&mut target, run, &mut stack);
     if matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr) {
         target.topology.adopt_table_block(stack.block);
@@ -269,8 +298,15 @@ fn audit(path: &Path, run: &Run<'_>) -> Result<Audited> {
     Ok(audited)
 }
 
+/// The node of a device that the kernel no longer has.
+fn gone<'a>(target: &'a Target, options: &Options) -> Option<&'a Path> {
+    let name = target.kernel_name.as_ref().filter(|_| options.sysroot.is_none())?;
+    let is_there = Path::new("/sys/block").join(name).exists();
+    target.node.as_deref().filter(|_| !is_there)
+}
+
 /// Puts the kernel's view of a device beside what was read from it; returns where they differ.
-fn attach_live(target: &mut Target, run: &Run<'_>, stack: &mut Stack) -> Vec<Disagreement> {
+fn attach_live(target: &mut Target, run: &Run, stack: &mut Stack) -> Vec<Disagreement> {
     let Some(name) = &target.kernel_name else { return Vec::new() };
     let machine = run.machine.get_or_init(|| Machine::read(run.options.sysroot.as_deref()));
     let listed = target.kernel_partitions.as_deref().unwrap_or_default();
@@ -305,10 +341,16 @@ fn read(target: &mut Target, options: &Options) -> Result<Stack> {
     match straddle_layout::read_all(medium.as_ref(), device_block, options.logical) {
         Ok(stack) if stack.kind == TableKind::None && !listed.is_empty() => Ok(by_kernel()),
         Ok(stack) => Ok(stack),
+        // The table is not to be had, but the disk's figures are, and the kernel's list.
+        Err(ReadError::Io { at, source }) => {
+            let mut stack = by_kernel();
+            stack.problems.push(Problem::Unreadable { number: None, at, why: source.to_string() });
+            Ok(stack)
+        }
         Err(error) if listed.is_empty() => Err(error.into()),
         Err(error) => {
             target.remarks.push(format!("{:#}", anyhow::Error::from(error)));
-            Ok(straddle_layout::kernel_stack(listed, target.topology.logical.value()))
+            Ok(by_kernel())
         }
     }
 }
