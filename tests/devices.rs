@@ -358,3 +358,95 @@ fn zoned_devices_are_named() {
     let text = run(command.args(["check", "--sysroot"]).arg(tree.0.path()).arg("sda"), "");
     assert!(text.contains("host-managed zoned, zones of 256 MiB, read-only"), "{text}");
 }
+
+/// What `straddle` prints with these arguments and the tree, and on stderr.
+fn printed(tree: &Tree, arguments: &[&str]) -> (String, String) {
+    let output = output(
+        Command::new(STRADDLE).args(arguments).arg("--sysroot").arg(tree.0.path()).env("NO_COLOR", "1"),
+        "",
+    );
+    (tools::text(&output.stdout), tools::text(&output.stderr))
+}
+
+#[test]
+fn disks_are_listed_in_order_and_once() {
+    let tree = Tree::new();
+    let naa = "naa.5000c500a1b2c3d4";
+    for (name, wwid) in [
+        ("sdb", Some(naa)),
+        ("sda", Some(naa)),
+        ("sdc", Some("t10.Generic STORAGE DEVICE 0001")), // a name that two card readers share
+        ("sdd", Some("t10.Generic STORAGE DEVICE 0001")),
+        ("sdaa", None),
+        ("dm-10", None),
+        ("dm-2", None),
+        ("nvme10n1", None),
+        ("nvme2n1", None),
+    ] {
+        tree.disk(name, &[]);
+        if let Some(wwid) = wwid {
+            tree.put(name, "device/wwid", wwid);
+        }
+    }
+    // The same name on another size is another disk.
+    tree.disk("sde", &[("size", "262144"), ("device/wwid", naa)]);
+    let (json, stderr) = printed(&tree, &["check", "--json"]);
+    let report: Value = serde_json::from_str(&json).unwrap();
+    let names: Vec<String> = list(&report, "targets").iter().map(|target| word(target, "target")).collect();
+    let expected = ["dm-2", "dm-10", "nvme2n1", "nvme10n1", "sda", "sdc", "sdd", "sde", "sdaa"];
+    assert_eq!(names, expected.map(|name| format!("/dev/{name}")));
+    assert!(stderr.contains(&format!("sdb is another path to sda ({naa})")), "{stderr}");
+    // Named, it is looked at.
+    assert_eq!(word(&tree.check("sdb").0, "target"), "sdb");
+}
+
+#[test]
+fn a_partition_as_the_target_counts_its_table() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    let tree = Tree::new();
+    tree.disk("vda", &[]);
+    tree.table("vda", "label: gpt\nstart=2048, size=4096\nstart=8192, size=4096\nstart=16384, size=4096\n");
+    for (number, start) in [("1", "2048"), ("2", "8192"), ("3", "16384")] {
+        let part = |attribute: &str| format!("vda{number}/{attribute}");
+        tree.put("vda", &part("partition"), number);
+        tree.put("vda", &part("start"), start);
+        tree.put("vda", &part("size"), "4096");
+    }
+    for target in ["vda", "vda2"] {
+        let (text, _) = printed(&tree, &["check", target]);
+        assert!(text.contains("GPT in 512-byte sectors, 3 partitions"), "{text}");
+    }
+}
+
+#[test]
+fn verbose_lists_every_source() {
+    let tree = Tree::new();
+    tree.disk("sda", &[("queue/optimal_io_size", "524288")]);
+    let mut page = block_limits(1024);
+    fs::create_dir_all(tree.0.join("sys/block/sda/device")).unwrap();
+    fs::write(tree.0.join("sys/block/sda/device/vpd_pgb0"), &page).unwrap();
+    // ATA IDENTIFY of a 512e disk whose first boundary is elsewhere.
+    page = vec![0; 60 + 512];
+    page[60] = 0x40;
+    page[60 + 212..][..2].copy_from_slice(&0x6003_u16.to_le_bytes());
+    page[60 + 418..][..2].copy_from_slice(&0x4001_u16.to_le_bytes());
+    fs::write(tree.0.join("sys/block/sda/device/vpd_pg89"), &page).unwrap();
+    let (report, _) = tree.check("sda");
+    let (text, _) = printed(&tree, &["check", "--verbose", "sda"]);
+    let figures =
+        report["device"].as_object().unwrap().values().filter(|figure| figure["source"].is_string());
+    let mut sources = 0;
+    for figure in figures {
+        let others = figure["others"].as_array().into_iter().flatten();
+        for claim in std::iter::once(figure).chain(others) {
+            // On a line of its own: "3584 [ATA IDENTIFY word 209]".
+            let source = word(claim, "source");
+            let is_told = text.lines().any(|line| line.contains(&format!("[{source}")));
+            assert!(is_told, "{source} is not in\n{text}");
+            sources += 1;
+        }
+    }
+    assert!(sources >= 7, "{report}");
+}

@@ -345,7 +345,7 @@ impl TargetReport {
 
     /// An audited target.
     pub(crate) fn of(audited: &Audited) -> Self {
-        let Audited { name, target, stack, findings, costs } = audited;
+        let Audited { name, target, stack, in_table: _, findings, costs } = audited;
         Self {
             target: name.clone(),
             status: audited.status(),

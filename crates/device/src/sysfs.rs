@@ -73,6 +73,25 @@ pub(crate) fn list_names(dir: &Path) -> Vec<String> {
     names
 }
 
+/// What devices are sorted by: numbers in their names by value, so that `dm-2` is before `dm-10`, and the letters of disks by
+/// their number, so that `sdz` is before `sdaa`.
+pub fn natural_order(name: &str) -> Vec<(String, usize, String, u64)> {
+    const LETTERED: [&str; 4] = ["sd", "hd", "vd", "xvd"];
+    let mut parts = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let word = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let (text, behind) = rest.split_at(word);
+        let digits = behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len());
+        let (number, after) = behind.split_at(digits);
+        let driver = LETTERED.iter().find(|driver| parts.is_empty() && text.starts_with(**driver));
+        let (driver, letters) = text.split_at(driver.map_or(text.len(), |driver| driver.len()));
+        parts.push((driver.to_owned(), letters.len(), letters.to_owned(), number.parse().unwrap_or(0)));
+        rest = after;
+    }
+    parts
+}
+
 /// A partition as the kernel lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelPartition {
@@ -185,6 +204,35 @@ pub fn is_not_a_disk(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_in_the_order_of_their_numbers() {
+        let sorted = [
+            "dm-0",
+            "dm-2",
+            "dm-10",
+            "md0",
+            "md2",
+            "md127",
+            "nvme0n1",
+            "nvme0n1p2",
+            "nvme0n1p10",
+            "nvme0n2",
+            "nvme1n1",
+            "nvme10n1",
+            "sda",
+            "sda1",
+            "sda2",
+            "sda10",
+            "sdz",
+            "sdaa",
+            "vda",
+        ];
+        let mut names = sorted.to_vec();
+        names.reverse();
+        names.sort_by_key(|name| natural_order(name));
+        assert_eq!(names, sorted);
+    }
 
     #[test]
     fn memory_and_optical_drives_are_not_disks() {

@@ -5,7 +5,7 @@
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, OFlags};
@@ -359,8 +359,9 @@ fn zones(disk: &Directory, file: Option<&File>, size: ByteCount) -> Option<Zoned
 }
 
 /// The disks of this machine (or of a captured tree) by node, in order of name: every block device but memory, optical
-/// drives, and those without a medium or hidden behind another; with `all`, those too.
-pub fn discover(sysroot: Option<&Path>, all: bool) -> Result<Vec<PathBuf>, OpenError> {
+/// drives, and those without a medium or hidden behind another; with `all`, memory and optical drives with a medium too. Of
+/// several paths to one disk the first is taken.
+pub fn discover(sysroot: Option<&Path>, all: bool) -> Result<Discovered, OpenError> {
     let block = sysroot.unwrap_or(Path::new("/")).join("sys/block");
     fs::read_dir(&block).map_err(|source| {
         OpenError::Io(io::Error::new(source.kind(), format!("{}: {source}", block.display())))
@@ -369,10 +370,50 @@ pub fn discover(sysroot: Option<&Path>, all: bool) -> Result<Vec<PathBuf>, OpenE
     names.retain(|name| {
         let device = Directory::new(block.join(name));
         let usable = device.number("size").is_none_or(|size| size > 0) && device.number("hidden") != Some(1);
-        usable && (all || !sysfs::is_not_a_disk(name))
+        let asked = usable && (all || !sysfs::is_not_a_disk(name));
+        asked && (sysroot.is_some() || holds_medium(name))
     });
-    // sda, sdb, …, sdaa: the shorter name is the earlier device.
-    names.sort_by_key(|name| (name.trim_end_matches(|c: char| c.is_ascii_digit()).len(), name.clone()));
+    names.sort_by_key(|name| sysfs::natural_order(name));
+    let mut remarks = Vec::new();
+    let mut known: Vec<((String, u64), String)> = Vec::new();
+    names.retain(|name| {
+        let Some(identity) = worldwide_name(&Directory::new(block.join(name))) else { return true };
+        match known.iter().find(|(other, _)| *other == identity) {
+            Some((_, first)) => {
+                remarks.push(format!("{name} is another path to {first} ({}): left out", identity.0));
+                false
+            }
+            None => {
+                known.push((identity, name.clone()));
+                true
+            }
+        }
+    });
     // sysfs writes a slash in a device's name as '!' (cciss!c0d0 is /dev/cciss/c0d0).
-    Ok(names.into_iter().map(|name| Path::new("/dev").join(name.replace('!', "/"))).collect())
+    let disks = names.into_iter().map(|name| Path::new("/dev").join(name.replace('!', "/"))).collect();
+    Ok(Discovered { disks, remarks })
+}
+
+/// What [`discover`] found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Discovered {
+    /// The disks, by node, in order.
+    pub disks: Vec<PathBuf>,
+    /// Which devices were left out for another, and why.
+    pub remarks: Vec<String>,
+}
+
+/// The worldwide name of a disk, with its size; only of the kinds that are registered for one device each (SCSI's NAA and
+/// EUI-64, NVMe's), not a name that a maker puts together, which two devices may share.
+fn worldwide_name(device: &Directory) -> Option<(String, u64)> {
+    let name = device.text("wwid").or_else(|| device.text("device/wwid"))?;
+    let is_registered = ["naa.", "eui.", "uuid."].iter().any(|kind| name.starts_with(kind));
+    Some((name, device.number("size")?)).filter(|_| is_registered)
+}
+
+/// Whether a drive for removable media that has no size of its own without one holds any: its first sector can be read.
+fn holds_medium(name: &str) -> bool {
+    let is_drive = ["sr", "fd"].iter().any(|prefix| name.starts_with(prefix));
+    let first = || open_for_reading(&Path::new("/dev").join(name))?.read_exact_at(&mut [0; 512], 0);
+    !is_drive || first().is_ok()
 }

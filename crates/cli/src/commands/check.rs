@@ -49,6 +49,8 @@ pub(crate) struct Audited {
     pub(crate) name: String,
     pub(crate) target: Target,
     pub(crate) stack: Stack,
+    /// How many partitions the table has, whichever was asked for.
+    pub(crate) in_table: usize,
     pub(crate) findings: Vec<Finding>,
     /// What each of them costs, where that was asked for and can be told.
     pub(crate) costs: Vec<Option<Cost>>,
@@ -173,10 +175,11 @@ fn targets(arguments: &CheckArguments) -> Result<Vec<PathBuf>> {
     }
     let found = straddle_device::discover(arguments.sysroot.as_deref(), arguments.all)
         .context("cannot list the disks of this machine")?;
-    if found.is_empty() {
+    found.remarks.iter().for_each(|remark| output::complain(&output::printable(remark)));
+    if found.disks.is_empty() {
         output::complain("no disk found; --all also looks at loop, ram and zram devices");
     }
-    Ok(found)
+    Ok(found.disks)
 }
 
 /// A bar on stderr for long work, where it disturbs nothing: on a terminal that stdout does not share.
@@ -291,7 +294,8 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
     }
     let price = |finding: &Finding| arguments.cost.as_ref().and_then(|pricing| pricing.of(finding));
     let costs = findings.iter().map(price).collect();
-    let mut audited = Audited { name, target, stack, findings, costs };
+    let in_table = stack.partitions.len();
+    let mut audited = Audited { name, target, stack, in_table, findings, costs };
     if let Some(number) = audited.target.partition {
         audited.stack.partitions.retain(|p| p.number == number);
     }

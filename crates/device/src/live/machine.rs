@@ -163,7 +163,7 @@ impl Machine {
             }
         }
         for entry in self.devices.values_mut() {
-            entry.above.sort();
+            entry.above.sort_by_key(|name| sysfs::natural_order(name));
             entry.above.dedup();
         }
     }
