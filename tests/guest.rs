@@ -71,8 +71,11 @@ fn same_figures(report: &Value, line: &Judged<'_>) {
         assert_eq!(number(&device[ours], "value"), line.number(theirs), "{}: {ours}", line.config);
     }
     match line.number("io_opt") {
-        // The kernel says nothing; the drive itself may.
-        0 => assert!(!word(&device["io_opt"], "source").starts_with("sysfs"), "{device}"),
+        // The kernel says nothing, or has dropped what the drive says: no tool sees that, and no rule acts on it.
+        0 => {
+            assert!(matches!(device["io_opt"]["value"].as_u64(), None | Some(0)), "{device}");
+            assert!(!disk_codes(report).contains("S021"), "{}: {device}", line.config);
+        }
         size => assert_eq!(number(&device["io_opt"], "value"), size, "{}: io_opt", line.config),
     }
 }

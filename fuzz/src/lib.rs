@@ -152,7 +152,7 @@ fn identify_ata(data: &[u8], mend: bool) {
         words[INTEGRITY + 1] = sum.wrapping_neg();
     }
     let Ok(ata) = AtaIdentify::parse(&words) else { return };
-    assert!(ata.physical_bytes() > ByteCount::ZERO);
+    assert!(ata.physical_bytes() != Some(ByteCount::ZERO));
     let _ = ata.alignment_offset_bytes();
     let mut page = vec![0; 60];
     page.extend(words);

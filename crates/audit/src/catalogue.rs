@@ -184,7 +184,8 @@ pub(crate) static KERNEL_MISALIGNED: Rule = Rule {
     what: "The kernel reports alignment_offset -1 for the device.",
     why: "Of a stacked device (md, device mapper) it means that members are at different distances from \
           their physical sectors, or that data begins off them: no start on it can be aligned for all. \
-          libblkid turns -1 into 0, so parted, fdisk, mkfs.xfs and cryptsetup see nothing.",
+          libblkid turns -1 into 0, so parted, fdisk, mkfs.xfs and cryptsetup see nothing. The kernel says -1 \
+          also where only an optimal I/O size below is no multiple of the physical sector; that is S021.",
     cost: "What S001 says, on at least one member. Devices that stand on a misaligned one inherit the -1: in a run over \
            several targets the lowest is reported, and lists them.",
     cure: "Align each member (check them), then build the stack anew on them.",
@@ -195,8 +196,9 @@ pub(crate) static BOGUS_IO_OPT: Rule = Rule {
     code: "S021",
     severity: Severity::Advice,
     title: "the optimal I/O size cannot be true",
-    what: "The device reports an optimal I/O size that no device has: 33553920 (65535 blocks of 512 bytes), \
-           a multiple of 0xFFF000, or none of the physical sector or the minimum I/O size.",
+    what: "The device reports an optimal I/O size that no device has: 33553920 (65535 blocks of 512 bytes), what \
+           becomes of it when it is rounded down to a larger sector (33550336), a multiple of 0xFFF000, or none \
+           of the physical sector or the minimum I/O size.",
     why: "USB bridges fill the field with ones; some HBAs put their own transfer limit in it; md multiplies \
           what its members say. parted and LVM believe it. fdisk ignores 33553920, and what is no multiple \
           of the physical sector.",
@@ -204,6 +206,7 @@ pub(crate) static BOGUS_IO_OPT: Rule = Rule {
     cure: "Give starts in MiB, or align to the minimum (parted -a minimal).",
     sources: &[
         "Linux drivers/scsi/sd.c, sd_validate_opt_xfer_size",
+        "Linux block/blk-settings.c, blk_validate_limits (6.11 and later round it down)",
         "util-linux commit bbb66067c (2020) and issue 1221",
         "Debian bug 1121006 (mpt3sas)",
     ],
@@ -229,10 +232,11 @@ pub(crate) static FIRMWARE_OFFSET: Rule = Rule {
     what: "The first physical sector boundary is not at byte 0.",
     why: "A jumper on early WD drives (pins 7 and 8, \"for Windows XP\") shifts every address by one sector, \
           so that LBA 63 becomes the first of a physical sector; some RAID firmware does the like. What is \
-          aligned then is 3584 bytes off a multiple of 4096.",
+          aligned then is 3584 bytes off a multiple of 4096. A mapping, an array or a loop device has an offset \
+          where what it stands on begins off a boundary.",
     cost: "Nothing by itself; but tools that do not read alignment_offset, and every image copied to the \
            disk, will be misaligned.",
-    cure: "Remove the jumper before partitioning anew.",
+    cure: "Of a drive: remove the jumper before partitioning anew. Of a stacked device: align what it is made of.",
     sources: &[
         "Documentation/ABI/stable/sysfs-block, alignment_offset",
         "ATA8-ACS, IDENTIFY DEVICE word 209",
@@ -249,6 +253,21 @@ pub(crate) static SOURCES_DISAGREE: Rule = Rule {
     cost: "Nothing by itself; tools that only read the kernel's figure may misalign.",
     cure: "Give starts in MiB.",
     sources: &["ATA8-ACS, IDENTIFY DEVICE word 106", "SBC-4, READ CAPACITY (16)"],
+};
+
+pub(crate) static FASTER_FORMAT: Rule = Rule {
+    code: "S025",
+    severity: Severity::Advice,
+    title: "the drive has a faster sector format",
+    what: "The NVMe namespace is formatted with sectors of one size, and says that it is faster with another.",
+    why: "A namespace lists the sector sizes that it can be formatted to, each with its relative performance (best, \
+          better, good, degraded). Many are shipped with 512-byte sectors for old systems and do better with 4096.",
+    cost: "What the drive's maker means by it; measure it, if it matters.",
+    cure: "With a backup, or before anything is on it: nvme format --lbaf=N. IT DESTROYS EVERYTHING ON THE NAMESPACE.",
+    sources: &[
+        "NVM Express NVM Command Set Specification, LBA Format Data Structure, Relative Performance",
+        "nvme-format(1)",
+    ],
 };
 
 pub(crate) static OTHER_SECTOR_SIZE: Rule = Rule {
@@ -717,6 +736,22 @@ pub(crate) static VIEWS_DISAGREE: Rule = Rule {
     sources: &["partx(8)", "blockdev(8), --rereadpt"],
 };
 
+/// What [`UNREADABLE`] is called, for whoever gives it a status of its own.
+pub const UNREADABLE_CODE: &str = "S081";
+
+pub(crate) static UNREADABLE: Rule = Rule {
+    code: UNREADABLE_CODE,
+    severity: Severity::Error,
+    title: "cannot be read",
+    what: "The drive gives no bytes where the table or the content of a partition stands.",
+    why: "A sector went bad, a cable or an enclosure fails, or the device behind a mapping is gone. What is there is not \
+          known, so nothing is said of its alignment.",
+    cost: "Perhaps the data.",
+    cure: "Look at the kernel's messages (dmesg) and the drive's health (smartctl -a); copy what can still be read \
+           (ddrescue) before anything else.",
+    sources: &["read(2), EIO", "ddrescue(1)"],
+};
+
 /// Every rule, in order of code.
 pub static RULES: &[&Rule] = &[
     &START_STRADDLES,
@@ -734,6 +769,7 @@ pub static RULES: &[&Rule] = &[
     &KNOWN_LIAR,
     &FIRMWARE_OFFSET,
     &SOURCES_DISAGREE,
+    &FASTER_FORMAT,
     &OTHER_SECTOR_SIZE,
     &GPT_PRIMARY_DAMAGED,
     &GPT_BACKUP_DAMAGED,
@@ -770,6 +806,7 @@ pub static RULES: &[&Rule] = &[
     &CONTAINER_OFF,
     &CONTAINER_UNIT_SMALL,
     &VIEWS_DISAGREE,
+    &UNREADABLE,
 ];
 
 /// The rule of this code, in either case.

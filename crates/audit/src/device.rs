@@ -1,21 +1,14 @@
 //! Rules about the device itself: what it claims, and whether that can be true.
 
-use straddle_device::topology::{AlignmentOffset, Figure, Source, Topology};
+use straddle_device::DeviceKind;
+use straddle_device::identify::LbaFormat;
+use straddle_device::topology::{AlignmentOffset, Source, StackedOptimum};
 use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba, MIB};
 
 use crate::Context;
 use crate::catalogue as rules;
 use crate::finding::{Cure, Finding};
-
-/// 65,535 blocks of 512 bytes: what USB bridges report when they fill a 16-bit count with ones. It is exactly the
-/// largest value that the kernel's sd driver lets pass (`SD_DEF_XFER_BLOCKS`, drivers/scsi/sd.h).
-const ALL_ONES: u64 = 65_535 * 512;
-
-/// 0xFFF000 bytes: the transfer limit that mpt3sas HBAs pass off as an optimum (Debian bug 1121006).
-const MPT3SAS: u64 = 0xFF_F000;
-
-/// No device gains from a single I/O larger than this (1 GiB); larger figures come from multiplied bogus ones.
-const LARGEST_OPTIMUM: u64 = 1 << 30;
+use crate::optimum::bogus_io_opt;
 
 /// Finds everything about the device.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -24,6 +17,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     check_quirk(context, findings);
     check_firmware_offset(context, findings);
     check_disagreement(context, findings);
+    check_format(context, findings);
 }
 
 fn check_kernel_misaligned(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -38,41 +32,21 @@ fn check_kernel_misaligned(context: &Context<'_>, findings: &mut Vec<Finding>) {
     findings.push(Finding::on_disk(&rules::KERNEL_MISALIGNED, None, message.to_owned()).cured_by(cure));
 }
 
-/// Why the optimal I/O size cannot be true, if it can't.
-pub fn bogus_io_opt(topology: &Topology) -> Option<String> {
-    let figure = topology.io_opt.as_ref()?;
-    // The user's word is taken as it is.
-    if *figure.source() == Source::Declared {
-        return None;
-    }
-    let opt = figure.value();
-    let physical = topology.physical.value();
-    let multiple_of = |unit: u64| opt.is_multiple_of(ByteCount::new(unit));
-    if opt == ByteCount::ZERO {
-        None
-    } else if multiple_of(ALL_ONES) {
-        Some("it is 65535 blocks of 512 bytes, a 16-bit count filled with ones".to_owned())
-    } else if multiple_of(MPT3SAS) {
-        Some(
-            "it is a multiple of 0xFFF000 bytes, an HBA's transfer limit and no property of the disk"
-                .to_owned(),
-        )
-    } else if !opt.is_multiple_of(physical) {
-        Some(format!("it is no multiple of the {}-byte physical sector", physical.get()))
-    } else if let Some(min) =
-        topology.io_min.as_ref().map(Figure::value).filter(|min| !opt.is_multiple_of(*min))
-    {
-        Some(format!("it is no multiple of the minimum I/O size, {} bytes", min.get()))
-    } else if !multiple_of(4096) {
-        Some("it is no multiple of 4096 bytes".to_owned())
-    } else if opt.get() > LARGEST_OPTIMUM {
-        Some("it is over 1 GiB".to_owned())
-    } else {
-        None
-    }
-}
-
 fn check_io_opt(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    if let Some(StackedOptimum { member, size, physical }) = &context.topology.stacked_optimum {
+        let message = format!(
+            "the kernel reports alignment offset -1, but only because the optimal I/O size of {member}, {} bytes, is \
+             no multiple of the {}-byte physical sector: the offsets of the devices below agree, and starts are judged by \
+             them",
+            size.get(),
+            physical.get()
+        );
+        let cure = Cure::advice(
+            "correct the size where it comes from (QEMU: opt_io_size=0), or leave it: tools take -1 for 0, and nothing is \
+             misaligned by it",
+        );
+        findings.push(Finding::on_disk(&rules::BOGUS_IO_OPT, None, message).cured_by(cure));
+    }
     let (Some(why), Some(figure)) = (bogus_io_opt(context.topology), &context.topology.io_opt) else {
         return;
     };
@@ -146,26 +120,41 @@ fn check_firmware_offset(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
     let block = context.topology.logical.value();
     let first = Lba::containing(ByteOffset::new(offset.get()), block);
-    let at_63 = Boundary::new(context.topology.physical.value(), offset)
-        .zip(Lba::new(63).to_bytes(block))
-        .is_some_and(|(physical, start)| physical.is_aligned(start));
-    let jumper = if at_63 {
-        ": such an offset (the XP jumper of early WD drives) makes sector 63 aligned and every multiple of 1 MiB not"
-    } else {
-        ""
-    };
+    let (because, summary) = reason_of_offset(context, offset);
     let message = format!(
-        "addresses are shifted: the first physical sector boundary is at byte {} (LBA {first}; {}){jumper}",
+        "addresses are shifted: the first physical sector boundary is at byte {} (LBA {first}; {}){because}",
         offset.get(),
         figure.source()
     );
-    let cure = Cure::advice(
-        "remove the jumper (pins 7 and 8 on WD drives) before partitioning anew; until then use starts that this audit calls aligned",
-    );
     findings.push(
         Finding::on_disk(&rules::FIRMWARE_OFFSET, Some(ByteOffset::new(offset.get())), message)
-            .cured_by(cure),
+            .cured_by(Cure::advice(summary)),
     );
+}
+
+/// Where an alignment offset comes from, and what to do about it. Only a drive has a jumper.
+fn reason_of_offset(context: &Context<'_>, offset: ByteCount) -> (&'static str, &'static str) {
+    let block = context.topology.logical.value();
+    let at_63 = Boundary::new(context.topology.physical.value(), offset)
+        .zip(Lba::new(63).to_bytes(block))
+        .is_some_and(|(physical, start)| physical.is_aligned(start));
+    match context.kind {
+        DeviceKind::Md | DeviceKind::DeviceMapper | DeviceKind::Loop => (
+            ": what this device stands on begins off a boundary",
+            "align the partitions or devices that it is made of (check each of them) before more is put on it; \
+             until then use starts that this audit calls aligned",
+        ),
+        DeviceKind::Scsi | DeviceKind::Image | DeviceKind::Modelled if at_63 => (
+            ": such an offset (the XP jumper of early WD drives) makes sector 63 aligned and every multiple of 1 MiB not",
+            "remove the jumper (pins 7 and 8 on WD drives) before partitioning anew; until then use starts that this \
+             audit calls aligned",
+        ),
+        DeviceKind::Virtual => (
+            ": the host's disk image or device begins off a boundary",
+            "align what the disk is made of on the host; until then use starts that this audit calls aligned",
+        ),
+        _ => ("", "use starts that this audit calls aligned"),
+    }
 }
 
 fn check_disagreement(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -196,4 +185,24 @@ fn check_disagreement(context: &Context<'_>, findings: &mut Vec<Finding>) {
         physical.why().unwrap_or("the first")
     );
     findings.push(Finding::on_disk(&rules::SOURCES_DISAGREE, None, message));
+}
+
+fn check_format(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    let formats = context.topology.formats.as_ref();
+    let Some((current, (place, faster))) = formats.and_then(|f| Some((f.current()?, f.faster()?))) else {
+        return;
+    };
+    let bytes = |format: LbaFormat| format.logical.map_or(0, |block| block.get());
+    let message = format!(
+        "it is formatted with {}-byte sectors, of which the drive calls its performance {}; with {}-byte ones it is {}",
+        bytes(current),
+        current.performance,
+        bytes(faster),
+        faster.performance
+    );
+    let summary = format!(
+        "with a backup of everything on it, or before anything is: nvme format --lbaf={place} on the namespace. \
+         THIS DESTROYS EVERYTHING ON IT"
+    );
+    findings.push(Finding::on_disk(&rules::FASTER_FORMAT, None, message).cured_by(Cure::advice(summary)));
 }

@@ -15,6 +15,8 @@ pub enum Kind {
     Table,
     /// Two layers, or the kernel and the disk, say different things.
     Layers,
+    /// What is written there cannot be read.
+    Unreadable,
 }
 
 impl fmt::Display for Kind {
@@ -24,6 +26,7 @@ impl fmt::Display for Kind {
             Self::Device => "device claims",
             Self::Table => "table damage",
             Self::Layers => "layers disagree",
+            Self::Unreadable => "cannot be read",
         })
     }
 }
@@ -32,8 +35,9 @@ impl Rule {
     /// The kind of its findings, by its number: the tens tell the rooms apart (see the catalogue).
     pub fn kind(&self) -> Kind {
         match self.code {
-            // Stripe hints that contradict the array below.
-            "S064" => Kind::Layers,
+            // Stripe hints that contradict the array below; a boot sector that contradicts the table.
+            "S064" | "S068" => Kind::Layers,
+            crate::UNREADABLE_CODE => Kind::Unreadable,
             code => match code.as_bytes() {
                 [_, _, b'2', digit] if *digit != b'0' => Kind::Device,
                 [_, _, b'3' | b'4', _] => Kind::Table,

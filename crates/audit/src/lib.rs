@@ -16,6 +16,7 @@ mod kind;
 mod layers;
 mod live;
 mod makeup;
+mod optimum;
 mod picture;
 mod placement;
 mod rebuild;
@@ -25,18 +26,19 @@ mod rmw;
 mod table;
 mod weigh;
 
+use straddle_device::DeviceKind;
 use straddle_device::image::Container;
 use straddle_device::topology::Topology;
 use straddle_layout::live::Disagreement;
 use straddle_layout::{Partition, Role, Stack};
 use straddle_units::ByteCount;
 
-pub use catalogue::{RULES, rule};
-pub use device::bogus_io_opt;
+pub use catalogue::{RULES, UNREADABLE_CODE, rule};
 pub use efficiency::{Format, format_efficiency};
 pub use finding::{Command, Cure, Finding, Miss, Risk, Rule, Severity, Subject};
 pub use kind::Kind;
 pub use layers::{called, level_name};
+pub use optimum::bogus_io_opt;
 pub use picture::picture;
 pub use placement::{ATOMIC_UNIT, GRAIN, named_boundaries};
 pub use repeated::shared_file_system;
@@ -52,6 +54,8 @@ pub struct Context<'a> {
     pub file: &'a str,
     /// Whether the commands work on an image file.
     pub is_image: bool,
+    /// What kind of device it is: who can move its first boundary, and who lists its partitions.
+    pub kind: DeviceKind,
     /// Its size in bytes.
     pub size: ByteCount,
     /// Its sectors.
@@ -125,7 +129,8 @@ pub fn verdict(partition: &Partition, findings: &[Finding]) -> Verdict {
     let placed = |f: &Finding| f.subject == Subject::Partition(partition.number) && f.layer.is_none();
     let concerns = |f: &&Finding| placed(f) || is_hopeless(f);
     // Of two that are equally bad, the one about alignment.
-    let worst = findings.iter().filter(concerns).map(|f| (f.severity, f.rule.kind() == Kind::Alignment)).max();
+    let worst =
+        findings.iter().filter(concerns).map(|f| (f.severity, f.rule.kind() == Kind::Alignment)).max();
     match worst {
         None => Verdict::Aligned,
         Some((Severity::Advice, _)) => Verdict::AlignedWithAdvice,

@@ -1,6 +1,6 @@
 //! Rules about where a partition starts and ends.
 
-use straddle_device::topology::Topology;
+use straddle_device::topology::{Source, Topology};
 use straddle_layout::{Partition, Role, TableKind};
 use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba, MIB};
 
@@ -48,7 +48,7 @@ pub fn named_boundaries(topology: &Topology) -> Vec<Named> {
         |figure: &Option<straddle_device::topology::Figure<ByteCount>>| figure.as_ref().map(|f| f.value());
     let physical = topology.physical.value();
     // A preferred size that cannot be true aligns nothing.
-    let io_opt = value(&topology.io_opt).filter(|_| crate::device::bogus_io_opt(topology).is_none());
+    let io_opt = crate::optimum::boundary(topology);
     add("physical sector", Some(physical), &rules::START_STRADDLES);
     add("indirection unit", value(&topology.indirection_unit), &rules::OFF_INDIRECTION_UNIT);
     add("RAID chunk", value(&topology.chunk), &rules::OFF_STRIPE);
@@ -216,13 +216,17 @@ fn check_end(context: &Context<'_>, partition: &Partition, found: &mut Vec<Findi
 }
 
 fn check_atomic(context: &Context<'_>, partition: &Partition, found: &mut Vec<Finding>) {
-    let Some(atomic) = context.topology.atomic.as_ref().map(|figure| figure.value()) else { return };
-    let Some(boundary) = atomic.start_boundary() else { return };
+    let Some(figure) = &context.topology.atomic else { return };
+    let Some(boundary) = figure.value().start_boundary() else { return };
     let start = partition.span.start();
     let past = boundary.past(start);
     if past == ByteCount::ZERO {
         return;
     }
+    let lost = match figure.source() {
+        Source::Nvme(_) => "blocks lie across the drive's atomic boundary, and may be torn in a power cut",
+        _ => "the kernel turns the device's atomic writes off for it, and says nothing",
+    };
     found.push(Finding {
         rule: &rules::ATOMIC_LOST,
         severity: rules::ATOMIC_LOST.severity,
@@ -231,8 +235,7 @@ fn check_atomic(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fi
         at: Some(start),
         miss: Some(Miss { name: ATOMIC_UNIT, boundary, past }),
         message: format!(
-            "starts at byte {start}, {} bytes past a multiple of {} bytes: the kernel turns the device's atomic \
-             writes off for it, and says nothing",
+            "starts at byte {start}, {} bytes past a multiple of {} bytes: {lost}",
             past.get(),
             boundary.size().get()
         ),

@@ -32,6 +32,7 @@ fn from_problem(context: &Context<'_>, problem: &Problem) -> Finding {
         Problem::Overlap { first: number, .. } | Problem::OutOfRange { number, .. } => {
             Subject::Partition(*number)
         }
+        Problem::Unreadable { number: Some(number), .. } => Subject::Partition(*number),
         _ => Subject::Disk,
     };
     let cure = cure_of(context, problem);
@@ -59,6 +60,7 @@ fn rule_of(problem: &Problem) -> (&'static Rule, ByteOffset) {
         Problem::Overlap { at, .. } => (&rules::OVERLAP, *at),
         Problem::OutOfRange { at, .. } => (&rules::OUT_OF_RANGE, *at),
         Problem::BadEntry { at, .. } => (&rules::BAD_ENTRY, *at),
+        Problem::Unreadable { at, .. } => (&rules::UNREADABLE, *at),
     }
 }
 

@@ -50,6 +50,7 @@ fn findings_on(
         target,
         file: target,
         is_image: true,
+        kind: straddle_device::DeviceKind::Image,
         size: SIZE,
         topology: &topology,
         model: None,

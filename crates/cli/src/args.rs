@@ -142,7 +142,7 @@ Examples:
   straddle check --json *.img | jq '.targets[] | select(.status == \"error\").target'";
 
 /// Arguments of `check`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = format!("{CHECK_EXAMPLES}\n\n{}", exit::HELP))]
 pub(crate) struct CheckArguments {
     /// Block devices, image files or modelled drives (drive:NAME); every local disk when none is given.
@@ -200,6 +200,10 @@ pub(crate) struct CheckArguments {
     /// opened. Repeat it for more files.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) allow_backing: Vec<PathBuf>,
+
+    /// Wait this long for a block device; one that does not answer fails, and does not hold up the others.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) time_limit: u64,
 
     /// Report these findings only.
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code)]

@@ -44,6 +44,8 @@ pub(crate) fn target(
         kernel_partitions: None,
         partition: None,
         node: None,
+        read_only: false,
+        zoned: None,
         remarks: vec![format!("modelled: {}; nothing is written on it", profile.title)],
     })
 }
@@ -80,6 +82,8 @@ fn topology(profile: &Profile) -> anyhow::Result<Topology> {
         stripe: None,
         erase_block: None,
         atomic: None,
+        stacked_optimum: None,
+        formats: None,
     })
 }
 

@@ -10,6 +10,7 @@ mod cost;
 mod drive_target;
 mod exit;
 mod html;
+mod limited;
 mod measured;
 mod modelled;
 mod output;

@@ -113,6 +113,8 @@ pub(crate) enum KindReport {
     TableDamage,
     /// Two layers, or the kernel and the disk, say different things.
     LayersDisagree,
+    /// What is written there cannot be read.
+    Unreadable,
 }
 
 impl From<Kind> for KindReport {
@@ -122,6 +124,7 @@ impl From<Kind> for KindReport {
             Kind::Device => Self::DeviceClaims,
             Kind::Table => Self::TableDamage,
             Kind::Layers => Self::LayersDisagree,
+            Kind::Unreadable => Self::Unreadable,
         }
     }
 }
@@ -191,6 +194,12 @@ struct DeviceReport {
     /// Minimum I/O size.
     #[serde(skip_serializing_if = "Option::is_none")]
     io_min: Option<FigureReport<u64>>,
+    /// Whether the kernel lets nobody write to it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    read_only: bool,
+    /// Its zones, of a zoned device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    zoned: Option<ZonedReport>,
     /// Optimal I/O size.
     #[serde(skip_serializing_if = "Option::is_none")]
     io_opt: Option<FigureReport<u64>>,
@@ -209,6 +218,15 @@ struct DeviceReport {
     /// Atomic writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     atomic: Option<FigureReport<AtomicReport>>,
+}
+
+/// The zones of a zoned device.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ZonedReport {
+    /// "host-managed" or "host-aware".
+    model: String,
+    /// The size of a zone.
+    zone: u64,
 }
 
 /// A partition table, or what stands in its place.
@@ -456,6 +474,11 @@ fn device_report(audited: &Audited) -> DeviceReport {
             AlignmentOffset::Misaligned => -1,
         }),
         io_min: bytes(&topology.io_min),
+        read_only: target.read_only,
+        zoned: target
+            .zoned
+            .as_ref()
+            .map(|zoned| ZonedReport { model: zoned.model.clone(), zone: zoned.zone.get() }),
         io_opt: bytes(&topology.io_opt),
         indirection_unit: bytes(&topology.indirection_unit),
         chunk: bytes(&topology.chunk),

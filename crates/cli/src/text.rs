@@ -16,9 +16,9 @@ use anstyle::Style;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use straddle_audit::{ATOMIC_UNIT, Cure, Finding, Severity, Subject, Verdict, picture, verdict};
 use straddle_device::identify::RotationRate;
-use straddle_device::topology::{AlignmentOffset, Figure, SectorFormat, Source, Topology};
-use straddle_layout::{Partition, PartitionType, Stack, TableKind, types};
-use straddle_units::{ByteCount, Span};
+use straddle_device::topology::{AlignmentOffset, AtomicWrites, Figure, SectorFormat, Source, Topology};
+use straddle_layout::{Partition, PartitionType, Problem, Stack, TableKind, types};
+use straddle_units::{BlockSize, ByteCount, Span};
 use textwrap::WordSplitter;
 
 use crate::commands::check::Audited;
@@ -160,6 +160,12 @@ fn heading(audited: &Audited, styles: Styles) -> String {
         Some(container) => format!("{} image ({})", container.format, container.variant),
         None => "image".to_owned(),
     };
+    if let Some(zoned) = &target.zoned {
+        parts.push(format!("{} zoned, zones of {}", printable(&zoned.model), zoned.zone));
+    }
+    if target.read_only {
+        parts.push("read-only".to_owned());
+    }
     parts.push(if audited.is_image() { format!("{kind}, judged as if on {format}") } else { format });
     if let (Some(number), Some(node)) = (target.partition, &target.node) {
         parts.push(format!("partition {number} of {}", printable(&node.display().to_string())));
@@ -218,6 +224,11 @@ fn sectors(topology: &Topology) -> String {
     wrap(&parts.join(", "), width(), "  ")
 }
 
+/// What every source besides the chosen one says.
+fn claims<T: Copy + PartialEq>(figure: &Figure<T>, value: impl Fn(T) -> String) -> Vec<String> {
+    figure.others().iter().map(|claim| format!("{} [{}]", value(claim.value), claim.source)).collect()
+}
+
 /// Every figure on a line of its own, with all its sources.
 fn every_figure(topology: &Topology) -> String {
     let mut text = String::new();
@@ -227,14 +238,13 @@ fn every_figure(topology: &Topology) -> String {
             let _ = writeln!(text, "    {:18} {claim}", "");
         }
     };
-    let claims = |f: &Figure<ByteCount>| -> Vec<String> {
-        f.others().iter().map(|c| format!("{} [{}]", bytes(c.value), c.source)).collect()
-    };
     let show = |f: &Figure<ByteCount>| sourced(f, bytes);
-    let logical = &topology.logical;
-    line("logical sector", sourced(logical, |b| b.to_string()), Vec::new());
-    line("physical sector", show(&topology.physical), claims(&topology.physical));
-    line("alignment offset", sourced(&topology.alignment_offset, offset), Vec::new());
+    let sizes = |f: &Figure<ByteCount>| claims(f, bytes);
+    let logical = |block: BlockSize| block.to_string();
+    line("logical sector", sourced(&topology.logical, logical), claims(&topology.logical, logical));
+    line("physical sector", show(&topology.physical), sizes(&topology.physical));
+    let shift = &topology.alignment_offset;
+    line("alignment offset", sourced(shift, offset), claims(shift, offset));
     let optional = [
         ("minimum I/O", &topology.io_min),
         ("optimal I/O", &topology.io_opt),
@@ -245,17 +255,18 @@ fn every_figure(topology: &Topology) -> String {
     ];
     for (name, figure) in optional {
         match figure {
-            Some(figure) => line(name, show(figure), claims(figure)),
+            Some(figure) => line(name, show(figure), sizes(figure)),
             None => line(name, "not known".to_owned(), Vec::new()),
         }
     }
-    let atomic = topology.atomic.as_ref().map(|figure| {
-        sourced(figure, |a| {
-            let (min, max, boundary) = (a.unit_min.get(), a.unit_max.get(), a.boundary.get());
-            format!("{min} to {max}, boundary {boundary}")
-        })
-    });
-    line("atomic writes", atomic.unwrap_or_else(|| "not known".to_owned()), Vec::new());
+    let sizes = |a: AtomicWrites| {
+        let (min, max, boundary) = (a.unit_min.get(), a.unit_max.get(), a.boundary.get());
+        format!("{min} to {max}, boundary {boundary}")
+    };
+    match &topology.atomic {
+        Some(figure) => line("atomic writes", sourced(figure, sizes), claims(figure, sizes)),
+        None => line("atomic writes", "not known".to_owned(), Vec::new()),
+    }
     text
 }
 
@@ -279,7 +290,7 @@ fn status_line(audited: &Audited, styles: Styles) -> String {
 
 fn table_line(audited: &Audited) -> String {
     let stack: &Stack = &audited.stack;
-    let count = plural(stack.partitions.len(), "partition");
+    let count = plural(audited.in_table, "partition");
     let block = stack.block;
     match stack.kind {
         TableKind::Gpt => format!("  GPT in {block}-byte sectors, {count}"),
@@ -292,11 +303,19 @@ fn table_line(audited: &Audited) -> String {
         TableKind::Content(name) => format!("  no partition table: {name} on the whole disk"),
         TableKind::Foreign(name) => format!("  a partition table of the kind {name}"),
         TableKind::None => "  no partition table and no known content".to_owned(),
+        TableKind::Kernel if is_unread(stack) && stack.partitions.is_empty() => {
+            "  the partition table cannot be read".to_owned()
+        }
         TableKind::Kernel if stack.partitions.is_empty() => {
             "  no partitions, as the kernel lists it: what uses the whole disk starts at byte 0".to_owned()
         }
         TableKind::Kernel => format!("  {count} by the kernel's list"),
     }
+}
+
+/// Whether the disk's own first bytes could not be read.
+fn is_unread(stack: &Stack) -> bool {
+    stack.problems.iter().any(|problem| matches!(problem, Problem::Unreadable { number: None, .. }))
 }
 
 /// The columns of the table of partitions that go, one after the other, where the terminal is too narrow for all.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use straddle_audit::{Finding, Severity};
 use straddle_layout::layer::{Facts, FileSystem, Layer, Segment};
-use straddle_layout::{Partition, Role, types};
+use straddle_layout::{Partition, Role, Stack, types};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::commands::check::Audited;
@@ -106,8 +106,40 @@ impl Node<'_> {
             let note = paint(self.styles.faint, &format!("note: {}", printable(remark)));
             let _ = writeln!(text, "  {inner}   {note}");
         }
+        if let Facts::Table(table) = &layer.facts {
+            return self.nested(table, &layer.children, &inner, &path, text);
+        }
         for (index, child) in layer.children.iter().enumerate() {
             self.layer(child, &inner, &path, index + 1 == layer.children.len(), text);
+        }
+    }
+
+    /// The partitions of a table inside another layer, each with what stands on it.
+    fn nested(self, table: &Stack, children: &[Layer], indent: &str, path: &str, text: &mut String) {
+        let is_in = |child: &&Layer, partition: &Partition| partition.span.start() == child.below.start();
+        let listed: Vec<&Partition> = table.partitions.iter().filter(|p| p.role != Role::Extended).collect();
+        let strays: Vec<&Layer> =
+            children.iter().filter(|child| !listed.iter().any(|partition| is_in(child, partition))).collect();
+        let count = listed.len() + strays.len();
+        for (index, partition) in listed.iter().enumerate() {
+            let last = index + 1 == count;
+            let path = format!("{path} > partition {}", partition.number);
+            let marks = self.marks(|f| f.layer.as_deref() == Some(path.as_str()));
+            let told = format!(
+                "partition {}: {}, at +{}",
+                partition.number,
+                partition.span.len(),
+                partition.span.start()
+            );
+            let _ = writeln!(text, "  {indent}{}{told}{marks}", branch(last));
+            let inner = format!("{indent}{}", below(last));
+            let on: Vec<&Layer> = children.iter().filter(|child| is_in(child, partition)).collect();
+            for (index, child) in on.iter().enumerate() {
+                self.layer(child, &inner, &path, index + 1 == on.len(), text);
+            }
+        }
+        for (index, child) in strays.iter().enumerate() {
+            self.layer(child, indent, path, listed.len() + index + 1 == count, text);
         }
     }
 

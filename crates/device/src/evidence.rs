@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 
-use straddle_units::{BlockSize, ByteCount};
+use straddle_units::{BlockSize, ByteCount, Lba};
 
 use crate::identify::{
     AtaIdentify, BlockCharacteristics, BlockLimits, NvmeIdentifyNamespace, ReadCapacity16, RotationRate,
@@ -11,7 +11,9 @@ use crate::identify::{
 use crate::ioctl;
 use crate::quirks;
 use crate::sysfs::{Attributes, DeviceKind};
-use crate::topology::{AlignmentOffset, AtomicWrites, Figure, Source, Topology, claim, striped_data_members};
+use crate::topology::{
+    AlignmentOffset, AtomicWrites, Figure, LbaFormats, Source, Topology, claim, striped_data_members,
+};
 
 /// Who made a device, as it says itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,13 +119,16 @@ pub fn topology(
     identified_sectors(&mut topology, ata.as_ref(), answers);
     if let Some(nvme) = &answers.nvme {
         nvme_figures(&mut topology, nvme);
+        let source = Source::Nvme("NOWS");
+        optimum_of_the_drive(&mut topology, device, answers, nvme.optimal_write_size, source);
     }
     if let Some(limits) = &limits {
         let block = topology.logical.value();
         let optimal = limits.optimal_transfer.and_then(|blocks| blocks.to_bytes(block));
-        let why = "what the kernel made of it is what the tools read";
-        claim(&mut topology.io_opt, optimal, Source::Scsi("VPD page B0h, optimal transfer length"), why);
+        let source = Source::Scsi("VPD page B0h, optimal transfer length");
+        optimum_of_the_drive(&mut topology, device, answers, optimal, source);
     }
+    limit_of_the_kernel(&mut topology, kind, device);
     quirk(&mut topology, identity);
     array_figures(&mut topology, kind, device);
     topology
@@ -217,39 +222,34 @@ pub fn alignment_offset(text: &str) -> Option<AlignmentOffset> {
 /// What the drive says of its physical sectors, beside what the kernel made of it.
 fn identified_sectors(topology: &mut Topology, ata: Option<&AtaIdentify>, answers: &Answers) {
     const LARGER: &str = "the larger is used: aligning to it is right for both";
-    let mut compare = |physical: ByteCount, offset: ByteCount, sector: Source, shift: Source| {
-        let offset = AlignmentOffset::Bytes(offset);
+    let mut compare = |physical: ByteCount, offset: Option<ByteCount>, sector: Source, shift: Source| {
+        let offset = offset.map(AlignmentOffset::Bytes);
         if physical > topology.physical.value() {
+            const BELONGS: &str = "it belongs to the physical sector that is used";
             topology.physical.overrule(physical, sector, LARGER);
-            topology.alignment_offset.overrule(
-                offset,
-                shift,
-                "it belongs to the physical sector that is used",
-            );
+            if let Some(offset) = offset {
+                topology.alignment_offset.overrule(offset, shift, BELONGS);
+            }
         } else {
+            const KERNELS: &str = "the kernel's is used, which other tools see as well";
             topology.physical.also(physical, sector, LARGER);
-            topology.alignment_offset.also(
-                offset,
-                shift,
-                "the kernel's is used, which other tools see as well",
-            );
+            if let Some(offset) = offset {
+                topology.alignment_offset.also(offset, shift, KERNELS);
+            }
         }
     };
     if let Some(capacity) = &answers.capacity {
         compare(
             capacity.physical_bytes(),
-            capacity.alignment_offset_bytes(),
+            Some(capacity.alignment_offset_bytes()),
             Source::Scsi("READ CAPACITY (16) byte 13"),
             Source::Scsi("READ CAPACITY (16) bytes 14-15"),
         );
     }
-    if let Some(ata) = ata {
-        compare(
-            ata.physical_bytes(),
-            ata.alignment_offset_bytes(),
-            Source::Ata("word 106"),
-            Source::Ata("word 209"),
-        );
+    // A word that is not valid (0000h on older drives) says nothing: neither 512 bytes nor offset 0.
+    if let Some((ata, physical)) = ata.and_then(|ata| Some((ata, ata.physical_bytes()?))) {
+        let offset = ata.alignment_offset_bytes();
+        compare(physical, offset, Source::Ata("word 106"), Source::Ata("word 209"));
     }
 }
 
@@ -264,8 +264,59 @@ fn nvme_figures(topology: &mut Topology, nvme: &NvmeIdentifyNamespace) {
     );
     let aligned = nvme.preferred_write_alignment;
     claim(&mut topology.indirection_unit, aligned, Source::Nvme("NPWA"), GRANULARITY);
-    let why = "what the kernel made of it is what the tools read";
-    claim(&mut topology.io_opt, nvme.optimal_write_size, Source::Nvme("NOWS"), why);
+    // Boundaries that do not begin at block 0 cannot be told by a size; the kernel offers no atomic writes then.
+    let is_plain = nvme.atomic_boundary_offset == Lba::new(0);
+    let atomic = nvme.atomic_power_fail.filter(|_| is_plain).map(|unit_max| AtomicWrites {
+        unit_min: nvme.logical.bytes(),
+        unit_max,
+        boundary: nvme.atomic_boundary_power_fail.unwrap_or(ByteCount::ZERO),
+    });
+    const OFFERED: &str = "what the kernel offers of it is what programs can use";
+    claim(&mut topology.atomic, atomic, Source::Nvme("NAWUPF and NABSPF"), OFFERED);
+    topology.formats = Some(LbaFormats { current: nvme.current_format, list: nvme.formats.clone() });
+}
+
+/// The optimal I/O size that the drive itself says. What the kernel made of it is what the tools read, so where the kernel
+/// says 0 that is in force: no tool acts on what none sees.
+fn optimum_of_the_drive(
+    topology: &mut Topology,
+    device: &dyn Attributes,
+    answers: &Answers,
+    optimal: Option<ByteCount>,
+    source: Source,
+) {
+    const DROPPED: &str = "the kernel has dropped it, so no tool sees it";
+    let Some(optimal) = optimal else { return };
+    if topology.io_opt.is_none() {
+        let by_ioctl = answers.ioctl.as_ref().and_then(|i| i.io_opt.as_ref().ok());
+        let kernel = if device.number("queue/optimal_io_size") == Some(0) {
+            Some(Source::Sysfs("queue/optimal_io_size"))
+        } else {
+            by_ioctl.filter(|opt| **opt == ByteCount::ZERO).map(|_| Source::Ioctl("BLKIOOPT"))
+        };
+        claim(
+            &mut topology.io_opt,
+            kernel.as_ref().map(|_| ByteCount::ZERO),
+            kernel.unwrap_or(Source::Assumed),
+            "",
+        );
+        claim(&mut topology.io_opt, Some(optimal), source, DROPPED);
+    } else {
+        const MADE: &str = "what the kernel made of it is what the tools read";
+        claim(&mut topology.io_opt, Some(optimal), source, MADE);
+    }
+}
+
+/// Finds out an optimal I/O size that is no word of the drive: where a SCSI disk says none, sd takes the host adapter's
+/// limit, and since Linux 6.17 its own (`sd_set_io_opt`, drivers/scsi/sd.c), in whole physical sectors.
+fn limit_of_the_kernel(topology: &mut Topology, kind: DeviceKind, device: &dyn Attributes) {
+    let Some(figure) = &topology.io_opt else { return };
+    let is_alone = figure.others().iter().all(|claim| !matches!(claim.source, Source::Scsi(_)));
+    let limit = device.number("queue/max_sectors_kb").and_then(|kib| kib.checked_mul(1024));
+    let rounded = limit.map(|limit| limit - limit % topology.physical.value().get().max(1));
+    if kind == DeviceKind::Scsi && is_alone && rounded == Some(figure.value().get()) {
+        topology.io_opt = Some(Figure::new(figure.value(), Source::KERNEL_LIMIT));
+    }
 }
 
 /// What the list of misreporting drives says, where it fits what the drive claims.
@@ -320,6 +371,9 @@ fn data_members(device: &dyn Attributes) -> Option<u64> {
     let level = device.text("md/level")?.strip_prefix("raid")?.parse().ok()?;
     striped_data_members(level, device.number("md/raid_disks")?, device.number("md/layout").unwrap_or(0))
 }
+
+#[cfg(test)]
+mod said;
 
 #[cfg(test)]
 mod tests {

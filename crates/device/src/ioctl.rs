@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 pub mod dm;
+pub mod zones;
 
 use std::ffi::c_void;
 use std::io;

@@ -1,6 +1,7 @@
 //! The bytes of a target, read-only, by position.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 
 use straddle_units::{ByteCount, ByteOffset};
@@ -95,7 +96,19 @@ impl Medium for FileMedium {
 
     fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
         check_end(at, buf.len(), self.len)?;
-        self.file.read_exact_at(buf, at.get()).map_err(|source| ReadError::Io { at, source })
+        // By hand: an error is of the byte at which it occurs, not of the first one wanted.
+        let mut done = 0;
+        while done < buf.len() {
+            let here = u64::try_from(done).ok().and_then(|done| at.checked_add(ByteCount::new(done)));
+            let here = here.unwrap_or(at);
+            match self.file.read_at(&mut buf[done..], here.get()) {
+                Ok(0) => return Err(ReadError::Io { at: here, source: io::ErrorKind::UnexpectedEof.into() }),
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(ReadError::Io { at: here, source }),
+            }
+        }
+        Ok(())
     }
 }
 

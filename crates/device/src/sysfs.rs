@@ -73,6 +73,25 @@ pub(crate) fn list_names(dir: &Path) -> Vec<String> {
     names
 }
 
+/// What devices are sorted by: numbers in their names by value, so that `dm-2` is before `dm-10`, and the letters of disks by
+/// their number, so that `sdz` is before `sdaa`.
+pub fn natural_order(name: &str) -> Vec<(String, usize, String, u64)> {
+    const LETTERED: [&str; 4] = ["sd", "hd", "vd", "xvd"];
+    let mut parts = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let word = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let (text, behind) = rest.split_at(word);
+        let digits = behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len());
+        let (number, after) = behind.split_at(digits);
+        let driver = LETTERED.iter().find(|driver| parts.is_empty() && text.starts_with(**driver));
+        let (driver, letters) = text.split_at(driver.map_or(text.len(), |driver| driver.len()));
+        parts.push((driver.to_owned(), letters.len(), letters.to_owned(), number.parse().unwrap_or(0)));
+        rest = after;
+    }
+    parts
+}
+
 /// A partition as the kernel lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelPartition {
@@ -99,6 +118,34 @@ pub fn partitions(device: &dyn Attributes) -> Vec<KernelPartition> {
         .collect();
     found.sort_by_key(|p| p.number);
     found
+}
+
+/// Why the kernel never lists partitions of the device `name`, where it does not: those that a table on it describes are no
+/// devices then, and nothing is wrong. `None` where it reads tables.
+///
+/// The kernel's flag is `GENHD_FL_NO_PART` (include/linux/blkdev.h). It shows as `partscan` (Linux 6.10), and as an `ext_range`
+/// of 1 before (`disk_max_parts`); loop devices say it in `loop/partscan`, and tables of host-managed zoned disks are
+/// ignored (`blk_add_partitions`, block/partitions/core.c).
+pub fn never_lists_partitions(name: &str, device: &dyn Attributes) -> Option<&'static str> {
+    const MAPPED: &str = "the kernel lists no partitions of device-mapper devices (kpartx -a maps them)";
+    const LOOP: &str =
+        "the kernel lists no partitions of this loop device: it was set up without losetup --partscan";
+    const ZONED: &str = "the kernel lists no partitions of host-managed zoned devices";
+    const NEVER: &str = "the kernel lists no partitions of such a device";
+    let is = |attribute: &str, value: &str| device.text(attribute).is_some_and(|text| text == value);
+    match DeviceKind::of(name) {
+        DeviceKind::DeviceMapper => return Some(MAPPED),
+        DeviceKind::Loop if is("loop/partscan", "0") => return Some(LOOP),
+        _ => {}
+    }
+    if is("queue/zoned", "host-managed") {
+        return Some(ZONED);
+    }
+    let flagged = match device.text("partscan") {
+        Some(text) => text == "0",
+        None => is("ext_range", "1"),
+    };
+    flagged.then_some(NEVER)
 }
 
 /// What kind of device a kernel name stands for, as far as alignment cares.
@@ -157,6 +204,35 @@ pub fn is_not_a_disk(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_in_the_order_of_their_numbers() {
+        let sorted = [
+            "dm-0",
+            "dm-2",
+            "dm-10",
+            "md0",
+            "md2",
+            "md127",
+            "nvme0n1",
+            "nvme0n1p2",
+            "nvme0n1p10",
+            "nvme0n2",
+            "nvme1n1",
+            "nvme10n1",
+            "sda",
+            "sda1",
+            "sda2",
+            "sda10",
+            "sdz",
+            "sdaa",
+            "vda",
+        ];
+        let mut names = sorted.to_vec();
+        names.reverse();
+        names.sort_by_key(|name| natural_order(name));
+        assert_eq!(names, sorted);
+    }
 
     #[test]
     fn memory_and_optical_drives_are_not_disks() {

@@ -5,18 +5,20 @@
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, OFlags};
-use straddle_units::{BlockSize, ByteCount, KERNEL_SECTOR, LbaCount};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, KERNEL_SECTOR, LbaCount};
 
 use crate::assume::Assume;
 use crate::evidence::{self, Identity};
 use crate::image::{self, Access, Allowed, Container, Format, ImageError, Opened, SectorSizes};
+use crate::ioctl;
+use crate::live::Machine;
 use crate::medium::{FileMedium, Medium};
 use crate::sysfs::{self, Attributes, DeviceKind, Directory, KernelPartition};
-use crate::topology::{Figure, Source, Topology};
+use crate::topology::{AlignmentOffset, Figure, Source, Topology};
 
 /// Why a target cannot be audited at all.
 #[derive(Debug, thiserror::Error)]
@@ -100,8 +102,24 @@ pub struct Target {
     pub partition: Option<u32>,
     /// The disk's node, where the target is (on) a device: what a cure has to name.
     pub node: Option<PathBuf>,
+    /// Whether the kernel lets nobody write to it.
+    pub read_only: bool,
+    /// Its zones, where it is a zoned device.
+    pub zoned: Option<Zoned>,
     /// What could not be read, and why.
     pub remarks: Vec<String>,
+}
+
+/// A zoned device: one that is written from the start of each zone on (Documentation/ABI/stable/sysfs-block, queue/zoned).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zoned {
+    /// The kernel's word: `host-managed`, or `host-aware`.
+    pub model: String,
+    /// The size of a zone.
+    pub zone: ByteCount,
+    /// Whether its first and last zones are conventional, so that a partition table can be written there; `None` where that
+    /// could not be asked.
+    pub holds_table: Option<bool>,
 }
 
 /// Opens the block device, image or captured device that `path` names.
@@ -175,6 +193,8 @@ fn open_image(path: &Path, options: &Options) -> Result<Target, OpenError> {
         kernel_partitions: None,
         partition: None,
         node: None,
+        read_only: false,
+        zoned: None,
         remarks: Vec::new(),
     };
     let allowed =
@@ -248,7 +268,7 @@ fn open_device(path: &Path, metadata: &Metadata) -> Result<Target, OpenError> {
             None
         }
     };
-    from_sysfs(&disk, medium, Some(node), partition, remarks)
+    from_sysfs(&disk, medium, Some(node), partition, remarks, None)
 }
 
 /// Opens a device node for reading, once it is certain that it is the device which sysfs describes.
@@ -298,7 +318,7 @@ fn open_captured(path: &Path, root: &Path) -> Result<Target, OpenError> {
             None
         }
     };
-    from_sysfs(&directory, medium, Some(node), partition, remarks)
+    from_sysfs(&directory, medium, Some(node), partition, remarks, Some(root))
 }
 
 /// Puts together what sysfs says and, for a real device that could be opened, what the device itself says.
@@ -308,6 +328,7 @@ fn from_sysfs(
     node: Option<PathBuf>,
     partition: Option<u32>,
     mut remarks: Vec<String>,
+    sysroot: Option<&Path>,
 ) -> Result<Target, OpenError> {
     let bad = |attribute| OpenError::BadSysfs { path: disk.path().to_owned(), attribute };
     let sectors = LbaCount::new(disk.number("size").ok_or_else(|| bad("size"))?);
@@ -319,9 +340,18 @@ fn from_sysfs(
     let kind = DeviceKind::of(name);
     let asked = file.as_ref().map(|file| evidence::ask(kind, disk, file, &mut remarks)).unwrap_or_default();
     let identity = evidence::identity(kind, disk, &asked);
-    let topology = evidence::topology(kind, disk, &identity, &asked);
+    let mut topology = evidence::topology(kind, disk, &identity, &asked);
+    if topology.alignment_offset.value() == AlignmentOffset::Misaligned
+        && let Some((cause, offset)) = Machine::read(sysroot).optimum_that_misaligns(name)
+    {
+        const WHY: &str = "the kernel's -1 is about an optimal I/O size";
+        const BELOW: Source = Source::Derived("the offsets of the devices below, which agree");
+        topology.alignment_offset.overrule(offset, BELOW, WHY);
+        topology.stacked_optimum = Some(cause);
+    }
     let kernel_name = Some(name.to_owned());
     let kernel_partitions = Some(sysfs::partitions(disk));
+    let zoned = zones(disk, file.as_ref(), size);
     let medium = file.map(|file| Box::new(FileMedium::new(file, size)) as Box<dyn Medium>);
     Ok(Target {
         kind,
@@ -334,13 +364,27 @@ fn from_sysfs(
         kernel_partitions,
         partition,
         node,
+        read_only: disk.number("ro") == Some(1),
+        zoned,
         remarks,
     })
 }
 
+/// The zones of a disk, where it has any.
+fn zones(disk: &Directory, file: Option<&File>, size: ByteCount) -> Option<Zoned> {
+    let model = disk.text("queue/zoned").filter(|model| model != "none")?;
+    let zone = disk.number("queue/chunk_sectors").and_then(|s| LbaCount::new(s).to_bytes(KERNEL_SECTOR));
+    let last = ByteOffset::new(size.get().saturating_sub(KERNEL_SECTOR.get()));
+    let conventional = |file: &File, at| ioctl::zones::is_conventional(file, at).ok();
+    let holds_table =
+        file.and_then(|file| Some(conventional(file, ByteOffset::ZERO)? && conventional(file, last)?));
+    Some(Zoned { model, zone: zone.unwrap_or(ByteCount::ZERO), holds_table })
+}
+
 /// The disks of this machine (or of a captured tree) by node, in order of name: every block device but memory, optical
-/// drives, and those without a medium or hidden behind another; with `all`, those too.
-pub fn discover(sysroot: Option<&Path>, all: bool) -> Result<Vec<PathBuf>, OpenError> {
+/// drives, and those without a medium or hidden behind another; with `all`, memory and optical drives with a medium too. Of
+/// several paths to one disk the first is taken.
+pub fn discover(sysroot: Option<&Path>, all: bool) -> Result<Discovered, OpenError> {
     let block = sysroot.unwrap_or(Path::new("/")).join("sys/block");
     fs::read_dir(&block).map_err(|source| {
         OpenError::Io(io::Error::new(source.kind(), format!("{}: {source}", block.display())))
@@ -349,10 +393,50 @@ pub fn discover(sysroot: Option<&Path>, all: bool) -> Result<Vec<PathBuf>, OpenE
     names.retain(|name| {
         let device = Directory::new(block.join(name));
         let usable = device.number("size").is_none_or(|size| size > 0) && device.number("hidden") != Some(1);
-        usable && (all || !sysfs::is_not_a_disk(name))
+        let asked = usable && (all || !sysfs::is_not_a_disk(name));
+        asked && (sysroot.is_some() || holds_medium(name))
     });
-    // sda, sdb, …, sdaa: the shorter name is the earlier device.
-    names.sort_by_key(|name| (name.trim_end_matches(|c: char| c.is_ascii_digit()).len(), name.clone()));
+    names.sort_by_key(|name| sysfs::natural_order(name));
+    let mut remarks = Vec::new();
+    let mut known: Vec<((String, u64), String)> = Vec::new();
+    names.retain(|name| {
+        let Some(identity) = worldwide_name(&Directory::new(block.join(name))) else { return true };
+        match known.iter().find(|(other, _)| *other == identity) {
+            Some((_, first)) => {
+                remarks.push(format!("{name} is another path to {first} ({}): left out", identity.0));
+                false
+            }
+            None => {
+                known.push((identity, name.clone()));
+                true
+            }
+        }
+    });
     // sysfs writes a slash in a device's name as '!' (cciss!c0d0 is /dev/cciss/c0d0).
-    Ok(names.into_iter().map(|name| Path::new("/dev").join(name.replace('!', "/"))).collect())
+    let disks = names.into_iter().map(|name| Path::new("/dev").join(name.replace('!', "/"))).collect();
+    Ok(Discovered { disks, remarks })
+}
+
+/// What [`discover`] found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Discovered {
+    /// The disks, by node, in order.
+    pub disks: Vec<PathBuf>,
+    /// Which devices were left out for another, and why.
+    pub remarks: Vec<String>,
+}
+
+/// The worldwide name of a disk, with its size; only of the kinds that are registered for one device each (SCSI's NAA and
+/// EUI-64, NVMe's), not a name that a maker puts together, which two devices may share.
+fn worldwide_name(device: &Directory) -> Option<(String, u64)> {
+    let name = device.text("wwid").or_else(|| device.text("device/wwid"))?;
+    let is_registered = ["naa.", "eui.", "uuid."].iter().any(|kind| name.starts_with(kind));
+    Some((name, device.number("size")?)).filter(|_| is_registered)
+}
+
+/// Whether a drive for removable media that has no size of its own without one holds any: its first sector can be read.
+fn holds_medium(name: &str) -> bool {
+    let is_drive = ["sr", "fd"].iter().any(|prefix| name.starts_with(prefix));
+    let first = || open_for_reading(&Path::new("/dev").join(name))?.read_exact_at(&mut [0; 512], 0);
+    !is_drive || first().is_ok()
 }

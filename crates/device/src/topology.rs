@@ -7,6 +7,8 @@ use std::fmt;
 
 use straddle_units::{BlockSize, Boundary, ByteCount};
 
+use crate::identify::LbaFormat;
+
 /// Who says a figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -36,6 +38,12 @@ pub enum Source {
     Assumed,
     /// Computed from other figures, as the text says.
     Derived(&'static str),
+}
+
+impl Source {
+    /// An optimal I/O size that is the kernel's or the host adapter's limit on requests, and no word of the drive.
+    pub const KERNEL_LIMIT: Self =
+        Self::Derived("sysfs queue/optimal_io_size, which is the kernel's own limit (queue/max_sectors_kb)");
 }
 
 impl fmt::Display for Source {
@@ -158,6 +166,47 @@ pub struct AtomicWrites {
     pub boundary: ByteCount,
 }
 
+/// An optimal I/O size because of which alone the kernel calls a stacked device misaligned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackedOptimum {
+    /// The device below that says it.
+    pub member: String,
+    /// What it says.
+    pub size: ByteCount,
+    /// The physical sector of which that is no multiple.
+    pub physical: ByteCount,
+}
+
+/// The sector formats that an NVMe namespace can be formatted to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LbaFormats {
+    /// The one in force, by its place in `list`.
+    pub current: u8,
+    /// All of them.
+    pub list: Vec<LbaFormat>,
+}
+
+impl LbaFormats {
+    /// The format in force.
+    pub fn current(&self) -> Option<LbaFormat> {
+        self.list.get(usize::from(self.current)).copied()
+    }
+
+    /// The format, by its place, that the drive says is faster than the one in force, with as many bytes of metadata:
+    /// the best of them, and of equal ones that with the largest block.
+    pub fn faster(&self) -> Option<(usize, LbaFormat)> {
+        let current = self.current()?;
+        let usable = |(_, format): &(usize, LbaFormat)| {
+            let is_faster = format.performance < current.performance;
+            is_faster && format.logical.is_some() && format.metadata == current.metadata
+        };
+        let candidates = self.list.iter().copied().enumerate().filter(usable);
+        candidates.min_by_key(|(place, format)| {
+            (format.performance, std::cmp::Reverse(format.logical.map(BlockSize::get)), *place)
+        })
+    }
+}
+
 impl AtomicWrites {
     /// The multiple at which a partition must start for the kernel to keep atomic writes on it: the larger of
     /// unit and boundary (`bdev_can_atomic_write`, include/linux/blkdev.h).
@@ -201,7 +250,7 @@ pub struct Topology {
     pub alignment_offset: Figure<AlignmentOffset>,
     /// The smallest I/O without a penalty.
     pub io_min: Option<Figure<ByteCount>>,
-    /// The I/O size that the device prefers.
+    /// The I/O size that the device prefers; 0 where the kernel has dropped what the drive says.
     pub io_opt: Option<Figure<ByteCount>>,
     /// The unit in which an SSD maps: smaller writes cost a read-modify-write inside it.
     pub indirection_unit: Option<Figure<ByteCount>>,
@@ -213,6 +262,10 @@ pub struct Topology {
     pub erase_block: Option<Figure<ByteCount>>,
     /// Atomic writes, where offered.
     pub atomic: Option<Figure<AtomicWrites>>,
+    /// Why the kernel calls a stacked device misaligned although the offsets below agree, where it does.
+    pub stacked_optimum: Option<StackedOptimum>,
+    /// The sector formats of an NVMe namespace, where it was asked.
+    pub formats: Option<LbaFormats>,
 }
 
 impl Topology {
@@ -230,6 +283,8 @@ impl Topology {
             stripe: None,
             erase_block: None,
             atomic: None,
+            stacked_optimum: None,
+            formats: None,
         }
     }
 

@@ -20,6 +20,7 @@ mod stack;
 pub mod types;
 pub mod view;
 mod volume;
+mod watched;
 
 pub use blank::is_blank;
 pub use descend::read_layers;

@@ -14,6 +14,7 @@ use crate::layer::Layer;
 use crate::mbr::{Mbr, SIGNATURE_AT};
 use crate::reader::Reader;
 use crate::view::View;
+use crate::watched::Watched;
 use crate::{check, signature};
 
 /// More partitions than this in one table are not listed: no real table has them, and a hostile one could ask
@@ -224,6 +225,16 @@ pub enum Problem {
         /// Its first byte past the end.
         at: ByteOffset,
     },
+    /// The operating system cannot read a part of what would have to be looked at: what is there is not known.
+    #[error("cannot read byte {at}: {why}")]
+    Unreadable {
+        /// The partition that it was looked for in; `None` for the table, or a disk without one.
+        number: Option<u32>,
+        /// The first byte that cannot be read.
+        at: ByteOffset,
+        /// What the operating system said.
+        why: String,
+    },
     /// A GPT entry ends before it starts, or its bytes cannot be counted in 64 bits. It is not listed.
     #[error("entry {number}, at byte {at}, cannot be used: {why}")]
     BadEntry {
@@ -338,16 +349,24 @@ fn is_hybrid_iso(reader: &Reader<'_>, stack: &Stack) -> bool {
 
 /// Reads the layers on each partition, or on the whole medium where there is no table.
 fn follow(medium: &dyn Medium, stack: &mut Stack) {
-    let drive = View::of_drive(medium);
+    let watched = Watched::new(medium);
+    let drive = View::of_drive(&watched);
     let block = Some(stack.block);
+    let mut unread: Vec<Problem> = Vec::new();
+    let mut note = |number: Option<u32>| {
+        unread.extend(watched.take().map(|(at, why)| Problem::Unreadable { number, at, why }));
+    };
     if matches!(stack.kind, TableKind::Content(_) | TableKind::None) {
         let whole = Span::new(ByteOffset::ZERO, medium.len());
         stack.layer = whole.and_then(|span| read_layers(&drive, span, block));
+        note(None);
     }
     for partition in looked_into(stack) {
         partition.layer = read_layers(&drive, partition.span, block);
         partition.content = partition.layer.as_ref().map(|layer| layer.kind);
+        note(Some(partition.number));
     }
+    stack.problems.append(&mut unread);
 }
 
 /// Decides what the medium holds, in the order in which Linux would find it.

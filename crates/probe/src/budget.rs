@@ -65,13 +65,16 @@ impl From<TargetError> for Halt {
 /// What a part of a probe gives.
 pub(crate) type Step<T> = Result<T, Halt>;
 
-/// A part's result, or none with the reason where the budget is spent; only a failing target is an error.
+/// A part's result, or none with the reason where the budget is spent or the probe interrupted; only a failing target is an
+/// error.
 pub(crate) fn within<T>(step: Step<T>) -> Result<Result<T, &'static str>, TargetError> {
     match step {
         Ok(value) => Ok(Ok(value)),
         Err(Halt::Written) => Ok(Err("as much was written as is allowed")),
         Err(Halt::Room) => Ok(Err("the regions are in too small pieces")),
         Err(Halt::Time) => Ok(Err("the time allowed is up")),
+        // Whoever interrupts is told what is known so far.
+        Err(Halt::Target(TargetError::Interrupted)) => Ok(Err("it was interrupted")),
         Err(Halt::Target(error)) => Err(error),
     }
 }

@@ -160,8 +160,8 @@ fn spread(given: &[Span], wanted: Areas) -> Vec<Span> {
     if wanted.regions == 0 {
         return trimmed;
     }
-    let regions = u64::from(wanted.regions);
-    // No piece is smaller than two grains: the workloads leave one of them free.
+    // No piece is smaller than two grains: the workloads leave one of them free. Rather fewer pieces than more bytes.
+    let regions = u64::from(wanted.regions).min((wanted.bytes / (2 * GRAIN)).max(1));
     let each = grains(wanted.bytes.min(total) / regions).max(2 * GRAIN);
     let mut areas: Vec<Span> = Vec::new();
     for region in 0..regions {
@@ -205,6 +205,18 @@ mod tests {
     }
 
     #[test]
+    fn no_more_is_used_than_was_asked_for() {
+        for mib in 2..64 {
+            for regions in 1..=16 {
+                let wanted = Areas { give: Give::Used, regions, bytes: mib << 20 };
+                let used: u64 = spread(&[span(0, 1 << 40)], wanted).iter().map(|area| area.len().get()).sum();
+                assert!(used <= mib << 20, "{mib} MiB in {regions} pieces take {used}");
+                assert!(regions > 1 || used == mib << 20);
+            }
+        }
+    }
+
+    #[test]
     fn pieces_reach_from_the_first_byte_to_the_last() {
         let areas = spread(&[span(0, 1 << 40)], Areas { give: Give::Used, regions: 8, bytes: 256 << 20 });
         assert_eq!((areas.len(), areas[0]), (8, span(0, 32 << 20)));
@@ -232,7 +244,7 @@ mod tests {
             }
             prop_assert!(areas.windows(2).all(|pair| pair[0].end() <= pair[1].start()));
             let sum: u64 = areas.iter().map(|area| area.len().get()).sum();
-            prop_assert!(sum <= bytes.max(u64::from(regions.max(1)) * 2 * GRAIN));
+            prop_assert!(sum <= bytes.max(2 * GRAIN));
         }
     }
 }

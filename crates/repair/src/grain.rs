@@ -230,6 +230,11 @@ mod tests {
         assert_eq!(grain.start.size().get(), MIB);
         let refused = grain.considered.iter().find(|c| c.size == 33_553_920).unwrap();
         assert!(refused.left_out.as_ref().unwrap().contains("65535 blocks"));
+        // As Linux 6.11 and later round it, on a disk that it would take a quarter of.
+        topology.io_opt =
+            Some(Figure::new(ByteCount::new(33_550_336), Source::Sysfs("queue/optimal_io_size")));
+        let grain = Grain::of(&topology, ByteCount::new(128 * MIB), BlockSize::B512, None);
+        assert_eq!(grain.start.size().get(), MIB);
     }
 
     #[test]

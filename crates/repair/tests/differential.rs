@@ -116,6 +116,7 @@ fn findings(disk: &FileDisk, assume: &str) -> Vec<(&'static str, Severity, Strin
         target: "disk",
         file: "disk",
         is_image: true,
+        kind: straddle_device::DeviceKind::Image,
         size: straddle_device::Medium::len(disk),
         topology: &topology,
         model: None,

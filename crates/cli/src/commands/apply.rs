@@ -129,6 +129,10 @@ fn open(path: &Path, format: Option<Format>) -> Result<Opened> {
     if let Some(number) = target.partition {
         return Err(UsageError(format!("{name} is partition {number} of a disk: name the disk")).into());
     }
+    super::plan::check_zones(&target, &name)?;
+    if target.read_only {
+        return Err(RefusedError(format!("{name}: nothing was written: the device is read-only")).into());
+    }
     let uses = Machine::read(None).uses(path);
     if !uses.is_empty() {
         let text = format!("{name}: nothing was written: it is in use: {}", uses.join("; "));

@@ -5,7 +5,7 @@ mod causes;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -14,14 +14,15 @@ use rayon::prelude::*;
 use straddle_audit::{Context, Finding, Kind, Severity, Subject};
 use straddle_device::live::Machine;
 use straddle_device::topology::Source;
-use straddle_device::{DeviceKind, OpenError, Options, Target};
+use straddle_device::{DeviceKind, OpenError, Options, ReadError, Target};
 use straddle_layout::live::Disagreement;
-use straddle_layout::{Stack, TableKind};
+use straddle_layout::{Problem, Stack, TableKind};
 
 use crate::args::CheckArguments;
 use crate::cost::Cost;
 use crate::drive_target;
 use crate::exit::{Exit, UsageError};
+use crate::limited;
 use crate::output::{self, Styles};
 use crate::report::{Status, TargetReport, status_of};
 use crate::schema::{self, Summary};
@@ -51,6 +52,8 @@ pub(crate) struct Audited {
     pub(crate) name: String,
     pub(crate) target: Target,
     pub(crate) stack: Stack,
+    /// How many partitions the table has, whichever was asked for.
+    pub(crate) in_table: usize,
     pub(crate) findings: Vec<Finding>,
     /// What each of them costs, where that was asked for and can be told.
     pub(crate) costs: Vec<Option<Cost>>,
@@ -114,9 +117,9 @@ struct Outcome {
 }
 
 /// What all targets of a run share.
-struct Run<'a> {
+struct Run {
     options: Options,
-    arguments: &'a CheckArguments,
+    arguments: CheckArguments,
     form: Form,
     styles: Styles,
     /// The kernel's block devices: read once, and only when a target is one of them.
@@ -132,8 +135,8 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
         format: arguments.format,
         allow_backing: arguments.allow_backing.clone(),
     };
-    let run = Run { options, arguments, form, styles, machine: OnceLock::new() };
-    let single = |path: &PathBuf| (path.display().to_string(), audit(path, &run));
+    let run = Run { options, arguments: arguments.clone(), form, styles, machine: OnceLock::new() };
+    let run = Arc::new(run);
     let bar = progress(targets.len());
     let mut out = output::stdout();
     let mut summary = Summary::default();
@@ -144,10 +147,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     }
     for batch in targets.chunks(BATCH) {
         let is_parallel = targets.len() >= PARALLEL_FROM;
-        let mut audited: Vec<(String, Result<Audited>)> = match is_parallel {
-            true => batch.par_iter().map(single).collect(),
-            false => batch.iter().map(single).collect(),
-        };
+        let mut audited = audit_all(batch, &run, is_parallel);
         if let Some(machine) = run.machine.get().filter(|_| batch.len() > 1) {
             let mut live: Vec<&mut Audited> =
                 audited.iter_mut().filter_map(|(_, audited)| audited.as_mut().ok()).collect();
@@ -186,6 +186,26 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     Ok(exit)
 }
 
+/// Audits a batch of targets, in order. A device that does not answer holds up neither the others nor the list.
+fn audit_all(batch: &[PathBuf], run: &Arc<Run>, in_parallel: bool) -> Vec<(String, Result<Audited>)> {
+    let limit = Duration::from_secs(run.arguments.time_limit);
+    let is_device = |path: &PathBuf| run.options.sysroot.is_none() && limited::is_device(path);
+    let mut pending = Vec::new();
+    for path in batch.iter().filter(|path| is_device(path)) {
+        let (run, device) = (Arc::clone(run), path.clone());
+        pending.push(limited::Pending::start(limit, move || audit(&device, &run)));
+    }
+    let single = |path: &PathBuf| (!is_device(path)).then(|| audit(path, run));
+    let files: Vec<Option<Result<Audited>>> =
+        if in_parallel { batch.par_iter().map(single).collect() } else { batch.iter().map(single).collect() };
+    let mut devices = pending.into_iter().map(|pending| {
+        let late = || Err(anyhow::anyhow!("gave no answer in {} seconds (--time-limit)", limit.as_secs()));
+        pending.wait().unwrap_or_else(late)
+    });
+    let audited = files.into_iter().filter_map(|file| file.or_else(|| devices.next()));
+    batch.iter().map(|path| path.display().to_string()).zip(audited).collect()
+}
+
 fn severity_index(severity: Severity) -> usize {
     match severity {
         Severity::Error => 0,
@@ -205,10 +225,11 @@ fn targets(arguments: &CheckArguments) -> Result<Vec<PathBuf>> {
     }
     let found = straddle_device::discover(arguments.sysroot.as_deref(), arguments.all)
         .context("cannot list the disks of this machine")?;
-    if found.is_empty() {
+    found.remarks.iter().for_each(|remark| output::complain(&output::printable(remark)));
+    if found.disks.is_empty() {
         output::complain("no disk found; --all also looks at loop, ram and zram devices");
     }
-    Ok(found)
+    Ok(found.disks)
 }
 
 /// A bar on stderr for long work, where it disturbs nothing: on a terminal that stdout does not share.
@@ -222,8 +243,8 @@ fn progress(targets: usize) -> ProgressBar {
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-fn outcome(name: String, audited: Result<Audited>, run: &Run<'_>) -> Outcome {
-    let arguments = run.arguments;
+fn outcome(name: String, audited: Result<Audited>, run: &Run) -> Outcome {
+    let arguments = &run.arguments;
     match audited {
         Ok(audited) => {
             let worst: Vec<Severity> = audited.findings.iter().map(|f| f.severity).collect();
@@ -231,14 +252,15 @@ fn outcome(name: String, audited: Result<Audited>, run: &Run<'_>) -> Outcome {
             let unknown = audited.not_judged().filter(|_| !arguments.allow_unknown);
             // The text says it in its place; a list of findings has none for it.
             let told = audited.not_judged().filter(|_| arguments.quiet);
+            let is_unread = audited.findings.iter().any(|f| f.rule.code == straddle_audit::UNREADABLE_CODE);
             Outcome {
                 text: render(&audited, run),
                 complaint: told.map(|why| output::printable(&format!("{name}: not judged: {why}"))),
                 status: audited.status(),
-                exit: match unknown {
-                    Some(_) => Exit::Failed,
-                    None if fails => Exit::Findings,
-                    None => Exit::Aligned,
+                exit: match (unknown.is_some() || is_unread, fails) {
+                    (true, _) => Exit::Failed,
+                    (false, true) => Exit::Findings,
+                    (false, false) => Exit::Aligned,
                 },
                 worst,
             }
@@ -254,21 +276,23 @@ fn outcome(name: String, audited: Result<Audited>, run: &Run<'_>) -> Outcome {
                 worst: Vec::new(),
             }
         }
-        Err(error) => {
-            let message = format!("{error:#}");
-            let json = || to_json(&TargetReport::failed(name.clone(), message.clone()));
-            Outcome {
-                text: if arguments.json { json() } else { String::new() },
-                complaint: Some(output::printable(&format!("{name}: {message}"))),
-                status: Status::Failed,
-                exit: Exit::Failed,
-                worst: Vec::new(),
-            }
-        }
+        Err(error) => failed(name, format!("{error:#}"), arguments),
     }
 }
 
-fn render(audited: &Audited, run: &Run<'_>) -> String {
+/// A target of which nothing can be told but `message`.
+fn failed(name: String, message: String, arguments: &CheckArguments) -> Outcome {
+    let json = || to_json(&TargetReport::failed(name.clone(), message.clone()));
+    Outcome {
+        text: if arguments.json { json() } else { String::new() },
+        complaint: Some(output::printable(&format!("{name}: {message}"))),
+        status: Status::Failed,
+        exit: Exit::Failed,
+        worst: Vec::new(),
+    }
+}
+
+fn render(audited: &Audited, run: &Run) -> String {
     let styles = run.styles;
     if run.arguments.json {
         to_json(&TargetReport::of(audited))
@@ -287,13 +311,16 @@ fn to_json(report: &TargetReport) -> String {
 }
 
 /// Opens, reads and audits one target.
-fn audit(path: &Path, run: &Run<'_>) -> Result<Audited> {
-    let (options, arguments) = (&run.options, run.arguments);
+fn audit(path: &Path, run: &Run) -> Result<Audited> {
+    let (options, arguments) = (&run.options, &run.arguments);
     let mut target = match drive_target::specification(path) {
         Some(name) => drive_target::target(name, &options.assume, options.logical)?,
         None => straddle_device::open(path, options)?,
     };
     let mut stack = read(&mut target, options)?;
+    if let Some(node) = gone(&target, options) {
+        anyhow::bail!("{} was unplugged or removed while it was read", node.display());
+    }
     let disagreements = attach_live(&mut target, run, &mut stack);
     if matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr) {
         target.topology.adopt_table_block(stack.block);
@@ -307,6 +334,7 @@ fn audit(path: &Path, run: &Run<'_>) -> Result<Audited> {
         target: if in_container { CONNECTED } else { &node },
         file: &name,
         is_image: target.kind == DeviceKind::Image && !in_container,
+        kind: target.kind,
         size: target.size,
         topology: &target.topology,
         model: target.identity.model.as_deref(),
@@ -333,7 +361,8 @@ fn audit(path: &Path, run: &Run<'_>) -> Result<Audited> {
     target.medium = None;
     let price = |finding: &Finding| arguments.cost.as_ref().and_then(|pricing| pricing.of(finding));
     let costs = findings.iter().map(price).collect();
-    let mut audited = Audited { name, target, stack, findings, costs, whole: None, recognised };
+    let in_table = stack.partitions.len();
+    let mut audited = Audited { name, target, stack, in_table, findings, costs, whole: None, recognised };
     if let Some(number) = audited.target.partition {
         audited.stack.partitions.retain(|p| p.number == number);
     }
@@ -380,8 +409,15 @@ fn recognised(target: &Target, stack: &Stack) -> Recognised {
     }
 }
 
+/// The node of a device that the kernel no longer has.
+fn gone<'a>(target: &'a Target, options: &Options) -> Option<&'a Path> {
+    let name = target.kernel_name.as_ref().filter(|_| options.sysroot.is_none())?;
+    let is_there = Path::new("/sys/block").join(name).exists();
+    target.node.as_deref().filter(|_| !is_there)
+}
+
 /// Puts the kernel's view of a device beside what was read from it; returns where they differ.
-fn attach_live(target: &mut Target, run: &Run<'_>, stack: &mut Stack) -> Vec<Disagreement> {
+fn attach_live(target: &mut Target, run: &Run, stack: &mut Stack) -> Vec<Disagreement> {
     let Some(name) = &target.kernel_name else { return Vec::new() };
     let machine = run.machine.get_or_init(|| Machine::read(run.options.sysroot.as_deref()));
     let listed = target.kernel_partitions.as_deref().unwrap_or_default();
@@ -418,10 +454,16 @@ fn read(target: &mut Target, options: &Options) -> Result<Stack> {
             Ok(by_kernel())
         }
         Ok(stack) => Ok(stack),
+        // The table is not to be had, but the disk's figures are, and the kernel's list.
+        Err(ReadError::Io { at, source }) => {
+            let mut stack = by_kernel();
+            stack.problems.push(Problem::Unreadable { number: None, at, why: source.to_string() });
+            Ok(stack)
+        }
         Err(error) if listed.is_empty() => Err(error.into()),
         Err(error) => {
             target.remarks.push(format!("{:#}", anyhow::Error::from(error)));
-            Ok(straddle_layout::kernel_stack(listed, target.topology.logical.value()))
+            Ok(by_kernel())
         }
     }
 }

@@ -181,7 +181,8 @@ fn check_kind(target: &Target, name: &str) -> Result<()> {
         let text = format!("{name} is partition {number} of a disk: name the disk");
         return Err(UsageError(text).into());
     }
-    check_raw(target, name)
+    check_raw(target, name)?;
+    check_zones(target, name)
 }
 
 /// Refuses an image whose bytes are not those of its disk.
@@ -192,6 +193,22 @@ pub(crate) fn check_raw(target: &Target, name: &str) -> Result<()> {
         container.format
     );
     Err(RefusedError(text).into())
+}
+
+/// Refuses a zoned device on which a partition table would have to be written in order: only conventional zones take one, at
+/// the start and, for the backup of a GPT, at the end.
+pub(crate) fn check_zones(target: &Target, name: &str) -> Result<()> {
+    match &target.zoned {
+        Some(zoned) if zoned.holds_table != Some(true) => {
+            let text = format!(
+                "{name} is a {} zoned device, and no conventional zones hold a partition table at its start and its end: use \
+                 it whole (mkfs.btrfs, mkfs.f2fs -m, zonefs)",
+                zoned.model
+            );
+            Err(RefusedError(text).into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What a disk calls itself, so that another in its place is noticed.

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use straddle_bench::{Modelled, TargetError};
@@ -46,7 +46,11 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
         report => report.map_err(told)?,
     };
     drop(bar);
-    if let Some(path) = &arguments.save {
+    let interrupted = stop.load(Ordering::Relaxed);
+    let exit = if interrupted { Exit::Command(128 + 2) } else { Exit::Aligned };
+    if interrupted {
+        output::complain("interrupted: this is what is known so far, and nothing is saved");
+    } else if let Some(path) = &arguments.save {
         match Measured::of(&arguments.target, &report) {
             Some(measured) => fs::write(path, measured.to_json()?)
                 .with_context(|| format!("{}: cannot write", path.display()))?,
@@ -55,12 +59,12 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
     }
     if arguments.json {
         output::print_json(&ProbeReport::of(surface.description(), &report))?;
-        return Ok(Exit::Aligned);
+        return Ok(exit);
     }
     let mut out = output::stdout();
     out.write_all(text::probe::report(surface.description(), &report, output::width(), styles).as_bytes())?;
     out.flush()?;
-    Ok(Exit::Aligned)
+    Ok(exit)
 }
 
 /// What is probed, what it claims, and where it may be written.

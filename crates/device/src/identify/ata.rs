@@ -93,18 +93,18 @@ impl AtaIdentify {
         })
     }
 
-    /// The physical sector in bytes: the logical one unless the drive says more.
-    pub fn physical_bytes(&self) -> ByteCount {
-        physical_bytes(self.logical, self.physical_exponent.unwrap_or(0))
+    /// The physical sector in bytes; `None` when word 106 is not valid: then the drive says nothing of it.
+    pub fn physical_bytes(&self) -> Option<ByteCount> {
+        self.physical_exponent.map(|exponent| physical_bytes(self.logical, exponent))
     }
 
     /// The byte of the first logical sector that starts a physical one: the kernel's `alignment_offset`
     /// (`ata_id_logical_sector_offset`, include/linux/ata.h), that is (2^exponent - word 209) mod 2^exponent
-    /// logical sectors.
-    pub fn alignment_offset_bytes(&self) -> ByteCount {
-        let per_physical = 1u64 << (self.physical_exponent.unwrap_or(0) & 0x0f);
-        let behind = u64::from(self.sector0_offset.unwrap_or(0)) % per_physical;
-        ByteCount::new((per_physical - behind) % per_physical * self.logical.get())
+    /// logical sectors. `None` when word 106 or word 209 is not valid.
+    pub fn alignment_offset_bytes(&self) -> Option<ByteCount> {
+        let per_physical = 1u64 << (self.physical_exponent? & 0x0f);
+        let behind = u64::from(self.sector0_offset?) % per_physical;
+        Some(ByteCount::new((per_physical - behind) % per_physical * self.logical.get()))
     }
 }
 
@@ -150,24 +150,27 @@ mod tests {
     fn sectors() {
         // Words 106, 117, 118, 209; then logical, physical, alignment offset in bytes.
         for (w106, w117, w118, w209, logical, physical, offset) in [
-            (0x0000, 0, 0, 0x0000, 512, 512, 0),
-            (0x4000, 0, 0, 0x4000, 512, 512, 0),
-            (0x6003, 0, 0, 0x4000, 512, 4096, 0),
-            (0x6003, 0, 0, 0x4001, 512, 4096, 3584),
-            (0x6003, 0, 0, 0x4007, 512, 4096, 512),
-            (0x6003, 0, 0, 0x4008, 512, 4096, 0),
-            (0x6003, 0, 0, 0x0001, 512, 4096, 0), // word 209 not valid
-            (0x6003, 0, 0, 0xc001, 512, 4096, 0), // nor this
-            (0xe003, 0, 0, 0x4001, 512, 512, 0),  // word 106 not valid
-            (0x4003, 0, 0, 0x4001, 512, 512, 0),  // bit 13 clear: the exponent does not count
-            (0x5000, 2048, 0, 0x4000, 4096, 4096, 0),
-            (0x7002, 2048, 0, 0x4001, 4096, 16384, 12288),
-            (0x4000, 2048, 0, 0x4000, 512, 512, 0), // bit 12 clear: words 117-118 do not count
-            (0x600f, 0, 0, 0x4000, 512, 512 << 15, 0),
+            (0x0000, 0, 0, 0x0000, 512, None, None), // nothing is said
+            (0x0000, 0, 0, 0x4001, 512, None, None),
+            (0x4000, 0, 0, 0x4000, 512, Some(512), Some(0)),
+            (0x6003, 0, 0, 0x4000, 512, Some(4096), Some(0)),
+            (0x6003, 0, 0, 0x4001, 512, Some(4096), Some(3584)),
+            (0x6003, 0, 0, 0x4007, 512, Some(4096), Some(512)),
+            (0x6003, 0, 0, 0x4008, 512, Some(4096), Some(0)),
+            (0x6003, 0, 0, 0x0000, 512, Some(4096), None), // word 209 not valid
+            (0x6003, 0, 0, 0x0001, 512, Some(4096), None),
+            (0x6003, 0, 0, 0xc001, 512, Some(4096), None), // nor this
+            (0xe003, 0, 0, 0x4001, 512, None, None),       // word 106 not valid
+            (0x4003, 0, 0, 0x4001, 512, Some(512), Some(0)), // bit 13 clear: the exponent does not count
+            (0x5000, 2048, 0, 0x4000, 4096, Some(4096), Some(0)),
+            (0x7002, 2048, 0, 0x4001, 4096, Some(16384), Some(12288)),
+            (0x4000, 2048, 0, 0x4000, 512, Some(512), Some(0)), // bit 12 clear: words 117-118 do not count
+            (0x600f, 0, 0, 0x4000, 512, Some(512 << 15), Some(0)),
         ] {
             let words = [(106, w106), (117, w117), (118, w118), (209, w209)];
             let id = AtaIdentify::parse(&drive(&words)).unwrap();
-            let found = (id.logical.get(), id.physical_bytes().get(), id.alignment_offset_bytes().get());
+            let bytes = |size: Option<ByteCount>| size.map(ByteCount::get);
+            let found = (id.logical.get(), bytes(id.physical_bytes()), bytes(id.alignment_offset_bytes()));
             assert_eq!(found, (logical, physical, offset), "{words:x?}");
         }
         assert_eq!(AtaIdentify::parse(&drive(&[])).unwrap().physical_exponent, None);
@@ -198,8 +201,9 @@ mod tests {
             }
             let data: [u8; 512] = data.try_into().unwrap();
             if let Ok(id) = AtaIdentify::parse(&data) {
-                prop_assert!(id.physical_bytes().is_multiple_of(id.logical.bytes()));
-                prop_assert!(id.alignment_offset_bytes() < id.physical_bytes());
+                let physical = id.physical_bytes();
+                prop_assert!(physical.is_none_or(|size| size.is_multiple_of(id.logical.bytes())));
+                prop_assert!(id.alignment_offset_bytes().is_none_or(|at| physical.is_some_and(|size| at < size)));
             }
         }
     }

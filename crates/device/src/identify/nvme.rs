@@ -26,6 +26,17 @@ pub enum RelativePerformance {
     Degraded,
 }
 
+impl std::fmt::Display for RelativePerformance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Best => "best",
+            Self::Better => "better",
+            Self::Good => "good",
+            Self::Degraded => "degraded",
+        })
+    }
+}
+
 /// An LBA format that the namespace can be formatted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LbaFormat {
@@ -96,7 +107,8 @@ pub struct NvmeIdentifyNamespace {
     pub preferred_discard_granularity: Option<ByteCount>,
     /// Bytes 70-71, NPDA: preferred deallocate alignment. `None` without OPTPERF bit 4.
     pub preferred_discard_alignment: Option<ByteCount>,
-    /// Bytes 72-73, NOWS: optimal write size. `None` without OPTPERF.
+    /// Bytes 72-73, NOWS: optimal write size. `None` without OPTPERF, and for 0, which drives that have none report: one
+    /// block is no optimum (`nvme_update_disk_info`, drivers/nvme/host/core.c, takes it so since Linux 6.11).
     pub optimal_write_size: Option<ByteCount>,
 }
 
@@ -136,7 +148,7 @@ impl NvmeIdentifyNamespace {
             preferred_write_alignment: preferred(0b11, 66),
             preferred_discard_granularity: preferred(0b01, 68),
             preferred_discard_alignment: preferred(0b01, 70),
-            optimal_write_size: preferred(0b11, 72),
+            optimal_write_size: preferred(0b11, 72).filter(|_| field(72) != 0),
         })
     }
 

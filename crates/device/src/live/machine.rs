@@ -1,5 +1,7 @@
 //! The machine, or a captured tree of one: its block devices by name and number, and the way up from one of them.
 
+mod stacking;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
@@ -15,7 +17,7 @@ use super::usage::{self, LoopUse, MAX_USES, Mount, Usage};
 use super::{LiveDevice, LiveKind, Lower, MAX_DEPTH, MAX_DEVICES, table};
 use crate::ioctl::dm::{MAX_TARGETS, TableLine, table as ask_table};
 use crate::medium::FileMedium;
-use crate::sysfs::{Attributes, Directory, list_names};
+use crate::sysfs::{self, Attributes, Directory, list_names};
 use crate::target::open_for_reading;
 
 /// No more of /proc/self/mountinfo and the like is read than this.
@@ -111,6 +113,11 @@ impl Machine {
         &self.remarks
     }
 
+    /// Why the kernel never lists partitions of the disk `name`, where it does not.
+    pub fn never_lists_partitions(&self, name: &str) -> Option<&'static str> {
+        sysfs::never_lists_partitions(name, &self.devices.get(name)?.directory)
+    }
+
     /// What stands on the disk or partition `name`, and what was left out. The partitions of a disk are not among what
     /// stands on it: they are asked for by their own names.
     pub fn layers(&self, name: &str) -> (Option<LiveDevice>, Vec<String>) {
@@ -156,7 +163,7 @@ impl Machine {
             }
         }
         for entry in self.devices.values_mut() {
-            entry.above.sort();
+            entry.above.sort_by_key(|name| sysfs::natural_order(name));
             entry.above.dedup();
         }
     }

@@ -18,8 +18,16 @@ pub fn attach(
     kernel: &[KernelPartition],
     stack: &mut Stack,
 ) -> (Vec<Disagreement>, Vec<String>) {
-    let mut disagreements = compare_partitions(stack, kernel);
     let mut remarks: BTreeSet<String> = machine.remarks().iter().cloned().collect();
+    // A kernel that never looks for partitions does not disagree with the table.
+    let unlisted = machine.never_lists_partitions(name).filter(|_| kernel.is_empty());
+    let mut disagreements = match unlisted {
+        Some(_) => Vec::new(),
+        None => compare_partitions(stack, kernel),
+    };
+    if let Some(why) = unlisted.filter(|_| !stack.partitions.is_empty()) {
+        remarks.insert(why.to_owned());
+    }
     let mut beside = |on_disk: Option<Layer>, device: &str, start: ByteOffset| {
         let (live, left_out) = machine.layers(device);
         remarks.extend(left_out);

@@ -1,0 +1,167 @@
+//! Optimal I/O sizes: which of them are a property of the device, and which are something else that came to stand in
+//! their place.
+//!
+//! What a kernel shows is not always what the drive said. Before Linux 6.8 drivers set the figure as it is (virtio) or drop
+//! what is no multiple of the physical sector (sd); since 6.11 the block layer rounds it down to a physical sector
+//! (`blk_validate_limits`, block/blk-settings.c), so that one wrong value has one form for each sector size. Stacked devices
+//! take the least common multiple of what is below (`blk_stack_limits`), in 32 bits. Since 6.17 sd gives its own limit on
+//! requests where a disk says nothing (`sd_set_io_opt`, drivers/scsi/sd.c).
+
+use straddle_device::topology::{Figure, Source, Topology};
+use straddle_units::ByteCount;
+
+/// 65,535 blocks of 512 bytes: what USB bridges report when they fill a 16-bit count with ones. It is exactly the
+/// largest value that the kernel's sd driver lets pass (`SD_DEF_XFER_BLOCKS`, drivers/scsi/sd.h).
+const ALL_ONES: u64 = 65_535 * 512;
+
+/// 0xFFF000 bytes: the transfer limit that mpt3sas HBAs pass off as an optimum (Debian bug 1121006): 32,767 sectors of 512
+/// bytes, rounded down to 4096.
+const MPT3SAS: u64 = 0xFF_F000;
+
+/// A count of at least this many ones (255 units) is no array's: that would need as many members with data.
+const LEAST_ONES: u32 = 8;
+
+/// The widest count of ones: 32 bits, what the kernel keeps a size in.
+const MOST_ONES: u32 = 32;
+
+/// Below this a size that is one physical sector short of a power of two may be an array's of small chunks.
+const LEAST_SHORT: u64 = 64 << 10;
+
+/// No device gains from a single I/O larger than this (256 MiB); larger figures come from multiplied bogus ones, also from
+/// those that no longer fit 32 bits.
+const LARGEST_OPTIMUM: u64 = 256 << 20;
+
+/// The optimal I/O size as a boundary, where it is one of the device.
+pub(crate) fn boundary(topology: &Topology) -> Option<ByteCount> {
+    let figure = topology.io_opt.as_ref()?;
+    let is_limit = *figure.source() == Source::KERNEL_LIMIT;
+    (!is_limit && bogus_io_opt(topology).is_none()).then(|| figure.value())
+}
+
+/// Why the optimal I/O size cannot be true, if it can't.
+pub fn bogus_io_opt(topology: &Topology) -> Option<String> {
+    let figure = topology.io_opt.as_ref()?;
+    // The user's word is taken as it is; the kernel's limit is true of the kernel.
+    if matches!(*figure.source(), Source::Declared | Source::KERNEL_LIMIT) {
+        return None;
+    }
+    let opt = figure.value();
+    // Nothing is said by 0, nor by one block: that is how Linux before 6.11 shows an NVMe NOWS of 0.
+    if opt <= topology.logical.value().bytes() {
+        return None;
+    }
+    let physical = topology.physical.value();
+    let min = topology.io_min.as_ref().map(Figure::value);
+    let multiple_of = |unit: u64| opt.is_multiple_of(ByteCount::new(unit));
+    if multiple_of(ALL_ONES) {
+        Some("it is 65535 blocks of 512 bytes, a 16-bit count filled with ones".to_owned())
+    } else if multiple_of(MPT3SAS) {
+        Some(
+            "it is a multiple of 0xFFF000 bytes, an HBA's transfer limit and no property of the disk"
+                .to_owned(),
+        )
+    } else if let Some((count, unit)) = count_of_ones(opt.get(), physical.get()) {
+        Some(format!("it is {count} times {unit} bytes: a count filled with ones, rounded down"))
+    } else if !opt.is_multiple_of(physical) {
+        Some(format!("it is no multiple of the {}-byte physical sector", physical.get()))
+    } else if let Some(min) = min.filter(|min| !opt.is_multiple_of(*min)) {
+        Some(format!("it is no multiple of the minimum I/O size, {} bytes", min.get()))
+    } else if !multiple_of(4096) {
+        Some("it is no multiple of 4096 bytes".to_owned())
+    } else if opt.get() > LARGEST_OPTIMUM {
+        Some("it is over 256 MiB".to_owned())
+    } else {
+        None
+    }
+}
+
+/// A count of ones in some unit, as `(count, unit)`, where `opt` is one, or a multiple of one that a stacked device made. A
+/// count of ones in 512-byte sectors, rounded down to any larger sector, is one of fewer ones.
+fn count_of_ones(opt: u64, physical: u64) -> Option<(u64, u64)> {
+    let shift = opt.trailing_zeros();
+    let (odd, unit) = (opt.checked_shr(shift)?, 1_u64.checked_shl(shift)?);
+    let ones = |bits: u32| (1_u64 << bits) - 1;
+    let short = opt.checked_add(physical).filter(|sum| sum.is_power_of_two() && opt >= LEAST_SHORT);
+    if short.is_some() && odd > 1 {
+        return Some((odd, unit));
+    }
+    let found = (LEAST_ONES..=MOST_ONES).rev().map(ones).find(|count| odd.is_multiple_of(*count))?;
+    Some((found, opt / found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(opt: u64, physical: u64, io_min: u64, source: Source) -> Topology {
+        let mut topology = Topology::unknown();
+        topology.physical = Figure::new(ByteCount::new(physical), Source::Assumed);
+        topology.io_min = Some(Figure::new(ByteCount::new(io_min), Source::Assumed));
+        topology.io_opt = Some(Figure::new(ByteCount::new(opt), source));
+        topology
+    }
+
+    fn is_bogus(opt: u64, physical: u64, io_min: u64) -> bool {
+        bogus_io_opt(&with(opt, physical, io_min, Source::Sysfs("queue/optimal_io_size"))).is_some()
+    }
+
+    /// The counts that stand for "no limit" or for a limit: 16 bits of 512- and 4096-byte blocks, 15 bits of sectors.
+    const RAW: [u64; 4] = [65_535 * 512, 65_535 * 4096, 32_767 * 512, 32_767 * 4096];
+
+    #[test]
+    fn a_count_of_ones_is_recognised_after_rounding_to_any_sector() {
+        for raw in RAW {
+            for physical in (9..=16).map(|bits| 1_u64 << bits) {
+                // What the kernels show: as it is (virtio before 6.8), or rounded down (6.11 and later).
+                for opt in [raw, raw / physical * physical] {
+                    assert!(is_bogus(opt, physical, physical), "{raw} shown as {opt} on {physical}");
+                    // On a device above, whose sectors may be larger, and which has multiplied it by its stripe.
+                    for data in [1, 2, 3, 5, 6, 7] {
+                        let (chunk, stripe) = (65536, data * 65536);
+                        let stacked = lcm(opt, stripe) % (1 << 32);
+                        assert!(
+                            stacked == 0 || is_bogus(stacked, physical, chunk),
+                            "{opt} over {stripe}: {stacked}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_stripe_of_a_real_array_is_taken_for_one() {
+        for physical in [512, 4096] {
+            for data in 1..=64 {
+                for chunk in (12..=22).map(|bits| 1_u64 << bits) {
+                    let opt = data * chunk;
+                    let array = chunk > physical || opt < LEAST_SHORT;
+                    assert!(
+                        !array || !is_bogus(opt, physical, chunk),
+                        "{data} members with chunks of {chunk}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_and_a_limit_of_the_kernel_say_nothing() {
+        for opt in [0, 512] {
+            assert!(!is_bogus(opt, 512, 512) && !is_bogus(opt, 4096, 16384), "{opt}");
+        }
+        let limit = with(1280 << 10, 4096, 4096, Source::KERNEL_LIMIT);
+        assert_eq!((bogus_io_opt(&limit), boundary(&limit)), (None, None));
+        let said = with(1280 << 10, 4096, 4096, Source::Sysfs("queue/optimal_io_size"));
+        assert_eq!(boundary(&said), Some(ByteCount::new(1280 << 10)));
+        assert_eq!(boundary(&with(33_550_336, 4096, 4096, Source::Sysfs(""))), None);
+    }
+
+    fn lcm(a: u64, b: u64) -> u64 {
+        let (mut x, mut y) = (a, b);
+        while y != 0 {
+            (x, y) = (y, x % y);
+        }
+        a / x * b
+    }
+}

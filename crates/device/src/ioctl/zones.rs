@@ -1,0 +1,54 @@
+//! What kind of zone a byte of a zoned device is in (BLKREPORTZONE, `include/uapi/linux/blkzoned.h`).
+
+use std::os::fd::AsFd;
+
+use rustix::ioctl::opcode;
+use straddle_units::{ByteOffset, KERNEL_SECTOR};
+
+use super::{IoctlError, Meant, call};
+
+/// `BLK_ZONE_TYPE_CONVENTIONAL`.
+const CONVENTIONAL: u8 = 1;
+
+/// `struct blk_zone_report`, for the request's number.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Head {
+    sector: u64,
+    nr_zones: u32,
+    flags: u32,
+}
+
+/// `struct blk_zone`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Zone {
+    start: u64,
+    len: u64,
+    wp: u64,
+    kind: u8,
+    cond: u8,
+    non_seq: u8,
+    reset: u8,
+    resv: [u8; 4],
+    capacity: u64,
+    reserved: [u8; 24],
+}
+
+/// A report with room for one zone.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Report {
+    head: Head,
+    zone: Zone,
+}
+
+/// Whether the zone of byte `at` may be written anywhere, as a disk without zones.
+pub fn is_conventional(fd: impl AsFd, at: ByteOffset) -> Result<bool, IoctlError> {
+    let sector = KERNEL_SECTOR.blocks_floor(straddle_units::ByteCount::new(at.get())).get();
+    let mut report = Report { head: Head { sector, nr_zones: 1, flags: 0 }, zone: Zone::default() };
+    let number = opcode::read_write::<Head>(0x12, 130);
+    // SAFETY: the request reads the head and writes it and at most `nr_zones` zones behind it: one, for which there is room.
+    unsafe { call(fd.as_fd(), Meant::Block, "BLKREPORTZONE", number, Some(&mut report)) }?;
+    Ok(report.head.nr_zones == 1 && report.zone.kind == CONVENTIONAL)
+}

@@ -1,0 +1,452 @@
+//! What `check` says of kinds of devices that no test machine has: sysfs trees made here, of the attributes that the
+//! kernel's sources give, with a copy of the disk where its bytes matter.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod tools;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use tools::{Dir, STRADDLE, codes, disk_codes, list, output, present, run, told, word};
+
+const MIB: u64 = 1 << 20;
+
+/// A sysfs tree that goes when the test ends.
+struct Tree(Dir);
+
+impl Tree {
+    fn new() -> Self {
+        Self(Dir::new("devices"))
+    }
+
+    /// Writes an attribute of a device: `put("sda", "queue/zoned", "none")`.
+    fn put(&self, device: &str, attribute: &str, value: &str) {
+        let path = self.0.join("sys/block").join(device).join(attribute);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, format!("{value}\n")).unwrap();
+    }
+
+    /// A disk of 64 MiB with the figures that every device has, and `more`.
+    fn disk(&self, name: &str, more: &[(&str, &str)]) {
+        for (attribute, value) in [
+            ("size", "131072"),
+            ("alignment_offset", "0"),
+            ("ext_range", "256"),
+            ("queue/logical_block_size", "512"),
+            ("queue/physical_block_size", "4096"),
+            ("queue/minimum_io_size", "4096"),
+            ("queue/optimal_io_size", "0"),
+            ("queue/zoned", "none"),
+        ] {
+            self.put(name, attribute, value);
+        }
+        more.iter().for_each(|(attribute, value)| self.put(name, attribute, value));
+    }
+
+    /// Gives a disk contents: a table from sfdisk's script.
+    fn table(&self, name: &str, script: &str) {
+        fs::create_dir_all(self.0.join("dev")).unwrap();
+        let image = self.0.image(&format!("dev/{name}"), 64 * MIB);
+        run(Command::new("sfdisk").args(["-q", "--no-reread", "--no-tell-kernel"]).arg(image), script);
+    }
+
+    /// What `check` says of one disk, and its exit status.
+    fn check(&self, name: &str) -> (Value, i32) {
+        let command = &mut Command::new(STRADDLE);
+        let output = output(command.args(["check", "--json", "--sysroot"]).arg(self.0.path()).arg(name), "");
+        let mut report: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", told(&output)));
+        (report["targets"][0].take(), output.status.code().unwrap())
+    }
+}
+
+/// The message of the finding of `code`.
+fn message(report: &Value, code: &str) -> String {
+    let found = list(report, "findings").iter().find(|finding| word(finding, "code") == code);
+    word(found.unwrap_or_else(|| panic!("no {code} in {report}")), "message")
+}
+
+/// The remarks that hold `text`.
+fn remarks(report: &Value, text: &str) -> usize {
+    list(report, "remarks").iter().filter(|remark| remark.as_str().unwrap().contains(text)).count()
+}
+
+#[test]
+fn what_never_lists_partitions_does_not_disagree_with_its_table() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    let tree = Tree::new();
+    // The attributes that say so, by kind of device and kernel; the last two do list theirs.
+    let kinds: [(&str, &[(&str, &str)]); 8] = [
+        ("dm-0", &[("dm/name", "vm")]),
+        ("loop0", &[("loop/backing_file", "/vm.img"), ("loop/partscan", "0"), ("partscan", "0")]),
+        ("loop1", &[("loop/backing_file", "/vm.img"), ("loop/partscan", "0")]),
+        ("zram0", &[("ext_range", "1")]),
+        ("sda", &[("queue/zoned", "host-managed")]),
+        ("nvme0n1", &[("partscan", "0")]),
+        ("sdb", &[("partscan", "1")]),
+        ("loop2", &[("loop/backing_file", "/vm.img"), ("loop/partscan", "1"), ("ext_range", "256")]),
+    ];
+    for (index, (name, attributes)) in kinds.into_iter().enumerate() {
+        tree.disk(name, attributes);
+        tree.table(
+            name,
+            "label: gpt\nstart=2048, size=4096\nstart=8192, size=4096\nstart=16384, size=4096\n",
+        );
+        let (report, status) = tree.check(name);
+        let lists = index >= 6;
+        assert_eq!(list(&report, "partitions").len(), 3, "{name}");
+        assert_eq!(disk_codes(&report).contains("S080"), lists, "{name}: {report}");
+        assert_eq!(
+            remarks(&report, "the kernel lists no partitions"),
+            usize::from(!lists),
+            "{name}: {report}"
+        );
+        assert_eq!(status, i32::from(lists), "{name}");
+    }
+}
+
+#[test]
+fn only_a_drive_has_a_jumper() {
+    let tree = Tree::new();
+    for (name, offset, jumper) in [
+        ("sda", "3584", true),
+        ("sdb", "512", false), // sector 63 is not aligned by it
+        ("dm-0", "3584", false),
+        ("md0", "3584", false),
+        ("loop0", "3584", false),
+        ("vda", "3584", false),
+        ("nvme0n1", "3584", false),
+    ] {
+        tree.disk(name, &[("alignment_offset", offset)]);
+        let (report, _) = tree.check(name);
+        let finding =
+            list(&report, "findings").iter().find(|finding| word(finding, "code") == "S023").unwrap();
+        assert_eq!(finding.to_string().contains("jumper"), jumper, "{name}: {finding}");
+        assert!(message(&report, "S023").contains(offset), "{finding}");
+    }
+}
+
+/// The optimal transfer length, in blocks, of a Block Limits VPD page.
+fn block_limits(blocks: u32) -> Vec<u8> {
+    let mut page = vec![0; 64];
+    (page[1], page[3]) = (0xb0, 60);
+    page[12..16].copy_from_slice(&blocks.to_be_bytes());
+    page
+}
+
+#[test]
+fn an_optimum_that_is_none_is_told_as_the_kernel_shows_it() {
+    let tree = Tree::new();
+    // What is said by VPD page B0h (blocks), what each kernel shows of it, and whether that cannot be true.
+    for (index, (physical, said, shown, is_bogus)) in [
+        ("512", Some(65535), "33553920", true), // any kernel
+        ("4096", Some(65535), "0", false),      // sd drops it: no tool sees it
+        ("4096", None, "33553920", true),       // virtio, Linux 6.1
+        ("4096", None, "33550336", true),       // virtio, Linux 6.12
+        ("16384", None, "33538048", true),
+        ("4096", None, "16773120", true), // mpt3sas
+        ("16384", None, "16760832", true),
+        ("4096", Some(1024), "524288", false),
+        ("4096", None, "196608", false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("vd{}", char::from(b'a' + u8::try_from(index).unwrap()));
+        tree.disk(
+            &name,
+            &[
+                ("queue/physical_block_size", physical),
+                ("queue/minimum_io_size", physical),
+                ("queue/optimal_io_size", shown),
+            ],
+        );
+        for (attribute, value) in [("partition", "1"), ("start", "2048"), ("size", "63488")] {
+            tree.put(&name, &format!("{name}1/{attribute}"), value);
+        }
+        if let Some(blocks) = said {
+            let page = tree.0.join(&format!("sys/block/{name}/device/vpd_pgb0"));
+            fs::create_dir_all(page.parent().unwrap()).unwrap();
+            fs::write(page, block_limits(blocks)).unwrap();
+        }
+        let (report, status) = tree.check(&name);
+        let case = format!("{shown} on {physical}: {report}");
+        assert_eq!(disk_codes(&report).contains("S021"), is_bogus, "{case}");
+        // A start at 1 MiB is right, whatever the bogus size is: no advice to leave it.
+        let misses = list(&report, "findings").iter().any(|finding| word(finding, "code") == "S006");
+        assert_eq!(misses, shown == "196608", "{case}");
+        assert_eq!(status, 0, "{case}");
+    }
+}
+
+impl Tree {
+    /// Gives `above` the devices below it.
+    fn stands_on(&self, above: &str, below: &[&str]) {
+        for name in below {
+            self.put(above, &format!("slaves/{name}"), "");
+            let disk = name.trim_end_matches(|c: char| c.is_ascii_digit());
+            let holder =
+                if disk == *name { format!("holders/{above}") } else { format!("{name}/holders/{above}") };
+            self.put(disk, &holder, "");
+        }
+    }
+
+    /// A disk with one partition and an optimal I/O size.
+    fn partitioned(&self, name: &str, dev: &str, start: &str, io_opt: &str) {
+        self.disk(name, &[("dev", dev), ("queue/optimal_io_size", io_opt)]);
+        let part = |attribute: &str| format!("{name}1/{attribute}");
+        for (attribute, value) in [("partition", "1"), ("start", start), ("size", "65536")] {
+            self.put(name, &part(attribute), value);
+        }
+        self.put(name, &part("dev"), &format!("{dev}1"));
+    }
+
+    /// What of S020 and S021 is found on `name`, which the kernel calls misaligned.
+    fn minus_one(&self, name: &str, more: &[(&str, &str)]) -> (Vec<String>, Value) {
+        self.disk(name, &[&[("alignment_offset", "-1")], more].concat());
+        let (report, _) = self.check(name);
+        let codes = disk_codes(&report).into_iter().filter(|code| code == "S020" || code == "S021").collect();
+        (codes, report)
+    }
+}
+
+#[test]
+fn minus_one_has_its_cause() {
+    const BOGUS: &str = "33553920";
+    // RAID1 of partitions: the optimum of one member, the starts, or both; offsets that agree off a boundary.
+    for (index, (starts, optima, expected, offset)) in [
+        (["2048", "2048"], [BOGUS, "0"], "S021", 0),
+        (["2048", "2049"], ["0", "0"], "S020", -1),
+        (["2048", "2049"], [BOGUS, BOGUS], "S020", -1),
+        (["2049", "2049"], ["0", BOGUS], "S021", 3584),
+        (["2048", "2048"], ["0", "0"], "S020", -1), // not what the kernel would say: its word stays
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let tree = Tree::new();
+        for ((name, start), (io_opt, dev)) in
+            ["vda", "vdb"].into_iter().zip(starts).zip(optima.into_iter().zip(["254:0", "254:16"]))
+        {
+            tree.partitioned(name, dev, start, io_opt);
+        }
+        tree.stands_on("md0", &["vda1", "vdb1"]);
+        let md = [
+            ("md/level", "raid1"),
+            ("md/raid_disks", "2"),
+            ("md/chunk_size", "0"),
+            ("md/metadata_version", "1.2"),
+            ("md/dev-vda1/offset", "2048"),
+            ("md/dev-vda1/slot", "0"),
+            ("md/dev-vdb1/offset", "2048"),
+            ("md/dev-vdb1/slot", "1"),
+        ];
+        let (codes, report) = tree.minus_one("md0", &md);
+        assert_eq!(codes, [expected], "{index}: {report}");
+        assert_eq!(report["device"]["alignment_offset"]["value"].as_i64(), Some(offset), "{index}");
+        if expected == "S021" {
+            assert!(message(&report, "S021").contains("vd") && message(&report, "S021").contains(BOGUS));
+        }
+        // A mapping over it takes the kernel's -1 over, for the same cause.
+        tree.put("md0", "dev", "9:0");
+        tree.stands_on("dm-0", &["md0"]);
+        fs::write(tree.0.join("dmsetup-table"), "x: 0 131072 linear 9:0 0\n").unwrap();
+        let (codes, report) = tree.minus_one("dm-0", &[("dev", "253:0"), ("dm/name", "x")]);
+        assert_eq!(codes, [expected], "{index}, mapped: {report}");
+    }
+}
+
+#[test]
+fn minus_one_of_mappings_and_of_nvme_paths() {
+    let tree = Tree::new();
+    tree.partitioned("vda", "254:0", "2048", "33553920");
+    tree.stands_on("dm-0", &["vda"]);
+    let mapped = [("dev", "253:0"), ("dm/name", "x")];
+    for (table, expected) in [
+        ("x: 0 1000 linear 254:0 0\nx: 1000 1000 linear 254:0 8192\n", "S021"),
+        ("x: 0 1000 linear 254:0 0\nx: 1000 1000 linear 254:0 8193\n", "S020"),
+        ("x: 0 2000 unheard-of 254:0 0\n", "S020"),
+    ] {
+        fs::write(tree.0.join("dmsetup-table"), table).unwrap();
+        assert_eq!(tree.minus_one("dm-0", &mapped).0, [expected], "{table}");
+    }
+    fs::remove_file(tree.0.join("dmsetup-table")).unwrap();
+    assert_eq!(tree.minus_one("dm-0", &mapped).0, ["S020"]);
+
+    // NPWG without NOWS, as Linux 6.1 shows it, on a namespace of two paths.
+    for path in ["nvme0c0n1", "nvme0c1n1"] {
+        tree.disk(path, &[("hidden", "1"), ("queue/optimal_io_size", "512")]);
+    }
+    let (codes, report) = tree.minus_one("nvme0n1", &[]);
+    assert_eq!(codes, ["S021"], "{report}");
+    assert!(message(&report, "S021").contains("nvme0c0n1, 512 bytes"), "{report}");
+}
+
+#[test]
+fn devices_that_fail_are_told_apart() {
+    if !present(&["linux.uml", "dmsetup", "sfdisk", "jq"]) {
+        return;
+    }
+    let dir = Dir::new("failing");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let program = dir.join("straddle");
+    fs::copy(STRADDLE, &program).unwrap();
+    let mut command = Command::new(root.join("tests/guest/run"));
+    command.args(["-t", "120", "-o"]).arg(dir.path());
+    command.arg("-e").arg(format!("STRADDLE={}", program.display()));
+    run(command.arg(root.join("tests/guest/failing.sh")), "");
+    let text = |name: &str| fs::read_to_string(dir.join(name)).unwrap();
+    let targets = |name: &str| {
+        let report: Value = serde_json::from_str(&text(&format!("{name}.json"))).unwrap();
+        (list(&report, "targets").to_vec(), text(&format!("{name}.rc")).trim().to_owned())
+    };
+
+    // The second partition is not "aligned", the others are; the byte is that of the first sector that fails.
+    let (report, status) = targets("content");
+    assert_eq!((status.as_str(), text("content.quiet.rc").trim()), ("3", "3"), "{report:?}");
+    let found = codes(&report[0]);
+    assert_eq!(found[&2].iter().collect::<Vec<_>>(), ["S081"], "{report:?}");
+    assert!(found[&1].is_empty() && found[&3].is_empty(), "{report:?}");
+    assert!(
+        message(&report[0], "S081").starts_with(&format!("cannot read byte {}", 20480 * 512)),
+        "{report:?}"
+    );
+
+    // Sector 0: the disk's figures are shown all the same.
+    let (report, status) = targets("table");
+    assert_eq!((status.as_str(), text("table.quiet.rc").trim()), ("3", "3"), "{report:?}");
+    assert!(message(&report[0], "S081").starts_with("cannot read byte 0"), "{report:?}");
+    assert_eq!(report[0]["device"]["physical"]["value"], 4096);
+
+    // Whoever never answers does not hold up the others.
+    let (reports, status) = targets("list");
+    assert_eq!(status, "3", "{reports:?}");
+    let failed: Vec<&Value> = reports.iter().filter(|report| word(report, "status") == "failed").collect();
+    assert!(
+        matches!(failed[..], [late] if late.to_string().contains("no answer in 5 seconds")),
+        "{reports:?}"
+    );
+    assert!(reports.len() >= 4, "{reports:?}");
+
+    let (reports, status) = targets("unplugged");
+    assert_eq!(status, "3", "{reports:?}");
+    assert!(reports[0].to_string().contains("unplugged"), "{reports:?}");
+
+    // A read-only disk: refused before anything is written, and no backup is left.
+    assert_eq!(
+        (text("readonly.rc").trim(), text("readonly.backups").trim()),
+        ("4", ""),
+        "{}",
+        text("readonly.err")
+    );
+    assert!(text("readonly.err").contains("read-only"));
+}
+
+#[test]
+fn zoned_devices_are_named() {
+    let tree = Tree::new();
+    tree.disk("sda", &[("queue/zoned", "host-managed"), ("queue/chunk_sectors", "524288"), ("ro", "1")]);
+    let (report, _) = tree.check("sda");
+    assert_eq!(report["device"]["zoned"], serde_json::json!({"model": "host-managed", "zone": 268_435_456}));
+    assert_eq!(report["device"]["read_only"], true);
+    let mut command = Command::new(STRADDLE);
+    let text = run(command.args(["check", "--sysroot"]).arg(tree.0.path()).arg("sda"), "");
+    assert!(text.contains("host-managed zoned, zones of 256 MiB, read-only"), "{text}");
+}
+
+/// What `straddle` prints with these arguments and the tree, and on stderr.
+fn printed(tree: &Tree, arguments: &[&str]) -> (String, String) {
+    let output = output(
+        Command::new(STRADDLE).args(arguments).arg("--sysroot").arg(tree.0.path()).env("NO_COLOR", "1"),
+        "",
+    );
+    (tools::text(&output.stdout), tools::text(&output.stderr))
+}
+
+#[test]
+fn disks_are_listed_in_order_and_once() {
+    let tree = Tree::new();
+    let naa = "naa.5000c500a1b2c3d4";
+    for (name, wwid) in [
+        ("sdb", Some(naa)),
+        ("sda", Some(naa)),
+        ("sdc", Some("t10.Generic STORAGE DEVICE 0001")), // a name that two card readers share
+        ("sdd", Some("t10.Generic STORAGE DEVICE 0001")),
+        ("sdaa", None),
+        ("dm-10", None),
+        ("dm-2", None),
+        ("nvme10n1", None),
+        ("nvme2n1", None),
+    ] {
+        tree.disk(name, &[]);
+        if let Some(wwid) = wwid {
+            tree.put(name, "device/wwid", wwid);
+        }
+    }
+    // The same name on another size is another disk.
+    tree.disk("sde", &[("size", "262144"), ("device/wwid", naa)]);
+    let (json, stderr) = printed(&tree, &["check", "--json"]);
+    let report: Value = serde_json::from_str(&json).unwrap();
+    let names: Vec<String> = list(&report, "targets").iter().map(|target| word(target, "target")).collect();
+    let expected = ["dm-2", "dm-10", "nvme2n1", "nvme10n1", "sda", "sdc", "sdd", "sde", "sdaa"];
+    assert_eq!(names, expected.map(|name| format!("/dev/{name}")));
+    assert!(stderr.contains(&format!("sdb is another path to sda ({naa})")), "{stderr}");
+    // Named, it is looked at.
+    assert_eq!(word(&tree.check("sdb").0, "target"), "sdb");
+}
+
+#[test]
+fn a_partition_as_the_target_counts_its_table() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    let tree = Tree::new();
+    tree.disk("vda", &[]);
+    tree.table("vda", "label: gpt\nstart=2048, size=4096\nstart=8192, size=4096\nstart=16384, size=4096\n");
+    for (number, start) in [("1", "2048"), ("2", "8192"), ("3", "16384")] {
+        let part = |attribute: &str| format!("vda{number}/{attribute}");
+        tree.put("vda", &part("partition"), number);
+        tree.put("vda", &part("start"), start);
+        tree.put("vda", &part("size"), "4096");
+    }
+    for target in ["vda", "vda2"] {
+        let (text, _) = printed(&tree, &["check", target]);
+        assert!(text.contains("GPT in 512-byte sectors, 3 partitions"), "{text}");
+    }
+}
+
+#[test]
+fn verbose_lists_every_source() {
+    let tree = Tree::new();
+    tree.disk("sda", &[("queue/optimal_io_size", "524288")]);
+    let mut page = block_limits(1024);
+    fs::create_dir_all(tree.0.join("sys/block/sda/device")).unwrap();
+    fs::write(tree.0.join("sys/block/sda/device/vpd_pgb0"), &page).unwrap();
+    // ATA IDENTIFY of a 512e disk whose first boundary is elsewhere.
+    page = vec![0; 60 + 512];
+    page[60] = 0x40;
+    page[60 + 212..][..2].copy_from_slice(&0x6003_u16.to_le_bytes());
+    page[60 + 418..][..2].copy_from_slice(&0x4001_u16.to_le_bytes());
+    fs::write(tree.0.join("sys/block/sda/device/vpd_pg89"), &page).unwrap();
+    let (report, _) = tree.check("sda");
+    let (text, _) = printed(&tree, &["check", "--verbose", "sda"]);
+    let figures =
+        report["device"].as_object().unwrap().values().filter(|figure| figure["source"].is_string());
+    let mut sources = 0;
+    for figure in figures {
+        let others = figure["others"].as_array().into_iter().flatten();
+        for claim in std::iter::once(figure).chain(others) {
+            // On a line of its own: "3584 [ATA IDENTIFY word 209]".
+            let source = word(claim, "source");
+            let is_told = text.lines().any(|line| line.contains(&format!("[{source}")));
+            assert!(is_told, "{source} is not in\n{text}");
+            sources += 1;
+        }
+    }
+    assert!(sources >= 7, "{report}");
+}
