@@ -432,7 +432,7 @@ fn runs_here(line: &str) -> bool {
     let runs = !line.contains("sfdisk --sector-size") || tools::sfdisk_knows_sector_size();
     if !runs {
         use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), "SKIPPED: sfdisk is older than 2.41: {line}");
+        let _ = writeln!(std::io::stderr(), "NOT RUN, sfdisk is older than 2.41: {line}");
     }
     runs
 }
