@@ -114,7 +114,7 @@ fn folders(job: &Job, current: &Path) -> Vec<u8> {
     };
     let mut mounts: Vec<_> = shared(job, current).filter(is_mounted).collect();
     // The writable one of two at the same place is the one that stays.
-    mounts.sort_by_key(|(name, path)| (path.as_os_str().len(), is_writable(*name)));
+    mounts.sort_by_key(|(name, path)| (path.as_os_str().len(), is_writable(name)));
     let mut table = Vec::new();
     for (name, path) in mounts {
         table.extend_from_slice(b"none ");

@@ -53,7 +53,7 @@ pub fn run(
 /// Bytes of memory that this machine has.
 pub fn memory() -> u64 {
     let info = rustix::system::sysinfo();
-    u64::from(info.totalram).saturating_mul(u64::from(info.mem_unit))
+    info.totalram.saturating_mul(u64::from(info.mem_unit))
 }
 
 /// The processors that this process may use.
