@@ -55,8 +55,8 @@ const WHOLE: [Recipe; 15] = [
     ("ntfs-512", "S061", "mkfs.ntfs", "truncate -s 32M $i; mkfs.ntfs -F -q -f -c 512 $i"),
     ("nilfs2-1k", "S061", "mkfs.nilfs2", "truncate -s 256M $i; mkfs.nilfs2 -q -b 1024 $i"),
     ("reiserfs-1k", "S061", "mkfs.reiserfs", "truncate -s 64M $i; mkfs.reiserfs -q -ff -b 1024 $i"),
-    ("zfs-9", "S065", "gzip", "gzip -dc $fixtures/zfs/ashift9.label.gz >$i; truncate -s 128M $i"),
-    ("zfs-12", "", "gzip", "gzip -dc $fixtures/zfs/ashift12.label.gz >$i; truncate -s 128M $i"),
+    ("zfs-9", "S065", "gzip", "gzip -dc \"$fixtures\"/zfs/ashift9.label.gz >$i; truncate -s 128M $i"),
+    ("zfs-12", "", "gzip", "gzip -dc \"$fixtures\"/zfs/ashift12.label.gz >$i; truncate -s 128M $i"),
     ("luks1", "", "cryptsetup", "truncate -s 32M $i; luks luks1 $i"),
     ("luks1-7", "S053", "cryptsetup", "truncate -s 32M $i; luks luks1 $i --align-payload 7"),
     ("luks2", "", "cryptsetup", "truncate -s 32M $i; luks luks2 $i"),
@@ -211,7 +211,7 @@ fn hints_units_and_pages_are_held_against_the_device() {
     let dir = Dir::new("hints");
     let image = dir.image("disk.img", 64 << 20);
     // 64 KiB chunks, stripes of two.
-    let script = format!("mkfs.ext4 -q -F -b 4096 -E stride=16,stripe-width=32 {}", image.display());
+    let script = format!("mkfs.ext4 -q -F -b 4096 -E stride=16,stripe-width=32 '{}'", image.display());
     shell(&script, dir.path());
     let is = |options: &[&str], wanted: &[&str]| {
         let wanted: BTreeSet<String> = wanted.iter().map(|&code| code.to_owned()).collect();

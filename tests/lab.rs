@@ -216,7 +216,8 @@ fn equal_runs_are_equal_to_the_nanosecond_whatever_the_load() {
         (Load::memory(), vec!["taskset", "-c", &processor]),
         (Load::files(), vec!["env"]),
         (Load::files(), few_files.to_vec()),
-        (Load::none(), vec!["setarch", "-R"]),
+        (Load::none(), vec!["setarch", "-RL"]),
+        (Load::none(), vec!["sh", "-c", "ulimit -s unlimited; exec \"$@\"", "sh"]),
         (Load::none(), vec!["nice", "-n", "19"]),
     ] {
         again(&wrapper);
@@ -248,9 +249,9 @@ fn a_tree_of_more_files_than_a_process_may_open_is_copied() {
     }
     let output_folder = dir.join("output");
     fs::create_dir(&output_folder).unwrap();
-    let script = "set -e; make_file_system ext4; mount_it ext4; cp -r $INPUT $MNT/tree; diff -r $INPUT $MNT/tree
-        cp -r $MNT/tree $OUTPUT/tree; sync; diff -r $INPUT $OUTPUT/tree
-        cd $OUTPUT; exec 3<tree/0/0 4<>tree/0/1; cat tree/*/* >/dev/null; rm tree/0/0; mv tree/0 moved; mv moved/1 one
+    let script = "set -e; make_file_system ext4; mount_it ext4; cp -r \"$INPUT\" $MNT/tree; diff -r \"$INPUT\" $MNT/tree
+        cp -r $MNT/tree \"$OUTPUT/tree\"; sync; diff -r \"$INPUT\" \"$OUTPUT/tree\"
+        cd \"$OUTPUT\"; exec 3<tree/0/0 4<>tree/0/1; cat tree/*/* >/dev/null; rm tree/0/0; mv tree/0 moved; mv moved/1 one
         chmod 0 one; cat tree/*/* >/dev/null; cat <&3; cat <&4; echo more >&4; exec 3<&- 4<&-; chmod 600 one; cat one
         rm -r tree; unmount";
     let limited = |limit: &str| {
@@ -281,6 +282,99 @@ fn a_tree_of_more_files_than_a_process_may_open_is_copied() {
         errors.contains("open") && errors.contains("ulimit -n") && errors.lines().count() == 1,
         "{errors}"
     );
+}
+
+/// A file that is open and written to while it is renamed, with others in its place, keeps all that is written: through its descriptor and through a
+/// mapping, with more files open than the host has descriptors for.
+#[test]
+fn what_is_renamed_while_it_is_open_keeps_what_is_written() {
+    if !present(&["linux.uml", "perl", "python3"]) {
+        return;
+    }
+    let dir = Dir::new("lab-renamed");
+    let script = r#"set -e
+        cd "$OUTPUT"
+        mkdir many; for n in {1..300}; do echo $n >many/$n; done
+        python3 - <<-'END'
+	import mmap, os, subprocess
+	def crowd(): return [open(f"many/{n}") for n in range(1, 301)]
+	def renamed(how, name, line):
+	    os.makedirs(name); path = f"{name}/file"
+	    with open(path, "wb") as file: file.write(b"x" * 4096)
+	    with open(f"{name}/other", "wb") as file: file.write(b"other")
+	    written, mapped = open(path, "ab"), open(path, "r+b")
+	    mapping = mmap.mmap(mapped.fileno(), 4096)
+	    others = crowd()
+	    subprocess.run(line, shell=True, check=True, cwd=name)
+	    others += crowd()
+	    assert [int(file.read()) for file in others[300:]] == list(range(1, 301))
+	    mapping[:6] = b"mapped"; mapping.flush()
+	    written.write(b"end"); written.flush(); os.fsync(written.fileno())
+	    written.close(); mapping.close(); mapped.close()
+	    for file in others: file.close()
+	renamed("mv", "one", "mv file moved")
+	renamed("mv -T over", "two", "mv -T file other && mv other moved")
+	renamed("folder", "three", "mkdir in && mv file in/file && mv in to && mv to/file moved")
+	renamed("rename", "four", """perl -e 'rename "file", "moved"'""")
+	renamed("exchange", "five", "python3 -c \"import ctypes; assert ctypes.CDLL(None).renameat2(-100, b'file', -100, b'other', 2) == 0\" && mv other moved")
+	END
+        sync"#;
+    let run = |limit: &str| {
+        let output_folder = dir.join(limit);
+        fs::create_dir(&output_folder).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {limit}; exec \"$@\""), "sh", STRADDLE, "lab"]);
+        command.args(["--drive", "wd10ears", "--output"]).arg(&output_folder).args(["--", script]);
+        let run = command.output().unwrap();
+        assert!(run.status.success(), "{}", told(&run));
+        for name in ["one", "two", "three", "four", "five"] {
+            let bytes = fs::read(output_folder.join(name).join("moved")).unwrap();
+            assert!(bytes.starts_with(b"mappedxx") && bytes.ends_with(b"xend"), "{limit} {name}");
+            assert_eq!(bytes.len(), 4096 + 3, "{limit} {name}");
+        }
+    };
+    ["64", "1024"].into_iter().for_each(run);
+}
+
+/// What the guest writes to the host is dated by the guest's clock, for the guest: programs that compare times do the same every time.
+#[test]
+fn times_of_files_that_the_guest_has_written_are_its_own() {
+    if !present(&["linux.uml"]) {
+        return;
+    }
+    let script = "cd $OUTPUT; n=0; for i in {1..20}; do echo a >a$i; sleep 60; echo b >b$i; [ b$i -nt a$i ] && n=$((n + 1)); done; echo $n";
+    let reports = [(); 2].map(|()| {
+        let dir = Dir::new("lab-times");
+        let folder = dir.path().to_str().unwrap().to_owned();
+        well(&["--drive", "wd10ears", "--output", &folder, "--", &script.replace("$OUTPUT", "\"$OUTPUT\"")])
+    });
+    assert_eq!(output(&reports[0]), "20\n");
+    assert_eq!(reports[0]["guest_ns"], reports[1]["guest_ns"]);
+}
+
+/// Folders with any name that a folder can have.
+#[test]
+fn a_folder_may_have_any_name() {
+    use std::os::unix::ffi::OsStrExt;
+    if !present(&["linux.uml"]) {
+        return;
+    }
+    let names: [&[u8]; 4] = [b"dq\"x, \\0123 #'$(x)", b"new\nline\ttab", b"\xff\xfe", b" -lead"];
+    for name in names {
+        let dir = Dir::new("lab-names");
+        let folder = dir.path().join(std::ffi::OsStr::from_bytes(name));
+        fs::create_dir_all(folder.join("in")).unwrap();
+        fs::create_dir(folder.join("out")).unwrap();
+        fs::write(folder.join("in/file"), "input\n").unwrap();
+        let mut command = Command::new(STRADDLE);
+        command.args(["lab", "--drive", "wd10ears", "--input", "in", "--output", "out", "--"]);
+        command.arg("cat in/file \"$INPUT/file\"; pwd; echo output >\"$OUTPUT/file\"").current_dir(&folder);
+        let run = command.output().unwrap();
+        let expected =
+            [b"input\ninput\n", folder.canonicalize().unwrap().as_os_str().as_bytes(), b"\n"].concat();
+        assert_eq!(run.stdout, expected, "{}", told(&run));
+        assert_eq!(fs::read_to_string(folder.join("out/file")).unwrap(), "output\n");
+    }
 }
 
 /// No stack of the guest's kernel reaches a user; a sentence does.
@@ -461,6 +555,8 @@ fn what_is_missing_is_told_with_the_cure() {
         (&["--start", "9999999999999s", "--", "true"], "ends before"),
         (&["--start", "34s", "--start", "40s", "--", "true"], "2 of them for 1 drives"),
         (&["--mem", "1MiB", "--", "true"], "64 MiB"),
+        (&["--mem", "100TiB", "--", "true"], "this machine has"),
+        (&["--events", "a", "--trace", "a", "--", "true"], "each wants a file of its own"),
         (&["--cpu=-1", "--", "true"], "--cpu"),
         (&["--store", "a", "--store", "b", "--", "true"], "--store"),
     ] {
@@ -470,6 +566,11 @@ fn what_is_missing_is_told_with_the_cure() {
     }
     let unknown = Command::new(STRADDLE).args(["lab", "--drive", "wd10eers", "--", "true"]).output().unwrap();
     assert_eq!(unknown.status.code(), Some(2));
+    for (option, file) in [("--events", "/nowhere/file"), ("--trace", "/nowhere/file"), ("--events", "/")] {
+        let refused = lab(&["--drive", "wd10ears", option, file, "--", "true"]);
+        assert_eq!(refused.status.code(), Some(3), "{}", tools::told(&refused));
+        assert!(text(&refused.stderr).contains(file), "{}", tools::told(&refused));
+    }
     let absent = run(&["--input", "/nowhere", "--", "true"]);
     assert_eq!(absent.status.code(), Some(3));
     assert!(text(&absent.stderr).contains("/nowhere"));

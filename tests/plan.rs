@@ -384,28 +384,28 @@ fn what_depends_on_its_sectors_is_not_converted() {
 
 /// What runs in the guest: a table each way, with what the kernel lists, and a disk in use.
 const IN_GUEST: &str = r#"
-S=$INPUT/straddle
+S() { "$INPUT/straddle" "$@"; }
 cd /root
 for table in gpt mbr; do
     last=rest; test $table = gpt || last=rest,role=logical
-    $S plan /dev/vda --table $table --part 20MiB --part $last --save $table.json > /dev/null
-    $S apply $table.json --write /dev/vda > /dev/null
+    S plan /dev/vda --table $table --part 20MiB --part $last --save $table.json > /dev/null
+    S apply $table.json --write /dev/vda > /dev/null
     sfdisk -J /dev/vda > sfdisk.json
     for partition in /sys/block/vda/vda*; do
         echo "$table kernel $(cat $partition/partition $partition/start | tr '\n' ' ')"
     done
     jq -r ".partitiontable | .sectorsize as \$s | .partitions[] | \"$table sfdisk \(.node | ltrimstr(\"/dev/vda\")) \(.start * \$s / 512) \"" sfdisk.json
-    $S undo $table.json.undo --write /dev/vda > /dev/null
+    S undo $table.json.undo --write /dev/vda > /dev/null
     echo "$table left $(find /sys/block/vda/ -mindepth 1 -maxdepth 1 -name 'vda*' | wc -l)"
 done
-$S apply gpt.json --write /dev/vda --backup in-use.undo > /dev/null
+S apply gpt.json --write /dev/vda --backup in-use.undo > /dev/null
 mkfs.ext4 -q /dev/vda1
 mkdir -p point
 mount /dev/vda1 point
-$S undo in-use.undo --write /dev/vda || echo "refused $?"
+S undo in-use.undo --write /dev/vda || echo "refused $?"
 echo "still $(find /sys/block/vda/ -mindepth 1 -maxdepth 1 -name 'vda*' | wc -l)"
 umount point
-$S undo in-use.undo --write /dev/vda > /dev/null
+S undo in-use.undo --write /dev/vda > /dev/null
 echo "left $(find /sys/block/vda/ -mindepth 1 -maxdepth 1 -name 'vda*' | wc -l)"
 "#;
 

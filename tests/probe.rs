@@ -186,7 +186,7 @@ fn in_a_guest_the_drive_is_found_and_not_its_claim() {
         sfdisk -q /dev/vda <<< $'label: gpt\\nstart=2048, size=20480'
         head -c 10M /dev/urandom > /dev/vda1
         before=$(sha256sum < /dev/vda1)
-        $INPUT/straddle probe /dev/vda --json
+        \"$INPUT/straddle\" probe /dev/vda --json
         [ \"$before\" = \"$(sha256sum < /dev/vda1)\" ] || exit 90
     ";
     for (drive, unit, phase, claimed) in

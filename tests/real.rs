@@ -220,14 +220,14 @@ fn on_a_disk_in_a_guest_free_space_is_used_and_the_ratio_is_the_models() {
         sfdisk -q /dev/vda <<< $'label: gpt\\nstart=2048, size=20480'
         head -c 10M /dev/urandom > /dev/vda1
         before=$(sha256sum < /dev/vda1)
-        $INPUT/straddle bench sequential-write /dev/vda --area 32M --runtime 20 --offsets 0,1 --json
+        \"$INPUT/straddle\" bench sequential-write /dev/vda --area 32M --runtime 20 --offsets 0,1 --json
         [ \"$before\" = \"$(sha256sum < /dev/vda1)\" ] || exit 90
-        $INPUT/straddle bench sequential-write /dev/vda1 --runtime 20 --offsets 0,1 >&2 && exit 91
-        $INPUT/straddle bench sequential-write /dev/vda1 --used --runtime 10 --offsets 0,1 --count 4 > /dev/null || exit 92
+        \"$INPUT/straddle\" bench sequential-write /dev/vda1 --runtime 20 --offsets 0,1 >&2 && exit 91
+        \"$INPUT/straddle\" bench sequential-write /dev/vda1 --used --runtime 10 --offsets 0,1 --count 4 > /dev/null || exit 92
         [ \"$before\" = \"$(sha256sum < /dev/vda1)\" ] || exit 93
         mkfs.ext4 -q /dev/vda1 && mkdir -p /run/m && mount /dev/vda1 /run/m
-        $INPUT/straddle bench sequential-write /dev/vda1 --used >&2 && exit 94 || [ $? = 4 ]
-        $INPUT/straddle bench sequential-write /dev/vda --used >&2 && exit 95 || [ $? = 4 ]
+        \"$INPUT/straddle\" bench sequential-write /dev/vda1 --used >&2 && exit 94 || [ $? = 4 ]
+        \"$INPUT/straddle\" bench sequential-write /dev/vda --used >&2 && exit 95 || [ $? = 4 ]
     ";
     let mut command = Command::new(STRADDLE);
     command.args(["lab", "--drive", "wd10ears", "--input"]).arg(dir.path()).args(["--", script]);

@@ -62,7 +62,7 @@ fn by_nbdkit(writes: &[(u64, u64)]) -> Work {
         let _ = writeln!(lines, "write -q {offset} {length}");
     }
     fs::write(&script, lines).unwrap();
-    let client = format!("qemu-io -f raw nbd:unix:$unixsocket < {}", script.display());
+    let client = format!("qemu-io -f raw nbd:unix:$unixsocket < '{}'", script.display());
     run(
         Command::new("nbdkit")
             .args(["-U", "-", "--filter=blocksize", "--filter=log", "--filter=stats", "memory"])

@@ -97,7 +97,7 @@ impl Setting {
     }
 
     fn uri(&self) -> String {
-        format!("nbd+unix:///?socket={}", self.path("nbd"))
+        format!("nbd+unix:///?socket={}", self.path("nbd").replace(' ', "%20"))
     }
 
     fn serve(&self, more: &[&str]) -> Server {

@@ -39,7 +39,7 @@ list() { # CONFIG TABLE
 	sfdisk -J "/dev/$D" | jq -r --arg of "$name $table sfdisk" --arg disk "/dev/$D" '.partitiontable
 		| (.sectorsize // 512) as $s | .partitions[]
 		| "\($of) \(.node | ltrimstr($disk)) \(.start * $s) \(.size * $s)"'
-	$STRADDLE check --json "/dev/$D" >"$OUT/$name-$table.json" 2>"$OUT/$name-$table.err"
+	"$STRADDLE" check --json "/dev/$D" >"$OUT/$name-$table.json" 2>"$OUT/$name-$table.err"
 	echo $? >"$OUT/$name-$table.rc"
 }
 
@@ -54,15 +54,15 @@ parts() { # TABLE
 }
 
 undo() { # CONFIG TABLE BACKUP BEFORE
-	$STRADDLE undo "$3" --write "/dev/$D" >/dev/null && cmp "/dev/$D" "$4" && echo "$1 $2 same" >>"$OUT/undone"
+	"$STRADDLE" undo "$3" --write "/dev/$D" >/dev/null && cmp "/dev/$D" "$4" && echo "$1 $2 same" >>"$OUT/undone"
 }
 
 try() { # CONFIG TABLE
 	local plan=$1-$2.json
 	cp "/dev/$D" before.img
 	# shellcheck disable=SC2046  # several words
-	$STRADDLE plan "/dev/$D" $(parts "$2") --save "$plan" >/dev/null &&
-		$STRADDLE apply "$plan" --write "/dev/$D" >/dev/null || return
+	"$STRADDLE" plan "/dev/$D" $(parts "$2") --save "$plan" >/dev/null &&
+		"$STRADDLE" apply "$plan" --write "/dev/$D" >/dev/null || return
 	planned "$1" "$2" "$plan"
 	list "$1" "$2"
 	undo "$1" "$2" "$plan.undo" before.img
@@ -76,11 +76,11 @@ try_converted() { # CONFIG TABLE
 	rm -f other.img before.img
 	truncate -s "$(blockdev --getsize64 "/dev/$D")" other.img
 	# shellcheck disable=SC2046
-	$STRADDLE plan other.img --logical "$other" $(parts "$2") --save other.json >/dev/null &&
-		$STRADDLE apply other.json --write other.img --backup other.undo."$1-$2" >/dev/null || return
+	"$STRADDLE" plan other.img --logical "$other" $(parts "$2") --save other.json >/dev/null &&
+		"$STRADDLE" apply other.json --write other.img --backup other.undo."$1-$2" >/dev/null || return
 	cp other.img "/dev/$D" && sync && blockdev --rereadpt "/dev/$D"
-	$STRADDLE plan "/dev/$D" --convert-table "$sector" --save "$plan" >/dev/null &&
-		$STRADDLE apply "$plan" --write "/dev/$D" >/dev/null || return
+	"$STRADDLE" plan "/dev/$D" --convert-table "$sector" --save "$plan" >/dev/null &&
+		"$STRADDLE" apply "$plan" --write "/dev/$D" >/dev/null || return
 	planned "$1" "$2-converted" other.json
 	list "$1" "$2-converted"
 	undo "$1" "$2-converted" "$plan.undo" other.img

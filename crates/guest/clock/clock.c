@@ -28,11 +28,8 @@
 #include <unistd.h>
 
 #define NEVER UINT64_MAX
-#define SECOND 1000000000ull
-/* What the guest takes for the year 2030: later than any file of the host, so that nothing is from the future. */
-#define EPOCH 1900000000ull
-/* The guest's timer is at this moment when it starts; plus what the seed adds. */
-#define POWER_ON SECOND
+/* Bytes of the process's stack, as User-Mode Linux would limit it. */
+#define STACK (8 << 20)
 #define MOST_FDS 1024
 
 enum { KICK = 1, ADVANCE = 2, WAIT = 3, REPORT = 4 };
@@ -315,9 +312,11 @@ static void start_looking(void)
 	struct sigaction action = { .sa_sigaction = look, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK };
 	sigaddset(&action.sa_mask, SIGALRM);
 	sigaddset(&action.sa_mask, SIGIO);
+	sigaddset(&action.sa_mask, SIGWINCH);
 	sigaction(WATCHDOG_SIGNAL, &action, NULL);
 	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = WATCHDOG_SIGNAL };
-	syscall(SYS_timer_create, CLOCK_MONOTONIC, &event, &timer);
+	if (syscall(SYS_timer_create, CLOCK_MONOTONIC, &event, &timer) != 0)
+		give_up("no timer");
 	look_every(LOOK_AT_BOOT);
 }
 
@@ -343,17 +342,24 @@ uint64_t next_random(void)
  * it (some containers do) is reported. */
 static void fix_addresses(char **arguments)
 {
-	int present = personality(0xffffffff);
+	struct rlimit stack = { STACK, RLIM_INFINITY }, present;
 	if (!getenv("STRADDLE_AGAIN") && setenv("STRADDLE_AGAIN", "1", 1) == 0) {
-		personality(present | ADDR_NO_RANDOMIZE);
+		personality(PER_LINUX | ADDR_NO_RANDOMIZE);
+		/* Libraries are placed below the room for the stack. */
+		if (getrlimit(RLIMIT_STACK, &present) == 0)
+			stack.rlim_max = present.rlim_max;
+		setrlimit(RLIMIT_STACK, &stack);
 		execv("/proc/self/exe", arguments);
 	}
-	report.random_addresses = present < 0 || !(present & ADDR_NO_RANDOMIZE);
+	int is_set = getrlimit(RLIMIT_STACK, &present) == 0 && present.rlim_cur == STACK;
+	report.random_addresses = personality(0xffffffff) != (PER_LINUX | ADDR_NO_RANDOMIZE) || !is_set;
 }
 
 __attribute__((constructor)) static void start(int count, char **arguments)
 {
 	(void)count;
+	/* Who has started this is not outlived, at no moment. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	fix_addresses(arguments);
 	charge_clock = number("STRADDLE_CHARGE_CLOCK", charge_clock);
 	charge_stop = number("STRADDLE_CHARGE_STOP", charge_stop);
@@ -410,7 +416,6 @@ int timer_create(clockid_t clock, struct sigevent *restrict event, timer_t *rest
 	(void)clock;
 	(void)event;
 	owner = getpid();
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	connect_link();
 	start_looking();
 	*timer = (timer_t)1;

@@ -7,6 +7,12 @@
 
 #define WATCHDOG_SIGNAL 41
 
+#define SECOND 1000000000ull
+/* What the guest takes for the year 2030: later than any file of the host, so that nothing is from the future. */
+#define EPOCH 1900000000ll
+/* The guest's timer is at this moment when it starts; plus what the seed adds. */
+#define POWER_ON SECOND
+
 /* What the clock has counted, in the order in which src/link.rs reads it. */
 struct report {
 	uint64_t events;      /* everything that was charged for, and everything that moved time */
@@ -33,6 +39,7 @@ void give_up(const char *what) __attribute__((noreturn));
 
 /* events.c */
 void note(char kind, uint64_t one, uint64_t two, uint64_t three, uint64_t four);
+void note_output(int fd, const void *data, size_t length);
 
 /* files.c: the host's descriptor for one that the guest's kernel holds; -1 with errno set where there is none. */
 int host_descriptor(int fd);

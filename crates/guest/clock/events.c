@@ -1,4 +1,4 @@
-/* The record of a run: every event of the guest's kernel goes into a digest, and where STRADDLE_EVENTS names a file, into that, a line each:
+/* The record of a run: every event of the guest's kernel goes into a digest, and where the run's folder has a file `events`, into that, a line each:
  * its number, the guest's time in nanoseconds, its kind, and four numbers in hexadecimal. The first line in which two records differ is where their runs
  * have parted.
  *
@@ -8,13 +8,13 @@
  *     i  an interrupt (signal)                   a  the timer has fired
  *     z  the kernel sleeps                       w  it wakes
  *     t  a tick for a kernel that spins          p  a program has computed (nanoseconds)
+ *     o  the script or the console has written (descriptor, bytes, hash)
  */
 #define _GNU_SOURCE
 #include "clock.h"
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -25,9 +25,7 @@ static uint64_t count;
 
 __attribute__((constructor)) static void start(void)
 {
-	const char *path = getenv("STRADDLE_EVENTS");
-	if (path && *path)
-		file = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	file = syscall(SYS_openat, AT_FDCWD, "events", O_WRONLY | O_TRUNC | O_CLOEXEC, 0);
 }
 
 static uint64_t mix(uint64_t state, uint64_t value)
@@ -50,4 +48,12 @@ void note(char kind, uint64_t one, uint64_t two, uint64_t three, uint64_t four)
 	int length = snprintf(line, sizeof line, "%lu %lu %c %lx %lx %lx %lx\n", count, guest_now, kind, one, two, three, four);
 	if (syscall(SYS_write, file, line, length) != length)
 		give_up("cannot write the record of events");
+}
+
+void note_output(int fd, const void *data, size_t length)
+{
+	uint64_t hash = 0;
+	for (size_t at = 0; at < length; at++)
+		hash = mix(hash, ((const unsigned char *)data)[at]);
+	note('o', fd, length, hash, 0);
 }

@@ -2,9 +2,10 @@
  *
  * Its file system of the host's files (hostfs) keeps a descriptor for each inode that is in its cache, which may be any number; the host allows a process 1024, by
  * default. So what it holds are numbers of our own: at most SLOTS files are really open, the others are opened again when they are used, if they are still the same
- * files. What could not be opened again (removed, or closed to its owner) stays open.
+ * files. What cannot be opened again (removed, or closed to its owner) stays open.
  *
- * What changes from run to run although the files do not is kept from it: times of access and of the inode. Its memory is a file that needs no file system;
+ * What changes from run to run although the files do not is kept from it: times of access and of the inode, and when in the host's time the guest itself
+ * has modified a file. Its memory is a file that needs no file system;
  * what it writes to the terminals of the script waits for whoever reads them, in no time of the guest.
  */
 #define _GNU_SOURCE
@@ -23,6 +24,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Numbers from here on are ours; no host gives as many. */
@@ -36,7 +39,6 @@
 
 struct file {
 	char *path; /* NULL: this number is free */
-	uint64_t hash;
 	dev_t device;
 	ino_t inode;
 	int flags;
@@ -50,9 +52,13 @@ static int file_count, first_free = -1;
 static int slots[SLOTS], slot_limit = SLOTS, hand; /* which file has it; -1 for none */
 static char was_used[SLOTS];
 static int random_descriptor = -1;
+static time_t start_of_run; /* by the host's clock */
 
 __attribute__((constructor)) static void start(void)
 {
+	struct timespec time;
+	syscall(SYS_clock_gettime, CLOCK_REALTIME, &time);
+	start_of_run = time.tv_sec;
 	struct rlimit limit;
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
 		limit.rlim_cur = limit.rlim_max;
@@ -74,21 +80,27 @@ static struct file *file_of(int fd)
 	return fd >= FIRST && fd < FIRST + file_count && files[fd - FIRST].path ? &files[fd - FIRST] : NULL;
 }
 
-static uint64_t hash_of(const char *path)
-{
-	uint64_t hash = 0xcbf29ce484222325;
-	for (; *path; path++)
-		hash = (hash ^ (unsigned char)*path) * 0x100000001b3;
-	return hash;
-}
-
-/* Whether what is there can be opened again: a file that is only read, or one that its owner may read and write. */
-static int can_reopen(const struct file *file)
+/* The file, opened once more; -1 where that is not possible, or something else is in its place. */
+static int reopened(const struct file *file)
 {
 	struct stat status;
-	if ((file->flags & O_ACCMODE) == O_RDONLY || geteuid() == 0)
-		return 1;
-	return fstat(file->descriptor, &status) == 0 && status.st_uid == geteuid() && (status.st_mode & 0600) == 0600;
+	int descriptor = syscall(SYS_openat, AT_FDCWD, file->path, file->flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+	if (descriptor < 0)
+		return -1;
+	if (fstat(descriptor, &status) == 0 && status.st_dev == file->device && status.st_ino == file->inode)
+		return descriptor;
+	syscall(SYS_close, descriptor);
+	errno = ESTALE; /* somebody has put another file there */
+	return -1;
+}
+
+static int can_reopen(const struct file *file)
+{
+	int descriptor = reopened(file);
+	if (descriptor >= 0)
+		syscall(SYS_close, descriptor);
+	/* One more may be too many at the moment, and says nothing of the file. */
+	return descriptor >= 0 || errno == EMFILE;
 }
 
 static void release_slot(struct file *file)
@@ -127,19 +139,43 @@ static void take_slot(struct file *file)
 	file->slot = -1;
 }
 
+/* Closes whatever can be opened again; whether that was anything. */
+static int make_room(void)
+{
+	int closed = 0;
+	for (int slot = 0; slot < slot_limit; slot++) {
+		if (slots[slot] < 0 || !can_reopen(&files[slots[slot]]))
+			continue;
+		close_now(&files[slots[slot]]);
+		closed = 1;
+	}
+	return closed;
+}
+
+/* The host's limit is the guest's: a program there is told that too many files are open. */
+static int too_many(void)
+{
+	static int told;
+	if (!told)
+		dprintf(2, "straddle-clock: too many open files\n");
+	told = 1;
+	errno = ENFILE;
+	return -1;
+}
+
 static int open_host(const char *path, int flags, mode_t mode)
 {
 	int fd = syscall(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC, mode);
-	if (fd < 0 && errno == EMFILE)
-		give_up("too many open files");
-	return fd;
+	if (fd < 0 && errno == EMFILE && make_room())
+		fd = syscall(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC, mode);
+	return fd < 0 && errno == EMFILE ? too_many() : fd;
 }
 
 int host_descriptor(int fd)
 {
-	if (fd < FIRST)
-		return fd;
 	struct file *file = file_of(fd);
+	if (!file && fd >= 0 && fd < FIRST)
+		return fd;
 	if (!file) {
 		errno = EBADF;
 		return -1;
@@ -148,15 +184,11 @@ int host_descriptor(int fd)
 		was_used[file->slot] = 1;
 	if (file->descriptor >= 0)
 		return file->descriptor;
-	int descriptor = open_host(file->path, file->flags, 0);
-	struct stat status;
+	int descriptor = reopened(file);
+	if (descriptor < 0 && errno == EMFILE && make_room())
+		descriptor = reopened(file);
 	if (descriptor < 0)
-		return -1;
-	if (fstat(descriptor, &status) != 0 || status.st_dev != file->device || status.st_ino != file->inode) {
-		syscall(SYS_close, descriptor);
-		errno = ESTALE; /* somebody has put another file there */
-		return -1;
-	}
+		return errno == EMFILE ? too_many() : -1;
 	file->descriptor = descriptor;
 	take_slot(file);
 	return descriptor;
@@ -180,22 +212,26 @@ static int keep(int descriptor, const char *path, int flags)
 		number = file_count++;
 	struct file *file = &files[number];
 	*file = (struct file){
-		.path = copy, .hash = hash_of(copy), .device = status.st_dev, .inode = status.st_ino,
+		.path = copy, .device = status.st_dev, .inode = status.st_ino,
 		.flags = flags & ~(O_CREAT | O_EXCL | O_TRUNC), .descriptor = descriptor, .slot = -1,
 	};
 	take_slot(file);
 	return FIRST + number;
 }
 
-/* What is known by this path stays open from now on. */
+/* Whether the file is what the path names, or below it. */
+static int is_below(const struct file *file, const char *path, size_t length)
+{
+	return file->path && strncmp(file->path, path, length) == 0 && (!file->path[length] || file->path[length] == '/');
+}
+
+/* What is known by this path is open when that changes what can be opened; if it then cannot be opened again, it stays open. */
 static void hold(const char *path)
 {
-	uint64_t hash = hash_of(path);
-	for (int number = 0; number < file_count; number++) {
-		struct file *file = &files[number];
-		if (file->path && file->hash == hash && strcmp(file->path, path) == 0 && host_descriptor(FIRST + number) >= 0)
-			release_slot(file);
-	}
+	size_t length = strlen(path);
+	for (int number = 0; number < file_count; number++)
+		if (is_below(&files[number], path, length))
+			host_descriptor(FIRST + number);
 }
 
 static void renamed(const char *from, const char *to)
@@ -203,7 +239,7 @@ static void renamed(const char *from, const char *to)
 	size_t length = strlen(from);
 	for (int number = 0; number < file_count; number++) {
 		struct file *file = &files[number];
-		if (!file->path || strncmp(file->path, from, length) != 0 || (file->path[length] && file->path[length] != '/'))
+		if (!is_below(file, from, length))
 			continue;
 		char *path = malloc(strlen(to) + strlen(file->path + length) + 1);
 		if (!path)
@@ -211,8 +247,59 @@ static void renamed(const char *from, const char *to)
 		strcat(strcpy(path, to), file->path + length);
 		free(file->path);
 		file->path = path;
-		file->hash = hash_of(path);
 	}
+}
+
+/* Two names change places. */
+static void exchanged(const char *one, const char *other)
+{
+	/* A name that no file of a host has, for the while. */
+	static const char between[] = "//straddle";
+	renamed(one, between);
+	renamed(other, one);
+	renamed(between, other);
+}
+
+/* --- when files were modified ------------------------------------------------------------------------------------- */
+
+/* What has been modified on the host since the start was modified by the guest, in its own time: that is remembered by inode, as far as there is room,
+ * and is otherwise the time of power-on. So no time of the host's is seen. */
+#define MODIFIED (1 << 16)
+
+static struct {
+	ino_t inode;
+	uint64_t at;
+} modifications[MODIFIED];
+
+static uint64_t *modification(ino_t inode)
+{
+	size_t at = inode * 0x9e3779b97f4a7c15ull >> 48;
+	for (int tries = 0; tries < 64; tries++, at = (at + 1) % MODIFIED)
+		if (modifications[at].inode == inode || !modifications[at].inode) {
+			modifications[at].inode = inode;
+			return &modifications[at].at;
+		}
+	return NULL;
+}
+
+static void modified(int fd)
+{
+	struct file *file = file_of(fd);
+	uint64_t *at = file ? modification(file->inode) : NULL;
+	if (at)
+		*at = guest_now;
+}
+
+static int settled(int result, struct stat64 *status)
+{
+	if (result != 0)
+		return result;
+	if (owner && status->st_mtim.tv_sec >= start_of_run && status->st_mtim.tv_sec < EPOCH) {
+		uint64_t *found = modification(status->st_ino), at = found && *found ? *found : POWER_ON;
+		status->st_mtim = (struct timespec){ EPOCH + at / SECOND, at % SECOND };
+	}
+	status->st_atim = status->st_ctim = status->st_mtim;
+	return 0;
 }
 
 /* --- what the guest's kernel calls -------------------------------------------------------------------------------- */
@@ -223,7 +310,10 @@ static int open_file(const char *name, int flags, mode_t mode)
 		return memfd_create("guest", MFD_CLOEXEC);
 	if (strcmp(name, "/dev/random") == 0 || strcmp(name, "/dev/urandom") == 0)
 		return random_descriptor = open_host("/dev/null", O_RDWR, 0);
-	return keep(open_host(name, flags, mode), name, flags);
+	int fd = keep(open_host(name, flags, mode), name, flags);
+	if (flags & O_CREAT)
+		modified(fd);
+	return fd;
 }
 
 int open(const char *name, int flags, ...)
@@ -269,6 +359,8 @@ int mkstemp64(char *name)
 int close_file(int fd)
 {
 	struct file *file = file_of(fd);
+	if (fd >= 0 && fd == random_descriptor)
+		random_descriptor = -1;
 	if (!file)
 		return syscall(SYS_close, fd);
 	close_now(file);
@@ -298,7 +390,6 @@ int dup2(int from, int to)
 	close_now(target);
 	free(target->path);
 	target->path = path;
-	target->hash = source->hash;
 	target->flags = source->flags;
 	target->device = source->device;
 	target->inode = source->inode;
@@ -319,33 +410,37 @@ ssize_t read(int fd, void *data, size_t length)
 		return length;
 	}
 	int descriptor = host_descriptor(fd);
-	return descriptor < 0 && fd >= FIRST ? -1 : syscall(SYS_read, descriptor, data, length);
+	return descriptor < 0 ? -1 : syscall(SYS_read, descriptor, data, length);
 }
 
 #define ON_HOST(type, name, number, parameters, ...)                                       \
 	type name parameters                                                               \
 	{                                                                                  \
 		int descriptor = host_descriptor(fd);                                      \
-		return descriptor < 0 && fd >= FIRST ? -1 : syscall(number, descriptor, ##__VA_ARGS__); \
+		return descriptor < 0 ? -1 : syscall(number, descriptor, ##__VA_ARGS__);  \
 	}
 
 ON_HOST(ssize_t, pread64, SYS_pread64, (int fd, void *data, size_t length, off64_t at), data, length, at)
-ON_HOST(ssize_t, pwrite64, SYS_pwrite64, (int fd, const void *data, size_t length, off64_t at), data, length, at)
 ON_HOST(off64_t, lseek64, SYS_lseek, (int fd, off64_t at, int whence), at, whence)
 ON_HOST(off_t, lseek, SYS_lseek, (int fd, off_t at, int whence), at, whence)
 ON_HOST(int, fsync, SYS_fsync, (int fd))
 ON_HOST(int, fdatasync, SYS_fdatasync, (int fd))
-ON_HOST(int, ftruncate64, SYS_ftruncate, (int fd, off64_t length), length)
 ON_HOST(int, fallocate64, SYS_fallocate, (int fd, int mode, off64_t at, off64_t length), mode, at, length)
+ON_HOST(int, fchmod, SYS_fchmod, (int fd, mode_t mode), mode)
 ON_HOST(int, fchown, SYS_fchown, (int fd, uid_t user, gid_t group), user, group)
 
-int fchmod(int fd, mode_t mode)
+ssize_t pwrite64(int fd, const void *data, size_t length, off64_t at)
 {
-	struct file *file = file_of(fd);
 	int descriptor = host_descriptor(fd);
-	if (file && descriptor >= 0)
-		release_slot(file);
-	return descriptor < 0 ? -1 : syscall(SYS_fchmod, descriptor, mode);
+	modified(fd);
+	return descriptor < 0 ? -1 : syscall(SYS_pwrite64, descriptor, data, length, at);
+}
+
+int ftruncate64(int fd, off64_t length)
+{
+	int descriptor = host_descriptor(fd);
+	modified(fd);
+	return descriptor < 0 ? -1 : syscall(SYS_ftruncate, descriptor, length);
 }
 
 int chmod(const char *path, mode_t mode)
@@ -378,14 +473,35 @@ int rename(const char *from, const char *to)
 	return result;
 }
 
-/* --- what changes although the file does not ---------------------------------------------------------------------- */
-
-static int settled(int result, struct stat64 *status)
+/* The kernel renames with flags by this one; everything else that comes this way, our own calls too, goes straight to the host. */
+long syscall(long number, ...)
 {
-	if (result == 0)
-		status->st_atim = status->st_ctim = status->st_mtim;
+	va_list arguments;
+	long argument[6], result;
+	va_start(arguments, number);
+	for (int at = 0; at < 6; at++)
+		argument[at] = va_arg(arguments, long);
+	va_end(arguments);
+	const char *from = (const char *)argument[1], *to = (const char *)argument[3];
+	if (number == SYS_renameat2)
+		hold(to);
+	register long fourth __asm__("r10") = argument[3], fifth __asm__("r8") = argument[4], sixth __asm__("r9") = argument[5];
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "0"(number), "D"(argument[0]), "S"(argument[1]), "d"(argument[2]), "r"(fourth), "r"(fifth), "r"(sixth)
+			 : "rcx", "r11", "memory");
+	if (result < 0 && result > -4096) {
+		errno = -result;
+		return -1;
+	}
+	if (number == SYS_renameat2 && argument[4] & RENAME_EXCHANGE)
+		exchanged(from, to);
+	else if (number == SYS_renameat2)
+		renamed(from, to);
 	return result;
 }
+
+/* --- what changes although the file does not ---------------------------------------------------------------------- */
 
 int stat64(const char *restrict path, struct stat64 *restrict status)
 {
@@ -442,15 +558,18 @@ int epoll_ctl(int set, int operation, int fd, struct epoll_event *event)
 ssize_t write_file(int fd, const void *data, size_t length)
 {
 	int descriptor = host_descriptor(fd);
-	size_t done = 0;
-	while (descriptor >= 0 && done < length) {
+	if (descriptor < 0)
+		return -1;
+	if (descriptor > LAST_TERMINAL)
+		return syscall(SYS_write, descriptor, data, length);
+	if (owner)
+		note_output(descriptor, data, length);
+	for (size_t done = 0; done < length;) {
 		ssize_t n = syscall(SYS_write, descriptor, (const char *)data + done, length - done);
 		if (n > 0)
 			done += n;
-		else if (descriptor > LAST_TERMINAL || n == 0 || errno != EINTR)
+		else if (n == 0 || errno != EINTR)
 			return done ? (ssize_t)done : n;
-		if (descriptor > LAST_TERMINAL)
-			break;
 	}
-	return descriptor < 0 ? -1 : (ssize_t)done;
+	return length;
 }

@@ -1,8 +1,9 @@
 //! A run's own folder: what the guest finds there, and what it leaves.
 
-use std::fmt::Write as _;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,11 @@ const AGE: Duration = Duration::from_secs(1_700_000_000);
 
 /// Names within the folder.
 pub(crate) const CLOCK: &str = "clock";
+pub(crate) const EVENTS: &str = "events";
+/// Links to the folders of the host that the guest finds at their own places.
+const CURRENT: &str = "current";
+const INPUT: &str = "input";
+const OUTPUT: &str = "output";
 
 /// The folder; it goes with everything in it when this is dropped.
 pub(crate) struct Folder {
@@ -41,13 +47,17 @@ impl Folder {
         let this = Self { folder };
         let current = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         for (name, text, executable) in [
-            ("init", INIT, true),
-            ("library", &job.library, false),
-            ("script", &job.script, true),
+            ("init", INIT.as_bytes(), true),
+            ("library", job.library.as_bytes(), false),
+            ("script", job.script.as_bytes(), true),
             ("job", &description(job, &current), false),
-            ("results", "", false),
+            ("folders", &folders(job, &current), false),
+            ("results", &[], false),
         ] {
             this.write(name, text, executable).map_err(failed)?;
+        }
+        for (name, path) in shared(job, &current) {
+            std::os::unix::fs::symlink(path, this.path().join(name)).map_err(failed)?;
         }
         Ok(this)
     }
@@ -76,9 +86,9 @@ impl Folder {
         text.lines().filter_map(measure).collect()
     }
 
-    fn write(&self, name: &str, text: &str, executable: bool) -> io::Result<()> {
+    fn write(&self, name: &str, text: &[u8], executable: bool) -> io::Result<()> {
         let mut file = File::create(self.path().join(name))?;
-        file.write_all(text.as_bytes())?;
+        file.write_all(text)?;
         let mode = if executable { 0o755 } else { 0o644 };
         file.set_permissions(std::fs::Permissions::from_mode(mode))?;
         // The guest sees this time, and every run must look the same to it.
@@ -86,25 +96,63 @@ impl Folder {
     }
 }
 
+/// The host's folders that a guest finds at their own places, under the names of links to them in the run's own folder.
+fn shared<'a>(job: &'a Job, current: &'a Path) -> impl Iterator<Item = (&'static str, &'a Path)> {
+    let given = [(INPUT, job.input.as_deref()), (OUTPUT, job.output.as_deref())];
+    let given = given.into_iter().filter_map(|(name, path)| Some((name, path?)));
+    std::iter::once((CURRENT, current)).chain(given)
+}
+
+/// What `mount` has to mount of the host's folders, as a table: the one that may be written, and those which the guest's own /dev, /run and /tmp
+/// cover; outer ones first, or they would cover the inner.
+fn folders(job: &Job, current: &Path) -> Vec<u8> {
+    let own = ["/", "/dev", "/run", "/tmp"].map(Path::new);
+    let is_covered = |path: &Path| own[1..].iter().any(|covering| path.starts_with(covering));
+    let is_writable = |name: &str| name == OUTPUT;
+    let is_mounted = |(name, path): &(&str, &Path)| {
+        is_writable(name) || (is_covered(path) && !(*name == CURRENT && own.contains(path)))
+    };
+    let mut mounts: Vec<_> = shared(job, current).filter(is_mounted).collect();
+    // The writable one of two at the same place is the one that stays.
+    mounts.sort_by_key(|(name, path)| (path.as_os_str().len(), is_writable(name)));
+    let mut table = Vec::new();
+    for (name, path) in mounts {
+        table.extend_from_slice(b"none ");
+        for byte in path.as_os_str().as_bytes() {
+            match byte {
+                b'!'..=b'~' if !b"\\#".contains(byte) => table.push(*byte),
+                0x80.. => table.push(*byte),
+                byte => table.extend_from_slice(format!("\\{byte:03o}").as_bytes()),
+            }
+        }
+        let mode = if is_writable(name) { "rw" } else { "ro" };
+        table.extend_from_slice(format!(" hostfs {mode},x-mount.mkdir,/proc/self/cwd/{name}/.\n").as_bytes());
+    }
+    table
+}
+
 /// What `init` has to know, as assignments of bash.
-fn description(job: &Job, current: &Path) -> String {
-    let mut text = String::new();
-    let path = |path: &Option<PathBuf>| path.as_deref().map_or(String::new(), quoted);
-    let arguments: Vec<String> = job.arguments.iter().map(|argument| quoted(Path::new(argument))).collect();
+fn description(job: &Job, current: &Path) -> Vec<u8> {
     let letters: Vec<String> = (0..job.drives.len()).map(|index| letter(index).to_string()).collect();
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, "CURRENT={}", quoted(current));
-    let _ = writeln!(text, "export INPUT={} OUTPUT={}", path(&job.input), path(&job.output));
-    let _ = writeln!(text, "ARGUMENTS=({})", arguments.join(" "));
-    let _ = writeln!(text, "LETTERS=({})", letters.join(" "));
-    let _ = writeln!(text, "declare -A STARTS SIZES");
+    let mut text = Vec::new();
+    let mut line = |words: &[&[u8]]| {
+        text.extend(words.concat());
+        text.push(b'\n');
+    };
+    let path = |path: &Option<PathBuf>| path.as_deref().map_or(Vec::new(), |path| quoted(path.as_os_str()));
+    line(&[b"CURRENT=", &quoted(current.as_os_str())]);
+    line(&[b"export INPUT=", &path(&job.input), b" OUTPUT=", &path(&job.output)]);
+    let arguments: Vec<Vec<u8>> = job.arguments.iter().map(|argument| quoted(argument.as_ref())).collect();
+    line(&[b"ARGUMENTS=(", &arguments.join(&b' '), b")"]);
+    line(&[b"LETTERS=(", letters.join(" ").as_bytes(), b")"]);
+    line(&[b"declare -A STARTS SIZES"]);
     for (index, drive) in job.drives.iter().enumerate() {
         let start = drive.start.map_or("none".to_owned(), |start| start.to_string());
         let size = drive.size.map_or(String::new(), |size| size.to_string());
-        let _ = writeln!(text, "STARTS[{0}]={start} SIZES[{0}]={size}", letter(index));
+        line(&[format!("STARTS[{0}]={start} SIZES[{0}]={size}", letter(index)).as_bytes()]);
     }
     for (name, value) in &job.environment {
-        let _ = writeln!(text, "export {name}={}", quoted(Path::new(value)));
+        line(&[format!("export {name}=").as_bytes(), &quoted(value.as_ref())]);
     }
     text
 }
@@ -113,7 +161,15 @@ fn letter(index: usize) -> char {
     u8::try_from(index).map_or('z', |index| char::from(b'a' + index.min(25)))
 }
 
-/// As one word of the shell. What is no UTF-8 loses what cannot be said; such a path is then not found, and said so.
-fn quoted(path: &Path) -> String {
-    format!("'{}'", path.to_string_lossy().replace('\'', r"'\''"))
+/// As one word of the shell.
+fn quoted(text: &OsStr) -> Vec<u8> {
+    let mut word = vec![b'\''];
+    for byte in text.as_bytes() {
+        match byte {
+            b'\'' => word.extend_from_slice(br"'\''"),
+            byte => word.push(*byte),
+        }
+    }
+    word.push(b'\'');
+    word
 }

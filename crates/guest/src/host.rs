@@ -66,7 +66,7 @@ pub(crate) fn clock_library() -> Result<PathBuf, GuestError> {
 }
 
 /// What the console says when something is missing on the host, what that is, and what to do.
-const KNOWN: [(&str, &str, &str); 7] = [
+const KNOWN: [(&str, &str, &str); 10] = [
     (
         "ptrace: Operation not permitted",
         "the guest may not trace its processes (ptrace is forbidden here)",
@@ -79,8 +79,23 @@ const KNOWN: [(&str, &str, &str); 7] = [
     ),
     (
         "straddle-clock: too many open files",
-        "the guest's kernel has as many files open as this shell allows",
-        "raise the limit: ulimit -n 1024",
+        "the guest's kernel has as many files open as this shell allows (ulimit -n says how many)",
+        "raise the limit: ulimit -n 4096, or more",
+    ),
+    (
+        "straddle-clock: no timer",
+        "this machine gives the guest's kernel no timer",
+        "raise the limit of pending signals of this shell: ulimit -i 1024",
+    ),
+    (
+        "straddle-clock: cannot write the record of events",
+        "the file of --events could not be written",
+        "is its disk full?",
+    ),
+    (
+        "straddle-clock: no memory for the table of files",
+        "this machine does not give the guest enough memory",
+        "raise the limit of this shell: ulimit -v unlimited",
     ),
     (
         "errno = 11",

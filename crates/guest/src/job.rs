@@ -272,7 +272,7 @@ impl GuestError {
         move |source| match rustix::io::Errno::from_io_error(&source) {
             Some(rustix::io::Errno::MFILE) => Self::Host {
                 what: format!("{doing}: too many files are open in this process"),
-                cure: "raise the limit: ulimit -n 1024".into(),
+                cure: "raise the limit: ulimit -n 1024, or more".into(),
             },
             _ => Self::Io { doing, source },
         }

@@ -15,4 +15,4 @@ mod output;
 
 pub use host::Kernel;
 pub use job::{Charges, Ended, GuestDrive, GuestError, Job, Limits, Measured, Spent, Stream};
-pub use machine::{processors, run};
+pub use machine::{memory, processors, run};

@@ -17,7 +17,7 @@ use straddle_drive::Time;
 use straddle_serve::{Served, Store};
 
 use crate::bay::Bay;
-use crate::folder::{CLOCK, Folder};
+use crate::folder::{CLOCK, EVENTS, Folder};
 use crate::host::{self, Kernel};
 use crate::job::{Ended, GuestError, Job, Spent, Stream};
 use crate::link::{self, Message};
@@ -48,6 +48,12 @@ pub fn run(
         });
         guest.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+/// Bytes of memory that this machine has.
+pub fn memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram.saturating_mul(u64::from(info.mem_unit))
 }
 
 /// The processors that this process may use.
@@ -83,6 +89,11 @@ struct Course {
 impl<'a> Machine<'a> {
     fn start(kernel: &Kernel, job: &'a Job) -> Result<Self, GuestError> {
         let folder = Folder::new(job)?;
+        if let Some(path) = &job.events {
+            let failed = || GuestError::io(format!("writing the events {}", path.display()));
+            File::create(path).map_err(failed())?;
+            std::os::unix::fs::symlink(path, folder.path().join(EVENTS)).map_err(failed())?;
+        }
         let mut drives = Vec::new();
         for (number, drive) in job.drives.iter().enumerate() {
             let capacity = drive.profile.claims.capacity;
@@ -246,6 +257,8 @@ impl Guest {
         let phase = job.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) % LATEST_PHASE;
         let limit = u64::try_from(job.limits.guest.as_nanos()).unwrap_or(u64::MAX);
         let mut command = Command::new(kernel.path());
+        // Wherever it is, its stack looks the same.
+        command.arg0("linux.uml");
         // Word for word the same in every run: the kernel stirs it into its random numbers.
         command
             .arg(format!("mem={}K", job.memory >> 10))
@@ -266,8 +279,7 @@ impl Guest {
             .env("STRADDLE_CHARGE_STOP", charges.stop.to_string())
             .env("STRADDLE_CHARGE_CLOCK", charges.clock.to_string())
             .env("STRADDLE_CHARGE_KICK", charges.kick.to_string())
-            .env("STRADDLE_CHARGE_COMPUTE", charges.compute_percent.to_string())
-            .envs(job.events.iter().map(|path| ("STRADDLE_EVENTS", path)));
+            .env("STRADDLE_CHARGE_COMPUTE", charges.compute_percent.to_string());
         // A group of its own: what the terminal sends goes to us, and all of it can be ended at once. The guest writes to what
         // would be its input, so that the script's two outputs stay apart from each other and from the console.
         let (errors, input) = std::io::pipe().map_err(GuestError::io("making a pipe"))?;

@@ -61,11 +61,14 @@ fn tag<'a>(said: &'a str, name: &str) -> Option<&'a str> {
     said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
 }
 
+/// What goes into file systems that are written once; a command names it by this constant's name.
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+
 /// Makes a file system, and reads it: it is to be a `kind` with this label, for us as for blkid.
 fn make(kind: &str, label: &str, len: u64, line: &str) -> Option<(Image, FileSystem)> {
     let name: String = line.chars().filter(char::is_ascii_alphanumeric).collect();
     let image = Image::new(&name, len);
-    let words: Vec<&str> = line.split(' ').collect();
+    let words: Vec<&str> = line.split(' ').map(|word| if word == "SOURCE" { SOURCE } else { word }).collect();
     run(words[0], &words[1..], &image.0, "")?;
     let fs = judged(&image, kind, label)?;
     Some((image, fs))
@@ -292,7 +295,8 @@ fn ntfs_says_its_sector_cluster_and_start() {
         let line = format!("mkfs.ntfs -F -Q -q -L {label} {rest}");
         let line = if label.is_empty() { line.replace("-L  ", "") } else { line };
         let image = Image::new(&format!("ntfs{}{}", label.len(), rest.replace(' ', "")), 128 * MIB);
-        let words: Vec<&str> = line.split(' ').collect();
+        let words: Vec<&str> =
+            line.split(' ').map(|word| if word == "SOURCE" { SOURCE } else { word }).collect();
         let made = run(words[0], &words[1..], &image.0, "");
         let Some(fs) = made.and_then(|_| judged(&image, "ntfs", label)) else { return };
         let Some(said) = run("ntfsinfo", &["-m"], &image.0, "") else { return };
@@ -319,20 +323,14 @@ fn swap_says_its_page() {
 
 #[test]
 fn what_is_written_once_says_its_block() {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
     // mkfs.erofs of Debian 12 has no option for a label.
     for (kind, label, line, block) in [
-        ("iso9660", "twelve", format!("genisoimage -quiet -V twelve -o IMAGE {source}"), 2048),
-        ("squashfs", "", format!("mksquashfs {source} IMAGE -noappend -quiet -no-progress"), 128 * KIB),
-        (
-            "squashfs",
-            "",
-            format!("mksquashfs {source} IMAGE -noappend -quiet -no-progress -b 65536"),
-            64 * KIB,
-        ),
-        ("erofs", "", format!("mkfs.erofs IMAGE {source}"), 4096),
+        ("iso9660", "twelve", "genisoimage -quiet -V twelve -o IMAGE SOURCE", 2048),
+        ("squashfs", "", "mksquashfs SOURCE IMAGE -noappend -quiet -no-progress", 128 * KIB),
+        ("squashfs", "", "mksquashfs SOURCE IMAGE -noappend -quiet -no-progress -b 65536", 64 * KIB),
+        ("erofs", "", "mkfs.erofs IMAGE SOURCE", 4096),
     ] {
-        if let Some((_, fs)) = make(kind, label, 0, &line) {
+        if let Some((_, fs)) = make(kind, label, 0, line) {
             assert_eq!(fs, only_block(block), "{line}");
         }
     }

@@ -14,7 +14,7 @@ const EXAMPLES: &str = "\
 Examples:
   straddle lab --drive wd10ears -- lsblk -t                   a shell command in a Linux that has this drive
   straddle lab --drive wd10ears --start 34s --size 1GiB -- \\
-      'make_file_system ext4; mount_it ext4; cp -r /usr/include $MNT; measure umount unmount; cat $RESULTS'
+      'make_file_system ext4; mount_it ext4; measure copy cp -r /etc $MNT'
   straddle lab --drive wd10ears --start 40s -- ./mine.sh ext4 a script with its arguments
   straddle lab --drive wd10ears --drive ssd-sata-4k --start 40s --trace out.csv -- ./two-drives.sh
   straddle lab --drive qlc-16k --store disk.img --cut-after 500 --seed 7 -- ./writes.sh

@@ -1,9 +1,9 @@
 //! `straddle lab`: a command in a Linux guest, in virtual time, on modelled drives.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result};
 use straddle_drive::Profile;
@@ -27,13 +27,20 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
     let stop = Arc::new(AtomicBool::new(false));
     on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
     // With --json what the command prints is in the document.
+    let lost = Mutex::new(None);
     let pass = |stream: Stream, piece: &[u8]| {
-        // Whoever does not want to read on is left alone; the experiment goes on.
-        let _ = match stream {
+        let written = match stream {
             _ if arguments.json => Ok(()),
             Stream::Output => write_through(std::io::stdout(), piece),
             Stream::Error => write_through(std::io::stderr(), piece),
         };
+        // Whoever does not want to read on is left alone; the experiment goes on.
+        if let Err(error) = written
+            && error.kind() != ErrorKind::BrokenPipe
+            && let Ok(mut lost) = lost.lock()
+        {
+            lost.get_or_insert(error);
+        }
     };
     let ended = match straddle_guest::run(&Kernel::find()?, &job, &pass, &stop) {
         // As a shell tells it.
@@ -45,6 +52,9 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
     } else {
         let width = output::width();
         write_through(std::io::stderr(), text::lab::ended(&job, &ended, width).as_bytes())?;
+    }
+    if let Some(error) = lost.into_inner().unwrap_or_default() {
+        return Err(error).context("the command's output could not be written");
     }
     Ok(Exit::Command(u8::try_from(ended.status).unwrap_or(u8::MAX)))
 }
@@ -66,6 +76,10 @@ pub(crate) fn on_interrupt(stop: &Arc<AtomicBool>) -> std::io::Result<()> {
 
 fn job(arguments: &LabArguments) -> Result<Job> {
     let (script, words) = script(&arguments.command)?;
+    check_memory(arguments.mem)?;
+    if arguments.events.is_some() && arguments.events == arguments.trace {
+        return Err(UsageError("--events and --trace: each wants a file of its own".into()).into());
+    }
     Ok(Job {
         drives: drives(arguments)?,
         script,
@@ -87,6 +101,16 @@ fn job(arguments: &LabArguments) -> Result<Job> {
         events: arguments.events.as_deref().map(std::path::absolute).transpose()?,
         processor: processor(),
     })
+}
+
+/// Linux touches memory in proportion to what it is given, at once.
+fn check_memory(wanted: ByteCount) -> Result<()> {
+    let here = straddle_guest::memory();
+    if wanted.get() <= here {
+        return Ok(());
+    }
+    let message = format!("--mem: {wanted}, and this machine has {}", ByteCount::new(here));
+    Err(UsageError(message).into())
 }
 
 fn drives(arguments: &LabArguments) -> Result<Vec<GuestDrive>> {
