@@ -68,12 +68,17 @@ fn folder(script: &str, start: Option<u64>, input: &Path) -> Dir {
         input.display()
     );
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
+    // As the lab does it: by a link, whatever the folder is called.
+    std::os::unix::fs::symlink(input, dir.join("input")).unwrap();
+    let place = input.display().to_string().replace(' ', "\\040");
+    let folders = format!("none {place} hostfs ro,x-mount.mkdir,/proc/self/cwd/input/.\n");
     for (name, content) in [
         ("init", &*read("crates/guest/init/init")),
         ("library", &read("crates/lab/guest/lib.sh")),
         ("script", script),
         ("job", &job),
         ("results", ""),
+        ("folders", &folders),
     ] {
         fs::write(dir.join(name), content).unwrap();
         fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o755)).unwrap();

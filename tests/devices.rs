@@ -354,8 +354,7 @@ fn zoned_devices_are_named() {
     let (report, _) = tree.check("sda");
     assert_eq!(report["device"]["zoned"], serde_json::json!({"model": "host-managed", "zone": 268_435_456}));
     assert_eq!(report["device"]["read_only"], true);
-    let mut command = Command::new(STRADDLE);
-    let text = run(command.args(["check", "--sysroot"]).arg(tree.0.path()).arg("sda"), "");
+    let (text, _) = printed(&tree, &["check", "sda"]);
     assert!(text.contains("host-managed zoned, zones of 256 MiB, read-only"), "{text}");
 }
 

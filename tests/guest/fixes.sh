@@ -60,7 +60,7 @@ stack_ext4-hints() {
 	disk 128 2048 && raid 5 112 3 && device=/dev/md0 && mkfs.ext4 -q -E stride=8,stripe_width=24 "$device"
 }
 stack_xfs-hints() {
-	disk 400 2048 && raid 5 384 3 && device=/dev/md0 && mkfs.xfs -q -f -d sunit=128,swidth=512 "$device"
+	disk 400 2048 && raid 5 384 3 && device=/dev/md0 && mkfs.xfs -q -f -d sunit=128,swidth=384 "$device"
 }
 stack_lv-ext4-1k() {
 	disk 96 2048 && pvcreate -qq -y "/dev/${D}1" && vgcreate -qq vg "/dev/${D}1" && later vgchange -qq -an vg &&
