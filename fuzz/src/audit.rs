@@ -1,6 +1,7 @@
 //! The audit of what a target has read, and what must hold for it whatever was read.
 
 use straddle_audit::{Context, Cure, Finding, Severity, Subject};
+use straddle_device::DeviceKind;
 use straddle_device::Assume;
 use straddle_device::image::Container;
 use straddle_device::topology::{AlignmentOffset, Figure, Source, Topology};
@@ -118,6 +119,7 @@ fn audit(
         target: TARGET,
         file: TARGET,
         is_image,
+        kind: if is_image { DeviceKind::Image } else { DeviceKind::Scsi },
         size,
         topology,
         model: Some("model"),

@@ -29,7 +29,7 @@ fn opened(disk: &Disk) -> Option<Box<Image>> {
 pub fn image(data: &[u8], format: Format) -> bool {
     let Some(mut disk) = Disk::decode(data) else { return false };
     disk.mend_image();
-    if Format::detect(&disk) != format {
+    if Format::detect(&disk).ok() != Some(format) {
         return false;
     }
     let Some(image) = opened(&disk) else { return true };
