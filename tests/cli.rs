@@ -265,7 +265,7 @@ fn text_is_as_wide_as_the_terminal() {
     {
         let target = if arguments.starts_with("explain") { String::new() } else { "disk.img".to_owned() };
         let line = format!(
-            "stty rows 24 cols {columns}; {} {arguments} --color never {target}",
+            "stty rows 24 cols {columns}; '{}' {arguments} --color never {target}",
             env!("CARGO_BIN_EXE_straddle")
         );
         let output = Command::new("script")
