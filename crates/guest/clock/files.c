@@ -225,13 +225,29 @@ static int is_below(const struct file *file, const char *path, size_t length)
 	return file->path && strncmp(file->path, path, length) == 0 && (!file->path[length] || file->path[length] == '/');
 }
 
-/* What is known by this path is open when that changes what can be opened; if it then cannot be opened again, it stays open. */
-static void hold(const char *path)
+/* What is known by this path is opened before that changes what can be opened, and stays open; 0, or -1 where the host's limit forbids it. */
+static int hold(const char *path)
 {
 	size_t length = strlen(path);
+	for (int number = 0; number < file_count; number++) {
+		if (!is_below(&files[number], path, length))
+			continue;
+		if (host_descriptor(FIRST + number) < 0 && errno == ENFILE)
+			return -1;
+		release_slot(&files[number]);
+	}
+	return 0;
+}
+
+/* What was held may be closed again, as far as it can be opened by this path. */
+static void let_go(const char *path)
+{
+	size_t length = strlen(path);
+	int error = errno;
 	for (int number = 0; number < file_count; number++)
-		if (is_below(&files[number], path, length))
-			host_descriptor(FIRST + number);
+		if (is_below(&files[number], path, length) && files[number].descriptor >= 0 && files[number].slot < 0)
+			take_slot(&files[number]);
+	errno = error;
 }
 
 static void renamed(const char *from, const char *to)
@@ -280,6 +296,14 @@ static uint64_t *modification(ino_t inode)
 			return &modifications[at].at;
 		}
 	return NULL;
+}
+
+/* The host may give the number to another file. */
+static void forget_modification(ino_t inode)
+{
+	uint64_t *at = modification(inode);
+	if (at)
+		*at = 0;
 }
 
 static void modified(int fd)
@@ -445,8 +469,11 @@ int ftruncate64(int fd, off64_t length)
 
 int chmod(const char *path, mode_t mode)
 {
-	hold(path);
-	return syscall(SYS_chmod, path, mode);
+	if (hold(path) != 0)
+		return -1;
+	int result = syscall(SYS_chmod, path, mode);
+	let_go(path);
+	return result;
 }
 
 int futimes(int fd, const struct timeval times[2])
@@ -460,14 +487,25 @@ int futimes(int fd, const struct timeval times[2])
 
 int unlink(const char *path)
 {
-	hold(path);
-	return syscall(SYS_unlink, path);
+	struct stat status;
+	if (hold(path) != 0)
+		return -1;
+	int is_last = lstat(path, &status) == 0 && status.st_nlink == 1, result = syscall(SYS_unlink, path);
+	if (result == 0 && is_last)
+		forget_modification(status.st_ino);
+	let_go(path);
+	return result;
 }
 
 int rename(const char *from, const char *to)
 {
-	hold(to);
-	int result = syscall(SYS_rename, from, to);
+	struct stat status;
+	if (hold(to) != 0)
+		return -1;
+	int is_last = lstat(to, &status) == 0 && status.st_nlink == 1, result = syscall(SYS_rename, from, to);
+	let_go(to);
+	if (result == 0 && is_last)
+		forget_modification(status.st_ino);
 	if (result == 0)
 		renamed(from, to);
 	return result;
@@ -483,8 +521,8 @@ long syscall(long number, ...)
 		argument[at] = va_arg(arguments, long);
 	va_end(arguments);
 	const char *from = (const char *)argument[1], *to = (const char *)argument[3];
-	if (number == SYS_renameat2)
-		hold(to);
+	if (number == SYS_renameat2 && hold(to) != 0)
+		return -1;
 	register long fourth __asm__("r10") = argument[3], fifth __asm__("r8") = argument[4], sixth __asm__("r9") = argument[5];
 	__asm__ volatile("syscall"
 			 : "=a"(result)
@@ -494,9 +532,12 @@ long syscall(long number, ...)
 		errno = -result;
 		return -1;
 	}
-	if (number == SYS_renameat2 && argument[4] & RENAME_EXCHANGE)
+	if (number != SYS_renameat2)
+		return result;
+	let_go(to);
+	if (argument[4] & RENAME_EXCHANGE)
 		exchanged(from, to);
-	else if (number == SYS_renameat2)
+	else
 		renamed(from, to);
 	return result;
 }

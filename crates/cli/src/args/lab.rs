@@ -26,7 +26,8 @@ In the guest, scripts find:
   measure NAME COMMAND..., make_file_system NAME, mount_it NAME, unmount, drop_caches (bash scripts)
 The root is this machine's own tree; what is written to it stays in the guest's memory. docs/lab.md tells more.
 
-Exit status: the command's; 2 and 3 as everywhere if the guest could not do it.";
+Exit status: the command's; 2 and 3 as everywhere if the guest could not do it; 125 if the guest could not be
+prepared for the command (stderr says why); 130 if it was interrupted.";
 
 /// Arguments of `lab`.
 #[derive(Debug, Args)]

@@ -16,6 +16,8 @@ pub(crate) fn ended(job: &Job, ended: &Ended, width: usize) -> String {
         format!("\nlab: {guest:.3} s of the guest's time in {host:.1} s ({:.1} times as fast)", guest / host);
     if ended.cut {
         text.push_str("; the power was cut");
+    } else if let Some(cut) = &job.cut {
+        let _ = write!(text, "; the power was not cut: it ended before request {}", cut.after);
     }
     text.push('\n');
     for measured in &ended.measures {
