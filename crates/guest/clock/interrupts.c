@@ -4,6 +4,9 @@
  * somewhere in a spinning loop or in a library of the host; for everything else from a structure on the stack that it does not fill in
  * (arch/um/os-Linux/signal.c, sig_handler_common(), Linux 6.1), so from whatever was on that stack before: process numbers and times of the host,
  * the registers of the last signal. So its handlers get an empty context, and a stack that was wiped.
+ *
+ * Its handlers of faults run on the same stack, and an interrupt that was put off comes out in them: theirs is wiped as well, and keeps the context
+ * of the fault. None of them is interrupted by the watchdog, whose frame comes at a moment of the host's choice.
  */
 #define _GNU_SOURCE
 #include "clock.h"
@@ -17,7 +20,7 @@
 /* The kernel keeps a struct thread_info at the low end of its interrupt stack. */
 #define THREAD_INFO 1024
 
-static struct sigaction actions[32];
+static struct sigaction actions[WATCHDOG_SIGNAL];
 static stack_t stack;
 
 static int is_interrupt(int signal)
@@ -29,10 +32,12 @@ static void enter(int signal, siginfo_t *info, void *context)
 {
 	static ucontext_t nowhere;
 	siginfo_t plain;
-	(void)info;
-	(void)context;
-	memset(&plain, 0, sizeof plain);
-	plain.si_signo = signal;
+	if (is_interrupt(signal)) {
+		memset(&plain, 0, sizeof plain);
+		plain.si_signo = signal;
+		info = &plain;
+		context = &nowhere;
+	}
 	note('i', signal, 0, 0, 0);
 	/* Wiped from the low end to where the handler's frames begin; this function is no leaf, so nothing of it is below. */
 	register char *high __asm__("rsp");
@@ -42,7 +47,7 @@ static void enter(int signal, siginfo_t *info, void *context)
 		__asm__ volatile("rep stosb" : "+D"(low), "+c"(length) : "a"(0) : "memory");
 	}
 	if (actions[signal].sa_flags & SA_SIGINFO)
-		actions[signal].sa_sigaction(signal, &plain, &nowhere);
+		actions[signal].sa_sigaction(signal, info, context);
 	else
 		actions[signal].sa_handler(signal);
 }
@@ -61,10 +66,11 @@ int sigaction(int signal, const struct sigaction *restrict new, struct sigaction
 	static int (*next)(int, const struct sigaction *, struct sigaction *);
 	if (!next)
 		next = (int (*)(int, const struct sigaction *, struct sigaction *))dlsym(RTLD_NEXT, "sigaction");
-	if (!is_interrupt(signal))
+	int is_kernel = !owner || getpid() == owner; /* its processes have handlers of their own */
+	if (signal < 1 || signal >= WATCHDOG_SIGNAL || !is_kernel)
 		return next(signal, new, old);
 	struct sigaction before = actions[signal], wrapped, host;
-	int is_handled = new && new->sa_handler != SIG_DFL && new->sa_handler != SIG_IGN;
+	int is_handled = new && new->sa_flags & SA_ONSTACK && new->sa_handler != SIG_DFL && new->sa_handler != SIG_IGN;
 	if (is_handled) {
 		wrapped = *new;
 		wrapped.sa_sigaction = enter;

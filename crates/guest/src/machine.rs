@@ -272,6 +272,8 @@ impl Guest {
             .env("HOME", ".")
             .env("TMPDIR", ".")
             .env("LD_PRELOAD", host::clock_library()?)
+            // Whoever calls a function first would leave the registers of that moment on the stack.
+            .env("LD_BIND_NOW", "1")
             .env("STRADDLE_CLOCK", CLOCK)
             .env("STRADDLE_SEED", job.seed.to_string())
             .env("STRADDLE_PHASE", phase.to_string())
