@@ -353,3 +353,62 @@ fn the_schema_in_docs_is_the_one_in_the_code() {
     let kept = fs::read_to_string(project("docs/check.schema.json")).unwrap();
     assert!(kept == straddle(&["schema"]).out, "docs/check.schema.json is out of date: run 'make docs'");
 }
+
+/// Every option that names a file to be written: an image is never taken for one, and a disk of zeroes is an image.
+#[test]
+fn files_that_are_written_never_replace_a_disk() {
+    let dir = TempDir::new().unwrap();
+    let names = ["disk.img", "disk.svg", "disk.json", "target.img"].map(|name| dir.path().join(name));
+    let [image, svg, json, target] = names.each_ref().map(|path| path.to_str().unwrap());
+    let contents = vec![0; 8 << 20];
+    names.iter().for_each(|path| fs::write(path, &contents).unwrap());
+    let commands: [&[&str]; 9] = [
+        &["bench", "random-write", "drive:wd10ears", "--svg", svg],
+        &["bench", "random-write", target, "--emit-fio", image],
+        &["bench", "random-write", target, "--export", json],
+        &["drive", "show", "wd10ears", "--svg", svg],
+        &["probe", "drive:wd10ears,jumper=on", "--save", json],
+        &["reproduce", "miller-2010", "--model-only", "--html", image],
+        &["lab", "--drive", "wd10ears", "--trace", image, "--", "true"],
+        &["lab", "--drive", "wd10ears", "--events", image, "--", "true"],
+        &["plan", target, "--table", "gpt", "--part", "rest", "--save", json],
+    ];
+    for arguments in commands {
+        let run = straddle(arguments);
+        assert_eq!(run.code, 4, "{arguments:?}: {}", run.err);
+        assert!(run.err.contains("would be overwritten"), "{arguments:?}: {}", run.err);
+        assert!(names.iter().all(|path| fs::read(path).unwrap() == contents), "{arguments:?}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), names.len(), "{arguments:?}");
+    }
+}
+
+/// A plan is kept over an older plan and over nothing else: not over its target by any name, and not over a backup.
+#[test]
+fn a_plan_is_kept_over_a_plan_only() {
+    let dir = TempDir::new().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (target, hard, soft) = (path("d.img"), path("hard.img"), path("soft.img"));
+    fs::File::create(&target).unwrap().set_len(32 << 20).unwrap();
+    let plan = |size: &str, save: &str| {
+        straddle(&["plan", &target, "--table", "gpt", "--part", size, "--save", save])
+    };
+    fs::hard_link(&target, &hard).unwrap();
+    std::os::unix::fs::symlink(&target, &soft).unwrap();
+    fs::write(path("notes.txt"), "mine\n").unwrap();
+    let (kept, undo) = (path("p.json"), path("p.json.undo"));
+    assert_eq!(plan("8MiB", &kept).code, 0);
+    let first = fs::read(&kept).unwrap();
+    assert_eq!(plan("16MiB", &kept).code, 0);
+    assert_ne!(fs::read(&kept).unwrap(), first);
+    assert_eq!(straddle(&["apply", &kept, "--write", &target]).code, 0);
+    let before = [&target, &undo, &path("notes.txt")].map(|path| fs::read(path).unwrap());
+    for save in [&target, &hard, &soft, &undo, &path("notes.txt")] {
+        let run = plan("8MiB", save);
+        assert_eq!(run.code, 4, "{save}: {}", run.err);
+        assert_eq!(
+            [&target, &undo, &path("notes.txt")].map(|path| fs::read(path).unwrap()),
+            before,
+            "{save}"
+        );
+    }
+}

@@ -10,6 +10,7 @@ mod cost;
 mod drive_target;
 mod exit;
 mod html;
+mod keep;
 mod limited;
 mod measured;
 mod modelled;

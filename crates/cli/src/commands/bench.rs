@@ -3,11 +3,10 @@
 mod fio;
 pub(crate) mod real;
 
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use straddle_bench::{
     Dd, Host, Modelled, RandomRead, RandomWrite, RunError, SequentialRead, SequentialWrite, StridedWrite,
     Target, Workload, sweep,
@@ -15,6 +14,7 @@ use straddle_bench::{
 
 use crate::args::{BenchArguments, Kind};
 use crate::exit::{Exit, UsageError};
+use crate::keep;
 use crate::modelled;
 use crate::output::{self, Styles};
 use crate::progress::Bar;
@@ -27,6 +27,9 @@ pub(crate) fn run(arguments: &BenchArguments, styles: Styles) -> Result<Exit> {
     }
     if let Some(path) = &arguments.real.import_fio {
         return fio::import(arguments, path, styles);
+    }
+    if let Some(path) = &arguments.svg {
+        keep::may_replace(path, &target(arguments))?;
     }
     // Required, unless one of the two above is given.
     let (Some(kind), Some(target)) = (arguments.workload, arguments.target.as_deref()) else {
@@ -65,11 +68,15 @@ fn on_model(arguments: &BenchArguments, target: &str, workload: &Workload, style
     Ok(Exit::Aligned)
 }
 
+/// What must not be written over, as far as it is a file.
+fn target(arguments: &BenchArguments) -> Vec<&Path> {
+    arguments.target.as_deref().map(Path::new).into_iter().collect()
+}
+
 /// The result as it was asked for.
 fn show(bench: &Bench<'_>, arguments: &BenchArguments, styles: Styles) -> Result<()> {
     if let Some(path) = &arguments.svg {
-        fs::write(path, text::bench::svg(bench))
-            .with_context(|| format!("{}: cannot write", path.display()))?;
+        keep::write(path, text::bench::svg(bench).as_bytes(), &target(arguments))?;
     }
     if arguments.json {
         return output::print_json(&BenchReport::of(bench));

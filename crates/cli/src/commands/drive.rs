@@ -1,14 +1,14 @@
 //! `straddle drive`: the modelled drives.
 
-use std::fs;
 use std::io::Write;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use straddle_bench::fit::{FitError, fit as find};
 use straddle_drive::Profile;
 
 use crate::args::{Action, DriveArguments, FitArguments, ShowArguments};
 use crate::exit::{Exit, UsageError};
+use crate::keep;
 use crate::modelled;
 use crate::output::{self, Styles};
 use crate::progress::Bar;
@@ -40,7 +40,7 @@ fn show(arguments: &ShowArguments, styles: Styles) -> Result<Exit> {
     if let Some(path) = &arguments.svg {
         let drawn = text::drive::svg(&profile)
             .ok_or_else(|| UsageError(format!("{name} has no zones and no arm: there is nothing to draw")))?;
-        fs::write(path, drawn).with_context(|| format!("{}: cannot write", path.display()))?;
+        keep::write(path, drawn.as_bytes(), &[])?;
     }
     if arguments.json {
         output::print_json(&DrivesReport::of(&[profile], true))?;
@@ -56,7 +56,7 @@ fn fit(arguments: &FitArguments, styles: Styles) -> Result<Exit> {
     drop(bar);
     if let Some(path) = &arguments.write {
         let stem = path.file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
-        fs::write(path, fit.profile(&stem)).with_context(|| format!("{}: cannot write", path.display()))?;
+        keep::write(path, fit.profile(&stem).as_bytes(), &[])?;
     }
     if arguments.json {
         output::print_json(&FitReport::of(&fit))?;

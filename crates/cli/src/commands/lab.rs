@@ -13,6 +13,7 @@ use straddle_units::ByteCount;
 
 use crate::args::{LabArguments, Start};
 use crate::exit::{Exit, UsageError};
+use crate::keep;
 use crate::modelled;
 use crate::output;
 use crate::report::lab::LabReport;
@@ -79,6 +80,10 @@ fn job(arguments: &LabArguments) -> Result<Job> {
     check_memory(arguments.mem)?;
     if arguments.events.is_some() && arguments.events == arguments.trace {
         return Err(UsageError("--events and --trace: each wants a file of its own".into()).into());
+    }
+    let stores: Vec<&Path> = arguments.store.iter().map(PathBuf::as_path).collect();
+    for path in arguments.trace.iter().chain(&arguments.events) {
+        keep::may_replace(path, &stores)?;
     }
     Ok(Job {
         drives: drives(arguments)?,

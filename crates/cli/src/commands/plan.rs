@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use straddle_device::sysfs::{Attributes, Directory};
@@ -13,6 +14,7 @@ use straddle_units::{BlockSize, ByteOffset, Lba};
 
 use crate::args::PlanArguments;
 use crate::exit::{Exit, RefusedError, UsageError};
+use crate::keep;
 use crate::output::{self, Styles};
 use crate::report::plan::PlanReport;
 use crate::text;
@@ -56,8 +58,7 @@ pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
         Situation { medium, topology: &target.topology, stack: &stack, serial: serial.as_deref() };
     let plan = make(&situation, &request).map_err(|error| of_plan_error(error, &name))?;
     if let Some(path) = &arguments.save {
-        let kept = plan.to_json()? + "\n";
-        fs::write(path, kept).with_context(|| format!("{}: cannot keep the plan", path.display()))?;
+        keep_plan(path, &plan, arguments)?;
     }
     let peers = if arguments.explain || arguments.json { all_peers(&target, &plan) } else { Vec::new() };
     let planned = Planned { name, plan, peers };
@@ -76,6 +77,20 @@ pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
     Ok(Exit::Aligned)
 }
 
+/// Stores the plan, over an older plan at most: a backup of what `apply` has overwritten is text too, and the only copy.
+fn keep_plan(path: &Path, plan: &Plan, arguments: &PlanArguments) -> Result<()> {
+    let files = [Some(&arguments.target), arguments.file.as_ref(), arguments.from_sfdisk.as_ref()];
+    let inputs: Vec<&Path> = files.into_iter().flatten().map(PathBuf::as_path).collect();
+    keep::may_replace(path, &inputs)?;
+    let present = fs::metadata(path).is_ok_and(|present| present.is_file() && present.len() > 0);
+    if present && fs::read_to_string(path).map_or(true, |text| Plan::from_json(&text).is_err()) {
+        let text =
+            format!("{}: is there, and is not a plan: name a file that does not exist", path.display());
+        return Err(RefusedError(text).into());
+    }
+    keep::write(path, (plan.to_json()? + "\n").as_bytes(), &inputs)
+}
+
 /// What the command line and its files ask for.
 fn request(arguments: &PlanArguments) -> Result<Request> {
     let mut request = Request::new(match arguments.seed {
@@ -88,10 +103,10 @@ fn request(arguments: &PlanArguments) -> Result<Request> {
     request.wipe = arguments.wipe;
     request.convert = arguments.convert_table.is_some();
     (request.repair, request.relocate_backup) = (arguments.repair, arguments.relocate_backup);
-    let read = |path: &std::path::Path| {
+    let read = |path: &Path| {
         fs::read_to_string(path).with_context(|| format!("{}: cannot read the request", path.display()))
     };
-    let told = |path: &std::path::Path, error: PlanError| {
+    let told = |path: &Path, error: PlanError| {
         UsageError(format!("{}: {:#}", path.display(), anyhow::Error::from(error)))
     };
     if let Some(path) = &arguments.file {

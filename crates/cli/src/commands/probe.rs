@@ -21,6 +21,7 @@ use crate::args::ProbeArguments;
 use crate::commands::bench::real::in_use;
 use crate::commands::lab::on_interrupt;
 use crate::exit::{Exit, UsageError};
+use crate::keep;
 use crate::measured::Measured;
 use crate::modelled;
 use crate::output::{self, Styles};
@@ -32,6 +33,9 @@ use crate::text;
 const LARGEST: u64 = 16 << 20;
 
 pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
+    if let Some(path) = &arguments.save {
+        keep::may_replace(path, &[Path::new(&arguments.target)])?;
+    }
     let stop = Arc::new(AtomicBool::new(false));
     let Probed { mut surface, claims, regions } = open(arguments, &stop)?;
     let budget = Budget {
@@ -52,8 +56,9 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
         output::complain("interrupted: this is what is known so far, and nothing is saved");
     } else if let Some(path) = &arguments.save {
         match Measured::of(&arguments.target, &report) {
-            Some(measured) => fs::write(path, measured.to_json()?)
-                .with_context(|| format!("{}: cannot write", path.display()))?,
+            Some(measured) => {
+                keep::write(path, measured.to_json()?.as_bytes(), &[Path::new(&arguments.target)])?;
+            }
             None => output::complain(&format!("{}: not written: the unit cannot be told", path.display())),
         }
     }

@@ -1,6 +1,5 @@
 //! `straddle reproduce`: published experiments, run again.
 
-use std::fs;
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -18,6 +17,7 @@ use crate::args::ReproduceArguments;
 use crate::commands::lab::on_interrupt;
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::html;
+use crate::keep;
 use crate::modelled::PREFIX;
 use crate::output::{self, Styles};
 use crate::progress::Bar;
@@ -30,6 +30,9 @@ const INPUT_SEED: u64 = 1;
 const HOST_LIMIT: Duration = Duration::from_secs(4 * 3600);
 
 pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit> {
+    if let Some(path) = &arguments.html {
+        keep::may_replace(path, &[])?;
+    }
     let names: Vec<&str> = match &arguments.experiments[..] {
         [] => Experiment::names().collect(),
         named => named.iter().map(String::as_str).collect(),
@@ -61,8 +64,7 @@ pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit
     let way = Way { settings, command: command(&names, arguments) };
     let reproduced = Reproduced { experiments, way, wall: begun.elapsed() };
     if let Some(path) = &arguments.html {
-        fs::write(path, html::page(&reproduced))
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        keep::write(path, html::page(&reproduced).as_bytes(), &[])?;
     }
     if arguments.json {
         output::print_json(&ReproduceReport::of(&reproduced))?;

@@ -9,6 +9,7 @@ use straddle_bench::{Clock, Description, Host, Workload};
 
 use crate::args::{BenchArguments, Way};
 use crate::exit::{Exit, UsageError};
+use crate::keep;
 use crate::modelled::PREFIX;
 use crate::output::Styles;
 use crate::report::bench::Bench;
@@ -40,7 +41,7 @@ pub(super) fn emit(
         seconds: arguments.real.runtime.unwrap_or(SECONDS),
     };
     let text = fio::emit(workload, &job).map_err(|error| UsageError(error.to_string()))?;
-    fs::write(path, text).with_context(|| format!("{}: cannot write", path.display()))?;
+    keep::write(path, text.as_bytes(), &super::target(arguments))?;
     Ok(Exit::Aligned)
 }
 

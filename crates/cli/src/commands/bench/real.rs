@@ -22,6 +22,7 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 use crate::args::{BenchArguments, Way};
 use crate::commands::lab::on_interrupt;
 use crate::exit::{Exit, RefusedError, UsageError};
+use crate::keep;
 use crate::output::{self, Styles};
 use crate::progress::Bar;
 use crate::report::bench::{Bench, InTurns};
@@ -376,6 +377,7 @@ impl Export {
     fn open(arguments: &BenchArguments, workload: &Workload, order: &Order) -> Result<Option<Self>> {
         let Some(path) = &arguments.real.export else { return Ok(None) };
         let told = || format!("{}: cannot write", path.display());
+        keep::may_replace(path, &super::target(arguments))?;
         let mut file = BufWriter::new(File::create(path).with_context(told)?);
         let heading = Heading {
             schema: 1,

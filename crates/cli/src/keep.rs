@@ -1,0 +1,142 @@
+//! Files that a command was asked to write beside its answer: plans, pictures, pages, traces.
+//!
+//! The law of this module: such a file is written whole or not at all, and never over what is no such file: a disk, an image that
+//! the command works on, or anything else that is not text.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::exit::RefusedError;
+
+/// How much of a file that is to be replaced is looked at.
+const LOOKED_AT: u64 = 64 << 10;
+
+/// Writes `contents` to `path`: to another file first, which then takes its place. Refused where [`may_replace`] refuses.
+pub(crate) fn write(path: &Path, contents: &[u8], inputs: &[&Path]) -> Result<()> {
+    let told = || format!("{}: cannot write", path.display());
+    may_replace(path, inputs)?;
+    let present = fs::metadata(path).ok();
+    if present.as_ref().is_some_and(|present| !present.is_file()) {
+        // A pipe or a terminal: there is nothing that could be lost.
+        return fs::write(path, contents).with_context(told);
+    }
+    replace(path, contents, present.as_ref()).with_context(told)
+}
+
+fn replace(path: &Path, contents: &[u8], present: Option<&Metadata>) -> io::Result<()> {
+    // What a symbolic link leads to is replaced, and not the link.
+    let path: PathBuf = if present.is_some() { path.canonicalize()? } else { path.to_owned() };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut made = tempfile::Builder::new().prefix(".straddle-").tempfile_in(folder)?;
+    made.write_all(contents)?;
+    made.as_file().sync_all()?;
+    let permissions = match present {
+        Some(present) => present.permissions(),
+        None => usual_permissions(folder)?,
+    };
+    made.as_file().set_permissions(permissions)?;
+    made.persist(&path).map_err(|error| error.error)?;
+    File::open(folder)?.sync_all()
+}
+
+/// Those of a file that is simply made: as the user's mask says.
+fn usual_permissions(folder: &Path) -> io::Result<fs::Permissions> {
+    let plain = tempfile::Builder::new()
+        .prefix(".straddle-")
+        .make_in(folder, |path| File::options().write(true).create_new(true).open(path))?;
+    Ok(plain.as_file().metadata()?.permissions())
+}
+
+/// Whether `path` may be written over: it is not there, a pipe or a terminal, or a file of text and none of `inputs`, by whatever name.
+pub(crate) fn may_replace(path: &Path, inputs: &[&Path]) -> Result<()> {
+    let Ok(present) = fs::metadata(path) else { return Ok(()) };
+    let refused =
+        |why: &str| -> Result<()> { Err(RefusedError(format!("{}: {why}", path.display())).into()) };
+    let is_same = |input: &&Path| {
+        fs::metadata(input).is_ok_and(|input| (input.dev(), input.ino()) == (present.dev(), present.ino()))
+    };
+    if present.file_type().is_block_device() {
+        return refused("is a device and would be overwritten: name a file that does not exist");
+    }
+    if let Some(input) = inputs.iter().copied().find(is_same) {
+        let text =
+            format!("would be overwritten, and is {}: name a file that does not exist", input.display());
+        return refused(&text);
+    }
+    if present.is_file() && !is_text(path).with_context(|| format!("{}: cannot read", path.display()))? {
+        return refused("would be overwritten, and holds something else: name a file that does not exist");
+    }
+    Ok(())
+}
+
+/// Whether the file could have been written by this program: no byte at its beginning is one that text does not have.
+fn is_text(path: &Path) -> io::Result<bool> {
+    let mut head = Vec::new();
+    File::open(path)?.take(LOOKED_AT).read_to_end(&mut head)?;
+    Ok(!head.contains(&0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn listing(folder: &Path) -> Vec<String> {
+        let names =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_made_and_replaced_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, link) = (dir.path().join("plan.json"), dir.path().join("link"));
+        write(&path, b"one", &[]).unwrap();
+        let plain = dir.path().join("plain");
+        fs::write(&plain, "").unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&path), mode(&plain));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink("plan.json", &link).unwrap();
+        write(&link, b"two", &[]).unwrap();
+        assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"two".to_vec(), 0o600));
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(listing(dir.path()), ["link", "plain", "plan.json"]);
+    }
+
+    #[test]
+    fn nothing_else_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = dir.path().join("disk.img");
+        fs::write(&disk, vec![0; 1 << 20]).unwrap();
+        let text = dir.path().join("text");
+        fs::write(&text, "target").unwrap();
+        let (hard, soft) = (dir.path().join("hard"), dir.path().join("soft"));
+        fs::hard_link(&text, &hard).unwrap();
+        std::os::unix::fs::symlink(&text, &soft).unwrap();
+        for (path, inputs) in
+            [(&disk, vec![]), (&text, vec![text.as_path()]), (&hard, vec![&text]), (&soft, vec![&text])]
+        {
+            let error = write(path, b"plan", &inputs).unwrap_err();
+            assert!(error.is::<RefusedError>(), "{error:#}");
+        }
+        assert_eq!(fs::read(&disk).unwrap(), vec![0; 1 << 20]);
+        assert_eq!(fs::read(&text).unwrap(), b"target");
+    }
+
+    #[test]
+    fn what_cannot_be_stored_leaves_the_former_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("no folder").join("plan.json");
+        assert!(write(&path, b"x", &[]).is_err());
+        assert!(write(Path::new("/dev/full"), b"x", &[]).is_err());
+        write(Path::new("/dev/null"), b"x", &[]).unwrap();
+    }
+}
