@@ -177,7 +177,7 @@ fn uuid_of(mapping: &Mapping) -> String {
     let on_disk = match mapping.owner {
         Owner::Lvm => mapping.uuid.strip_prefix("LVM-"),
         // CRYPT-LUKS2-UUID-NAME
-        Owner::Luks(_) => mapping.uuid.splitn(4, '-').nth(2),
+        Owner::Luks(_) => mapping.uuid.split('-').nth(2),
         _ => None,
     };
     on_disk.unwrap_or_default().to_owned()
