@@ -222,6 +222,28 @@ fn a_filter_changes_no_verdict_on_an_image() {
     assert!(told(&text).contains("STRADDLES by 512 bytes (S001)"), "{}", told(&text));
 }
 
+/// What is torn in a power cut is not called misaligned.
+#[test]
+fn pages_that_are_not_atomic_are_no_misalignment() {
+    if !present(&["sfdisk", "mkfs.ext4"]) {
+        return;
+    }
+    let dir = Dir::new("pages");
+    let image = dir.image("disk", 64 << 20);
+    write_table(&image, 512, "label: gpt\nstart=2048, size=40960\n");
+    dir.image("fs", 40960 * 512);
+    tools::shell(
+        "mkfs.ext4 -q -b 4096 fs && dd if=fs of=disk bs=512 seek=2048 conv=notrunc status=none",
+        dir.path(),
+    );
+    let name = image.to_str().unwrap();
+    let (found, status) = check(&["--assume", "512e", "--page", "16384", name]);
+    let target = &found[name];
+    assert_eq!(codes(target), ["S067".to_owned()].into(), "{target}");
+    assert_eq!(judged(target), ("advice".to_owned(), r#"["atomic_writes"]"#.to_owned()), "{target}");
+    assert_eq!((verdicts(target), status), ([(1, "aligned".to_owned())].into(), 0), "{target}");
+}
+
 /// What stands between a program and the bytes of files whose name begins with "eio".
 const FAULTY: &str = r#"
 #define _GNU_SOURCE

@@ -884,6 +884,24 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_finds_what_can_be_wrong_with_what_it_looks_at() {
+        for rule in RULES {
+            let kinds: &[Kind] = match rule.about {
+                About::Device => &[Kind::Device, Kind::Alignment],
+                About::Table => &[Kind::Table],
+                // A boot sector may contradict the table.
+                About::Placement => &[Kind::Alignment, Kind::Layers],
+                About::Layer => &[Kind::Alignment, Kind::Atomicity],
+                About::FileSystem => &[Kind::Alignment, Kind::Layers],
+                About::Container => &[Kind::Alignment],
+                About::Kernel => &[Kind::Layers],
+                About::Medium => &[Kind::Unreadable],
+            };
+            assert!(kinds.contains(&rule.kind), "{} is {:?} about {:?}", rule.code, rule.kind, rule.about);
+        }
+    }
+
+    #[test]
     fn every_rule_is_told_in_full() {
         for rule in RULES {
             for text in [rule.title, rule.what, rule.why, rule.cost, rule.cure] {
