@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use tools::{Dir, STRADDLE, list, present, run, shell, word, write_table};
+use tools::{Dir, STRADDLE, list, number, present, run, shell, word, write_table};
 
 /// What makes anew what it names.
 const DESTROYERS: [&str; 2] = ["mkfs.", "luksFormat"];
@@ -21,8 +21,8 @@ const DESTROYERS: [&str; 2] = ["mkfs.", "luksFormat"];
 /// What changes nothing that is stored.
 const HARMLESS: [&str; 4] = ["tune2fs -E", "mount -o", "qemu-img convert", "dd of="];
 
-/// A finding's place: its code, its partition, its layer.
-type Place = (String, u64, String);
+/// A finding's place: its code, its partition, and how many layers up it is. What a layer is called may change with a fix.
+type Place = (String, u64, usize);
 
 /// A command that is printed for a finding.
 #[derive(Clone, Debug)]
@@ -33,20 +33,20 @@ struct Fix {
 }
 
 fn place(finding: &Value) -> Place {
-    (word(finding, "code"), finding["partition"].as_u64().unwrap_or(0), word(finding, "layer"))
+    let depth = word(finding, "layer").split(" > ").count();
+    (word(finding, "code"), finding["partition"].as_u64().unwrap_or(0), depth)
 }
 
-/// How much each finding weighs, the worst of those at one place.
-fn weights(report: &Value) -> BTreeMap<Place, usize> {
+/// How much the findings at one place weigh: each of them, in order.
+fn weights(report: &Value) -> BTreeMap<Place, Vec<usize>> {
     let weight = |finding: &Value| match word(finding, "severity").as_str() {
         "advice" => 1,
         "warning" => 2,
         _ => 3,
     };
-    let mut weights = BTreeMap::new();
+    let mut weights: BTreeMap<Place, Vec<usize>> = BTreeMap::new();
     for finding in list(report, "findings") {
-        let heaviest = weights.entry(place(finding)).or_insert(0);
-        *heaviest = weight(finding).max(*heaviest);
+        weights.entry(place(finding)).or_default().push(weight(finding));
     }
     weights
 }
@@ -71,13 +71,11 @@ fn fixes(report: &Value) -> Vec<Fix> {
 fn judge(fix: &Fix, before: &Value, after: &Value) {
     let (old, new) = (weights(before), weights(after));
     let told = || format!("{fix:?}\nbefore: {old:#?}\nafter: {new:#?}");
-    assert!(new.get(&fix.of).copied().unwrap_or(0) < old[&fix.of], "not better\n{}", told());
-    for (place, weight) in &new {
-        // A layer that is made anew may be called otherwise.
-        let same = |(code, partition, _): &Place| (code, partition) == (&place.0, &place.1);
-        let former =
-            old.iter().filter(|(place, _)| same(place)).map(|(_, weight)| *weight).max().unwrap_or(1);
-        assert!(*weight <= former, "worse at {place:?}\n{}", told());
+    let total = |weights: Option<&Vec<usize>>| weights.map_or(0, |weights| weights.iter().sum::<usize>());
+    assert!(total(new.get(&fix.of)) < total(old.get(&fix.of)), "not better\n{}", told());
+    for (place, weights) in &new {
+        let former = old.get(place).and_then(|weights| weights.iter().copied().max()).unwrap_or(1);
+        assert!(weights.iter().all(|weight| *weight <= former), "worse at {place:?}\n{}", told());
     }
 }
 
@@ -99,6 +97,20 @@ fn is_announced(fix: &Fix, screen: &str) {
         "backup" => assert!(announced.contains("back up first"), "{announced}"),
         _ => assert_eq!(fix.risk, "safe"),
     }
+}
+
+/// What is stored on the disk in an image: the bytes of each partition, or all of it where there is no table.
+fn stored(dir: &Dir, image: &Path, report: &Value) -> Vec<Vec<u8>> {
+    let mut raw = image.to_owned();
+    if !report["container"].is_null() {
+        raw = dir.join("stored.raw");
+        run(Command::new("qemu-img").args(["convert", "-O", "raw"]).arg(image).arg(&raw), "");
+    }
+    let partitions = list(report, "partitions");
+    if partitions.is_empty() {
+        return vec![tools::bytes(&raw, 0, number(&report["device"], "size"))];
+    }
+    partitions.iter().map(|p| tools::bytes(&raw, number(p, "start"), number(p, "size"))).collect()
 }
 
 /// What `check` prints.
@@ -124,10 +136,17 @@ fn try_all(
         let line = fix.line.replace(&*image.to_string_lossy(), &copy.to_string_lossy());
         shell(&device(&line, &copy), dir.path());
         let mut after = tools::check(&copy, args);
+        let mut result = copy.clone();
         if fix.line.contains("qemu-img") {
-            after = tools::check(&dir.join("copy.img.new"), args);
+            result = dir.join("copy.img.new");
+            after = tools::check(&result, args);
         }
         judge(&fix, &before, &after);
+        // What is called safe is: not a byte of what is stored is another one.
+        assert!(
+            fix.risk != "safe" || stored(dir, &result, &after) == stored(dir, image, &before),
+            "{fix:?} changed what is stored"
+        );
         tried.insert(fix.line);
     }
     tried
@@ -279,6 +298,14 @@ fn every_fix_on_a_stack_is_better_than_none() {
     assert_eq!(stacks.len(), STACKS, "{tried}");
 }
 
+/// A sum of all files of the file system on `device`.
+fn files(device: &str) -> String {
+    shell(
+        &format!("mount -o ro {device} /mnt && tar -C /mnt --sort=name -cf - . | sha256sum && umount /mnt"),
+        Path::new("/"),
+    )
+}
+
 /// In the guest: runs the fix of number FIX for the disk DISK, where DEVICE stands for DEVICE, and judges it. The status is 3
 /// when there are not as many.
 #[test]
@@ -298,7 +325,11 @@ fn in_the_guest() {
     let line = line.replace("luksFormat", &format!("luksFormat {quick}"));
     let line = line.replace("reencrypt", &format!("reencrypt {quick}"));
     println!("\nFIX: {}\t{line}", told("STACK"));
+    let is_safe = fix.risk == "safe" && !told("DEVICE").is_empty();
+    let kept = is_safe.then(|| files(&told("DEVICE")));
     shell(&line, Path::new("/"));
+    shell("umount /mnt 2>/dev/null; sync", Path::new("/"));
+    assert_eq!(is_safe.then(|| files(&told("DEVICE"))), kept, "{fix:?} changed what is stored");
     shell("umount /mnt 2>/dev/null; sync; echo 3 >/proc/sys/vm/drop_caches", Path::new("/"));
     judge(fix, &before, &tools::check(&disk, &[]));
 }

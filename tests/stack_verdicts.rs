@@ -56,7 +56,7 @@ fn findings<'a>(target: &'a Value, codes: &[&str]) -> Vec<&'a Value> {
     list(target, "findings").iter().filter(|f| codes.contains(&word(f, "code").as_str())).collect()
 }
 
-/// Code, byte and way of the findings about where an array's data is.
+/// Code and byte of the findings about where an array's data is.
 fn places(target: &Value, codes: &[&str]) -> BTreeSet<(String, u64)> {
     let place = |f: &&Value| (word(f, "code"), f["byte"].as_u64().unwrap_or(0));
     findings(target, codes).iter().map(place).collect()
@@ -133,11 +133,14 @@ fn check_once(guest: &Guest) {
     let found = count("once-array", "S020");
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].0 == "/dev/md0" && found[0].1.contains("the same shows on dm-"), "{found:?}");
-    // Its status counts it on each all the same.
+    // Status and kinds count it on each all the same.
     let all = guest.targets("once-array");
-    let status =
-        |name: &str| all.iter().find(|target| word(target, "target") == name).map(|t| word(t, "status"));
-    assert_eq!(status("/dev/dm-0"), status("/dev/md0"));
+    for target in all.iter().filter(|target| word(target, "target") != "/dev/sda") {
+        let name = word(target, "target");
+        let stacked = name.starts_with("/dev/dm-") || name == "/dev/md0";
+        let judged = (word(target, "status"), target["kinds"].to_string());
+        assert!(!stacked || judged == ("error".to_owned(), r#"["alignment"]"#.to_owned()), "{target}");
+    }
     // A member's own data offset stays that member's own.
     assert_eq!(count("once-array", "S050").len(), 3);
     let found = count("once-thin", "S061");
@@ -155,6 +158,21 @@ fn check_once(guest: &Guest) {
             .any(|l| l.starts_with("RAID stripe width:") && l.ends_with(" 512"))
     );
     assert_eq!(count("once-hints", "S064"), []);
+    // From each partition alone, by the name of the target that was asked for.
+    for (array, target) in ["named", "nameless", "volume"].into_iter().flat_map(|a| [1, 2].map(|n| (a, n))) {
+        for when in ["live", "offline"] {
+            let name = format!("once-two-{array}-{when}-{target}");
+            let report = &guest.targets(&name)[0];
+            let small = findings(report, &["S061"]);
+            // Of a volume over both the second has no file system's start to see offline.
+            let hidden = array == "volume" && target == 2 && when == "offline";
+            assert_eq!(small.len(), usize::from(!hidden), "{name}: {report}");
+            let judged = (word(report, "status"), guest.text(&format!("{name}.rc")).trim().to_owned());
+            assert!(hidden || judged == ("warning".to_owned(), "1".to_owned()), "{name}: {judged:?}");
+        }
+        let found = count(&format!("once-two-{array}-disk"), "S061");
+        assert_eq!(found.len(), 1, "{array}: {found:?}");
+    }
 }
 
 #[test]

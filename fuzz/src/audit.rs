@@ -1,6 +1,6 @@
 //! The audit of what a target has read, and what must hold for it whatever was read.
 
-use straddle_audit::{Context, Cure, Finding, Severity, Subject};
+use straddle_audit::{Asked, Context, Cure, Finding, Judgement, Recognised, Severity, Subject};
 use straddle_device::DeviceKind;
 use straddle_device::Assume;
 use straddle_device::image::Container;
@@ -128,18 +128,20 @@ fn audit(
         page,
         disagreements: &[],
     };
-    let findings = straddle_audit::run(&context);
-    for partition in stack.partitions.iter().take(FEW) {
-        let _ = straddle_audit::verdict(partition, &findings);
-        let _ = straddle_audit::inside(partition, &findings);
-    }
+    let mut findings = straddle_audit::run(&context);
+    let judgement = Judgement::of(stack, &findings, Recognised::Known);
+    // What is asked for changes nothing of what is true.
+    let partition = stack.partitions.first().map(|partition| partition.number);
+    straddle_audit::ask(&mut findings, &Asked { only: vec!["S001"], ignore: Vec::new(), partition });
+    let asked = Judgement::of(stack, &findings, Recognised::Known);
+    assert_eq!(judgement.partitions, asked.partitions);
     let mut cured = 0;
     for finding in &findings {
         check_finding(finding);
         let Some(cure) = &finding.cure else { continue };
-        check_commands(cure, finding.layer.is_none());
+        check_commands(cure, finding.layer.is_empty());
         let Subject::Partition(number) = finding.subject else { continue };
-        if finding.miss.is_some() && finding.layer.is_none() && cured < FEW {
+        if finding.miss.is_some() && finding.layer.is_empty() && cured < FEW {
             cured += 1;
             check_place(&context, number, cure);
         }
@@ -149,13 +151,13 @@ fn audit(
 fn check_finding(finding: &Finding) {
     assert!(!finding.message.is_empty());
     assert!(!finding.message.contains(char::is_control), "{:?}", finding.message);
-    let layer = finding.layer.as_deref();
-    assert!(layer.is_none_or(|layer| !layer.is_empty() && !layer.contains(char::is_control)), "{layer:?}");
+    let layer = finding.way();
+    assert!(layer.as_ref().is_none_or(|layer| !layer.is_empty() && !layer.contains(char::is_control)), "{layer:?}");
     let Some(miss) = finding.miss else { return };
     assert!(miss.past > ByteCount::ZERO && miss.past < miss.boundary.size());
     let at = finding.at.expect("a boundary is missed somewhere");
     // A layer, and what a container holds, misses by its distance from where it stands below.
-    if finding.layer.is_none() && miss.name != "physical sector of the host" {
+    if finding.layer.is_empty() && miss.name != "physical sector of the host" {
         assert_eq!(miss.boundary.past(at), miss.past);
     }
     if let Some(span) = Span::new(at, miss.boundary.size()) {
@@ -225,7 +227,7 @@ fn check_place(context: &Context<'_>, number: u32, cure: &Cure) {
     let again = straddle_audit::run(&Context { stack: &moved, ..*context });
     let left = again.iter().find(|finding| {
         finding.subject == Subject::Partition(number)
-            && finding.layer.is_none()
+            && finding.layer.is_empty()
             && finding.miss.is_some()
             && finding.rule.severity > Severity::Advice
     });

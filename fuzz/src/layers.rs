@@ -68,6 +68,7 @@ pub fn filesystems(data: &[u8]) {
         let layer = Layer {
             kind,
             name,
+            uuid: String::new(),
             below: whole,
             drive: Some(ByteOffset::ZERO),
             facts: Facts::FileSystem(facts),

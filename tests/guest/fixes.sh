@@ -42,6 +42,9 @@ raid() { # LEVEL MIB MEMBERS : an array of the first partition and of spares
 	mdadm --create /dev/md0 --quiet --run --assume-clean --level="$1" "${chunk[@]}" --raid-devices="$3" "${members[@]}" &&
 		later mdadm --quiet --stop /dev/md0
 }
+fill() { # some files, to be there afterwards
+	mount "$device" /mnt && head -c 3000000 /dev/urandom >/mnt/a && cp "$0" /mnt/b && umount /mnt
+}
 luks() { # OPTION...
 	cryptsetup luksFormat -q --key-file /tmp/key --pbkdf pbkdf2 --pbkdf-force-iterations 1000 "$@" "$device"
 }
@@ -57,10 +60,10 @@ stack_luks2-512() {
 }
 stack_md-luks1-7() { disk 64 2048 && raid 1 48 2 && device=/dev/md0 && luks --type luks1 --align-payload 7; }
 stack_ext4-hints() {
-	disk 128 2048 && raid 5 112 3 && device=/dev/md0 && mkfs.ext4 -q -E stride=8,stripe_width=24 "$device"
+	disk 128 2048 && raid 5 112 3 && device=/dev/md0 && mkfs.ext4 -q -E stride=8,stripe_width=24 "$device" && fill
 }
 stack_xfs-hints() {
-	disk 400 2048 && raid 5 384 3 && device=/dev/md0 && mkfs.xfs -q -f -d sunit=128,swidth=384 "$device"
+	disk 400 2048 && raid 5 384 3 && device=/dev/md0 && mkfs.xfs -q -f -d sunit=128,swidth=384 "$device" && fill
 }
 stack_lv-ext4-1k() {
 	disk 96 2048 && pvcreate -qq -y "/dev/${D}1" && vgcreate -qq vg "/dev/${D}1" && later vgchange -qq -an vg &&

@@ -149,6 +149,33 @@ once() {
 	attr md0 queue/optimal_io_size >"$OUT/once-hints.opt"
 	check once-hints
 	mdadm --quiet --stop /dev/md0
+	two
+}
+
+# One file system of small blocks over both partitions of a disk, seen from each: an array with a name, one without
+# (0.90), and a volume.
+two() {
+	local version
+	sdbg dev_size_mb=128 physblk_exp=3 && gpt "$D" 98304 2048 100352 || return
+	for version in named=1.2 nameless=0.90; do
+		mdadm --create /dev/md0 --quiet --run --assume-clean --level=1 --metadata="${version#*=}" --raid-devices=2 \
+			"/dev/${D}1" "/dev/${D}2" && mkfs.ext4 -q -b 1024 /dev/md0 && sync || return
+		check_two "${version%=*}" live
+		mdadm --quiet --stop /dev/md0
+		check_two "${version%=*}" offline
+		mdadm --zero-superblock "/dev/${D}1" "/dev/${D}2" && wipefs -qa "/dev/${D}1" "/dev/${D}2"
+	done
+	pvcreate -qq -y "/dev/${D}1" "/dev/${D}2" && vgcreate -qq vg "/dev/${D}1" "/dev/${D}2" &&
+		lvcreate -qq -y -Wn -n a -L 60M vg && mkfs.ext4 -q -b 1024 /dev/vg/a && sync || return
+	check_two volume live
+	vgchange -qq -an vg
+	check_two volume offline
+}
+
+check_two() { # NAME live|offline
+	check "once-two-$1-$2-1" "/dev/${D}1"
+	check "once-two-$1-$2-2" "/dev/${D}2"
+	[ "$2" != live ] || check "once-two-$1-disk" "/dev/$D"
 }
 
 failed=0

@@ -3,11 +3,25 @@
 //! A code is for life. New rules take new numbers: S00x placement, S02x the device, S03x and S04x the table,
 //! S05x and S06x layers and file systems, S07x image containers, S08x the running kernel.
 
-use crate::finding::{Rule, Severity};
+use crate::finding::{About, Kind, Rule, Severity};
+
+/// Each rule as a static of its own, and the list of all of them.
+macro_rules! rules {
+    ($(pub(crate) static $name:ident: Rule = Rule { $($body:tt)* };)*) => {
+        $(pub(crate) static $name: Rule = Rule { $($body)* };)*
+
+        /// Every rule, in order of code.
+        pub static RULES: &[&Rule] = &[$(&$name),*];
+    };
+}
+
+rules! {
 
 pub(crate) static START_STRADDLES: Rule = Rule {
     code: "S001",
     severity: Severity::Error,
+    kind: Kind::Alignment,
+    about: About::Placement,
     title: "start straddles a physical sector",
     what: "The partition's first byte is not the first byte of a physical sector, and what is written in it is not \
            aligned either.",
@@ -33,6 +47,8 @@ pub(crate) static START_STRADDLES: Rule = Rule {
 pub(crate) static END_STRADDLES: Rule = Rule {
     code: "S002",
     severity: Severity::Warning,
+    kind: Kind::Alignment,
+    about: About::Placement,
     title: "end is not on a physical sector boundary",
     what: "The partition's size is not a whole number of physical sectors: its last bytes share a physical \
            sector with what follows.",
@@ -55,6 +71,8 @@ pub(crate) static END_STRADDLES: Rule = Rule {
 pub(crate) static OFF_IO_MIN: Rule = Rule {
     code: "S003",
     severity: Severity::Warning,
+    kind: Kind::Alignment,
+    about: About::Placement,
     title: "start is off the minimum I/O size",
     what: "The start is on a physical sector, but not on a multiple of the device's minimum I/O size.",
     why: "minimum_io_size is the smallest request that the device serves without a penalty. It is larger \
@@ -71,6 +89,8 @@ pub(crate) static OFF_IO_MIN: Rule = Rule {
 pub(crate) static OFF_INDIRECTION_UNIT: Rule = Rule {
     code: "S004",
     severity: Severity::Warning,
+    kind: Kind::Alignment,
+    about: About::Placement,
     title: "start is off the SSD's indirection unit",
     what: "The start is not on a multiple of the unit in which the SSD maps addresses to flash.",
     why: "A drive that maps 16 KiB units must read a unit, change it and write it elsewhere for each write \
@@ -90,6 +110,8 @@ pub(crate) static OFF_INDIRECTION_UNIT: Rule = Rule {
 pub(crate) static OFF_STRIPE: Rule = Rule {
     code: "S005",
     severity: Severity::Warning,
+    kind: Kind::Alignment,
+    about: About::Placement,
     title: "start is off the RAID chunk or stripe",
     what: "The start is not on a multiple of the array's chunk (what one member holds before the next \
            follows) or of its full stripe.",
@@ -107,6 +129,8 @@ pub(crate) static OFF_STRIPE: Rule = Rule {
 pub(crate) static OFF_IO_OPT: Rule = Rule {
     code: "S006",
     severity: Severity::Advice,
+    kind: Kind::Alignment,
+    about: About::Placement,
     title: "start is off the optimal I/O size",
     what: "The start is aligned to the physical sector, but not to a multiple of the device's optimal I/O \
            size.",
@@ -123,6 +147,8 @@ pub(crate) static OFF_IO_OPT: Rule = Rule {
 pub(crate) static OFF_ERASE_BLOCK: Rule = Rule {
     code: "S007",
     severity: Severity::Advice,
+    kind: Kind::Alignment,
+    about: About::Placement,
     title: "start is off the erase block",
     what: "The start is not on a multiple of the flash erase block.",
     why: "Flash is erased in blocks of some MiB. SD cards and eMMC with simple controllers copy a whole \
@@ -136,6 +162,8 @@ pub(crate) static OFF_ERASE_BLOCK: Rule = Rule {
 pub(crate) static OFF_GRAIN: Rule = Rule {
     code: "S008",
     severity: Severity::Advice,
+    kind: Kind::Alignment,
+    about: About::Placement,
     title: "start is not on the 1 MiB grain",
     what: "The start is aligned to every boundary that the device has, but not on a multiple of 1 MiB.",
     why: "1 MiB is the grain of all current partitioning tools. It is a round number that every physical \
@@ -150,6 +178,8 @@ pub(crate) static OFF_GRAIN: Rule = Rule {
 pub(crate) static ATOMIC_LOST: Rule = Rule {
     code: "S009",
     severity: Severity::Warning,
+    kind: Kind::Alignment,
+    about: About::Placement,
     title: "atomic writes are lost because of the start",
     what: "The device can write several sectors atomically, but not in this partition.",
     why: "The kernel offers atomic writes on a partition only if it starts on a multiple of the larger of \
@@ -166,6 +196,8 @@ pub(crate) static ATOMIC_LOST: Rule = Rule {
 pub(crate) static DOS_START: Rule = Rule {
     code: "S010",
     severity: Severity::Advice,
+    kind: Kind::Alignment,
+    about: About::Placement,
     title: "start at sector 63",
     what: "The partition starts at sector 63.",
     why: "DOS and tools that imitated it began the first partition on the second track, and a track had 63 \
@@ -180,6 +212,8 @@ pub(crate) static DOS_START: Rule = Rule {
 pub(crate) static KERNEL_MISALIGNED: Rule = Rule {
     code: "S020",
     severity: Severity::Error,
+    kind: Kind::Alignment,
+    about: About::Device,
     title: "the kernel calls the device misaligned",
     what: "The kernel reports alignment_offset -1 for the device.",
     why: "Of a stacked device (md, device mapper) it means that members are at different distances from \
@@ -195,6 +229,8 @@ pub(crate) static KERNEL_MISALIGNED: Rule = Rule {
 pub(crate) static BOGUS_IO_OPT: Rule = Rule {
     code: "S021",
     severity: Severity::Advice,
+    kind: Kind::Device,
+    about: About::Device,
     title: "the optimal I/O size cannot be true",
     what: "The device reports an optimal I/O size that no device has: 33553920 (65535 blocks of 512 bytes), what \
            becomes of it when it is rounded down to a larger sector (33550336), a multiple of 0xFFF000, or none \
@@ -215,6 +251,8 @@ pub(crate) static BOGUS_IO_OPT: Rule = Rule {
 pub(crate) static KNOWN_LIAR: Rule = Rule {
     code: "S022",
     severity: Severity::Advice,
+    kind: Kind::Device,
+    about: About::Device,
     title: "a drive known to misreport its sectors",
     what: "This model is known to have larger physical sectors than it reports.",
     why: "Early Advanced Format drives said 512/512 lest old systems stumble. The list of models, with a \
@@ -228,6 +266,8 @@ pub(crate) static KNOWN_LIAR: Rule = Rule {
 pub(crate) static FIRMWARE_OFFSET: Rule = Rule {
     code: "S023",
     severity: Severity::Advice,
+    kind: Kind::Device,
+    about: About::Device,
     title: "the drive's addresses are shifted",
     what: "The first physical sector boundary is not at byte 0.",
     why: "A jumper on early WD drives (pins 7 and 8, \"for Windows XP\") shifts every address by one sector, \
@@ -246,6 +286,8 @@ pub(crate) static FIRMWARE_OFFSET: Rule = Rule {
 pub(crate) static SOURCES_DISAGREE: Rule = Rule {
     code: "S024",
     severity: Severity::Advice,
+    kind: Kind::Device,
+    about: About::Device,
     title: "sources disagree about the physical sector",
     what: "The drive's own answer and the kernel's figure differ.",
     why: "USB bridges and RAID controllers often pass on another figure than the drive's, or none. The \
@@ -258,6 +300,8 @@ pub(crate) static SOURCES_DISAGREE: Rule = Rule {
 pub(crate) static FASTER_FORMAT: Rule = Rule {
     code: "S025",
     severity: Severity::Advice,
+    kind: Kind::Device,
+    about: About::Device,
     title: "the drive has a faster sector format",
     what: "The NVMe namespace is formatted with sectors of one size, and says that it is faster with another.",
     why: "A namespace lists the sector sizes that it can be formatted to, each with its relative performance (best, \
@@ -273,6 +317,8 @@ pub(crate) static FASTER_FORMAT: Rule = Rule {
 pub(crate) static OTHER_SECTOR_SIZE: Rule = Rule {
     code: "S030",
     severity: Severity::Error,
+    kind: Kind::Table,
+    about: About::Table,
     title: "table written for another logical sector size",
     what: "The partition table counts in sectors of another size than the device has now.",
     why: "Some USB enclosures show a 512-byte drive as one with 4096-byte sectors, some controllers the \
@@ -290,6 +336,8 @@ pub(crate) static OTHER_SECTOR_SIZE: Rule = Rule {
 pub(crate) static GPT_PRIMARY_DAMAGED: Rule = Rule {
     code: "S031",
     severity: Severity::Error,
+    kind: Kind::Table,
+    about: About::Table,
     title: "the primary GPT is damaged",
     what: "The primary GPT header or its entries fail their checks; the backup at the disk's end is good.",
     why: "Boot loaders, imaging tools or a table made for another sector size wrote over the first sectors.",
@@ -301,6 +349,8 @@ pub(crate) static GPT_PRIMARY_DAMAGED: Rule = Rule {
 pub(crate) static GPT_BACKUP_DAMAGED: Rule = Rule {
     code: "S032",
     severity: Severity::Warning,
+    kind: Kind::Table,
+    about: About::Table,
     title: "the backup GPT is damaged or missing",
     what: "The primary GPT is good, the backup is not.",
     why: "The end of the disk was overwritten (old RAID metadata, a shorter copy), or never written.",
@@ -312,6 +362,8 @@ pub(crate) static GPT_BACKUP_DAMAGED: Rule = Rule {
 pub(crate) static GPT_UNUSABLE: Rule = Rule {
     code: "S033",
     severity: Severity::Error,
+    kind: Kind::Table,
+    about: About::Table,
     title: "no usable GPT",
     what: "The disk announces a GPT, but neither copy passes its checks.",
     why: "Both were overwritten, or the image is cut off.",
@@ -323,6 +375,8 @@ pub(crate) static GPT_UNUSABLE: Rule = Rule {
 pub(crate) static GPT_BACKUP_MISPLACED: Rule = Rule {
     code: "S034",
     severity: Severity::Warning,
+    kind: Kind::Table,
+    about: About::Table,
     title: "the backup GPT is not at the end",
     what: "The backup GPT is good, but not in the disk's last block.",
     why: "The disk or image has grown: a cloud volume was enlarged, an image written to a larger disk.",
@@ -334,6 +388,8 @@ pub(crate) static GPT_BACKUP_MISPLACED: Rule = Rule {
 pub(crate) static GPT_PAST_END: Rule = Rule {
     code: "S035",
     severity: Severity::Error,
+    kind: Kind::Table,
+    about: About::Table,
     title: "the GPT is for a larger disk",
     what: "By its GPT the disk would be larger than it is.",
     why: "The image was cut off, or copied to a smaller disk.",
@@ -345,6 +401,8 @@ pub(crate) static GPT_PAST_END: Rule = Rule {
 pub(crate) static GPT_COPIES_DIFFER: Rule = Rule {
     code: "S036",
     severity: Severity::Warning,
+    kind: Kind::Table,
+    about: About::Table,
     title: "the two GPTs list different partitions",
     what: "Primary and backup both pass their checks, but their entries differ.",
     why: "A tool was interrupted between writing one and the other, or knows only one.",
@@ -356,6 +414,8 @@ pub(crate) static GPT_COPIES_DIFFER: Rule = Rule {
 pub(crate) static PROTECTIVE_MBR: Rule = Rule {
     code: "S037",
     severity: Severity::Warning,
+    kind: Kind::Table,
+    about: About::Table,
     title: "protective MBR and GPT do not belong together",
     what: "There is a protective MBR without a GPT, or a GPT without a protective MBR.",
     why: "One of them was overwritten: by wipefs, dd, or a boot loader.",
@@ -368,6 +428,8 @@ pub(crate) static PROTECTIVE_MBR: Rule = Rule {
 pub(crate) static EBR_DAMAGED: Rule = Rule {
     code: "S040",
     severity: Severity::Error,
+    kind: Kind::Table,
+    about: About::Table,
     title: "the chain of logical partitions is broken",
     what: "An extended boot record links back, or out of the extended partition, or is none.",
     why: "Logical partitions form a linked list over the disk; one overwritten sector cuts it.",
@@ -379,6 +441,8 @@ pub(crate) static EBR_DAMAGED: Rule = Rule {
 pub(crate) static OVERLAP: Rule = Rule {
     code: "S041",
     severity: Severity::Error,
+    kind: Kind::Table,
+    about: About::Table,
     title: "partitions overlap",
     what: "Two partitions share blocks.",
     why: "A table edited by hand, or tools that count in different units.",
@@ -390,6 +454,8 @@ pub(crate) static OVERLAP: Rule = Rule {
 pub(crate) static OUT_OF_RANGE: Rule = Rule {
     code: "S042",
     severity: Severity::Error,
+    kind: Kind::Table,
+    about: About::Table,
     title: "partition reaches past the disk's end",
     what: "A partition ends, or lies, behind the last block.",
     why: "The image was cut off, or copied to a smaller disk.",
@@ -401,6 +467,8 @@ pub(crate) static OUT_OF_RANGE: Rule = Rule {
 pub(crate) static BAD_ENTRY: Rule = Rule {
     code: "S043",
     severity: Severity::Warning,
+    kind: Kind::Table,
+    about: About::Table,
     title: "a partition entry cannot be used",
     what: "An entry ends before it starts, or cannot be counted in 64 bits.",
     why: "Damage that the checksum does not show, or a faulty tool.",
@@ -412,6 +480,8 @@ pub(crate) static BAD_ENTRY: Rule = Rule {
 pub(crate) static TOO_MANY: Rule = Rule {
     code: "S044",
     severity: Severity::Warning,
+    kind: Kind::Table,
+    about: About::Table,
     title: "more partitions than are listed",
     what: "The table holds more partitions than this audit lists.",
     why: "No real disk has so many; Linux itself stops at 256.",
@@ -423,6 +493,8 @@ pub(crate) static TOO_MANY: Rule = Rule {
 pub(crate) static MBR_REACH: Rule = Rule {
     code: "S045",
     severity: Severity::Warning,
+    kind: Kind::Table,
+    about: About::Table,
     title: "the MBR cannot reach the disk's end",
     what: "The disk is larger than an MBR can address.",
     why: "MBR entries count sectors in 32 bits: 2 TiB with 512-byte sectors, 16 TiB with 4096-byte ones.",
@@ -434,6 +506,8 @@ pub(crate) static MBR_REACH: Rule = Rule {
 pub(crate) static PAST_2_32: Rule = Rule {
     code: "S046",
     severity: Severity::Warning,
+    kind: Kind::Table,
+    about: About::Table,
     title: "partition passes sector 2^32",
     what: "An MBR partition starts before sector 2^32 and ends after it.",
     why: "Start and size are 32-bit numbers each, so their sum can be more; some systems compute the end in \
@@ -446,6 +520,8 @@ pub(crate) static PAST_2_32: Rule = Rule {
 pub(crate) static MD_DATA_STRADDLES: Rule = Rule {
     code: "S050",
     severity: Severity::Error,
+    kind: Kind::Alignment,
+    about: About::Layer,
     title: "RAID member's data starts inside a physical sector",
     what: "The data offset of a Linux software RAID member does not fall on a physical sector of the disk.",
     why: "The array's byte 0 is at the member's data offset. Offsets that are no multiple of the sector come \
@@ -463,6 +539,8 @@ pub(crate) static MD_DATA_STRADDLES: Rule = Rule {
 pub(crate) static PV_DATA_STRADDLES: Rule = Rule {
     code: "S051",
     severity: Severity::Error,
+    kind: Kind::Alignment,
+    about: About::Layer,
     title: "LVM data starts inside a physical sector",
     what: "The first physical extent of an LVM physical volume (pe_start) does not fall on a physical sector \
            of the disk.",
@@ -480,6 +558,8 @@ pub(crate) static PV_DATA_STRADDLES: Rule = Rule {
 pub(crate) static LV_SEGMENT_STRADDLES: Rule = Rule {
     code: "S052",
     severity: Severity::Error,
+    kind: Kind::Alignment,
+    about: About::Layer,
     title: "a logical volume's segment is shifted",
     what: "A segment of a logical volume starts at a place where its blocks fall inside physical sectors, \
            though the physical volume's data is aligned.",
@@ -497,6 +577,8 @@ pub(crate) static LV_SEGMENT_STRADDLES: Rule = Rule {
 pub(crate) static LUKS_PAYLOAD_STRADDLES: Rule = Rule {
     code: "S053",
     severity: Severity::Error,
+    kind: Kind::Alignment,
+    about: About::Layer,
     title: "LUKS payload starts inside a physical sector",
     what: "The encrypted payload of a LUKS container does not fall on a physical sector of the disk.",
     why: "The payload follows the header and key slots. Old cryptsetup put it at 1032 or 2056 sectors of 512 \
@@ -513,6 +595,8 @@ pub(crate) static LUKS_PAYLOAD_STRADDLES: Rule = Rule {
 pub(crate) static PAYLOAD_STRADDLES: Rule = Rule {
     code: "S054",
     severity: Severity::Error,
+    kind: Kind::Alignment,
+    about: About::Layer,
     title: "a mapping's payload starts inside a physical sector",
     what: "What a mapping (bcache, dm-integrity, a nested partition table, …) provides does not fall on a \
            physical sector of the disk.",
@@ -525,6 +609,8 @@ pub(crate) static PAYLOAD_STRADDLES: Rule = Rule {
 pub(crate) static LAYER_OFF_UNIT: Rule = Rule {
     code: "S055",
     severity: Severity::Warning,
+    kind: Kind::Alignment,
+    about: About::Layer,
     title: "a layer's data is off a larger unit",
     what: "A layer's data is on a physical sector, but off the indirection unit, minimum I/O or stripe of \
            the device.",
@@ -538,6 +624,8 @@ pub(crate) static LAYER_OFF_UNIT: Rule = Rule {
 pub(crate) static LAYERS_CANCEL: Rule = Rule {
     code: "S056",
     severity: Severity::Advice,
+    kind: Kind::Alignment,
+    about: About::Layer,
     title: "two layers that are off make up for each other",
     what: "A layer below is off a physical sector, and the offset of this one's data brings it back.",
     why: "Tools that follow the kernel's alignment_offset do it on purpose (pvcreate on a partition at 63).",
@@ -551,6 +639,8 @@ pub(crate) static LAYERS_CANCEL: Rule = Rule {
 pub(crate) static OFF_ARRAY_STRIPE: Rule = Rule {
     code: "S057",
     severity: Severity::Warning,
+    kind: Kind::Alignment,
+    about: About::Layer,
     title: "a layer starts off the stripe of the array below",
     what: "What is on a RAID starts on a sector, but not on a multiple of the array's stripe in the array's \
            own space.",
@@ -566,6 +656,8 @@ pub(crate) static OFF_ARRAY_STRIPE: Rule = Rule {
 pub(crate) static MD_CHUNK_SMALL: Rule = Rule {
     code: "S058",
     severity: Severity::Warning,
+    kind: Kind::Alignment,
+    about: About::Layer,
     title: "RAID chunk is no multiple of the drive's unit",
     what: "The chunk of a striped array is not a whole number of physical sectors or indirection units.",
     why: "Neighbouring chunks lie on different members: a unit that a chunk covers in part is completed by \
@@ -578,6 +670,8 @@ pub(crate) static MD_CHUNK_SMALL: Rule = Rule {
 pub(crate) static LUKS_SECTOR_SMALL: Rule = Rule {
     code: "S060",
     severity: Severity::Advice,
+    kind: Kind::Alignment,
+    about: About::Layer,
     title: "LUKS encrypts in sectors smaller than the physical one",
     what: "The encryption sector is smaller than the physical sector.",
     why: "dm-crypt shows the encryption sector as the mapping's logical block: what is above may write as \
@@ -591,6 +685,8 @@ pub(crate) static LUKS_SECTOR_SMALL: Rule = Rule {
 pub(crate) static FS_BLOCK_SMALL: Rule = Rule {
     code: "S061",
     severity: Severity::Warning,
+    kind: Kind::Alignment,
+    about: About::FileSystem,
     title: "file system writes less than a physical sector",
     what: "The file system's block, sector or log sector is smaller than the physical sector.",
     why: "mkfs takes the block by the size of the device (small ext file systems: 1 KiB) or by what the \
@@ -603,6 +699,8 @@ pub(crate) static FS_BLOCK_SMALL: Rule = Rule {
 pub(crate) static FS_BLOCK_BELOW_UNIT: Rule = Rule {
     code: "S062",
     severity: Severity::Advice,
+    kind: Kind::Alignment,
+    about: About::FileSystem,
     title: "file-system block is smaller than the indirection unit",
     what: "The file system's block is a physical sector or more, but less than the SSD's indirection unit.",
     why: "An SSD of 16 KiB units reads and writes again the rest of a unit for each 4 KiB written alone; its \
@@ -616,6 +714,8 @@ pub(crate) static FS_BLOCK_BELOW_UNIT: Rule = Rule {
 pub(crate) static DATA_AREA_OFF: Rule = Rule {
     code: "S063",
     severity: Severity::Error,
+    kind: Kind::Alignment,
+    about: About::Layer,
     title: "data area is off inside an aligned file system",
     what: "The file system starts on a physical sector, but its clusters are counted from a byte that is \
            none.",
@@ -632,6 +732,8 @@ pub(crate) static DATA_AREA_OFF: Rule = Rule {
 pub(crate) static HINTS_CONTRADICT: Rule = Rule {
     code: "S064",
     severity: Severity::Warning,
+    kind: Kind::Layers,
+    about: About::FileSystem,
     title: "stripe hints contradict the array",
     what: "The file system was told of a chunk or stripe that is no multiple of the one that the array below has.",
     why: "Hints are written once, by mkfs, which takes them from the device's I/O sizes (multiples of the chunk and the \
@@ -646,6 +748,8 @@ pub(crate) static HINTS_CONTRADICT: Rule = Rule {
 pub(crate) static ASHIFT_SMALL: Rule = Rule {
     code: "S065",
     severity: Severity::Warning,
+    kind: Kind::Alignment,
+    about: About::FileSystem,
     title: "ZFS writes less than the drive's unit",
     what: "The vdev's ashift is smaller than the physical sector or indirection unit.",
     why: "ZFS takes the ashift from what the drive reports when the vdev is made, and keeps it for life.",
@@ -657,6 +761,8 @@ pub(crate) static ASHIFT_SMALL: Rule = Rule {
 pub(crate) static PAGE_STRADDLES: Rule = Rule {
     code: "S066",
     severity: Severity::Warning,
+    kind: Kind::Alignment,
+    about: About::Layer,
     title: "database pages straddle",
     what: "Pages of the given size (--page) do not cover whole units of the drive.",
     why: "The page is no multiple of the unit, or the file system is off it.",
@@ -668,6 +774,8 @@ pub(crate) static PAGE_STRADDLES: Rule = Rule {
 pub(crate) static PAGE_NOT_ATOMIC: Rule = Rule {
     code: "S067",
     severity: Severity::Advice,
+    kind: Kind::Atomicity,
+    about: About::Layer,
     title: "database pages cannot be written atomically",
     what: "Pages of the given size (--page) are not known to reach the drive as one atomic write.",
     why: "The device offers no atomic write of that size, the partition's start turned it off, or the file \
@@ -683,6 +791,8 @@ pub(crate) static PAGE_NOT_ATOMIC: Rule = Rule {
 pub(crate) static HIDDEN_SECTORS: Rule = Rule {
     code: "S068",
     severity: Severity::Warning,
+    kind: Kind::Layers,
+    about: About::Placement,
     title: "the boot sector says another place than its partition's",
     what: "NTFS, FAT and exFAT keep the number of sectors before them (\"hidden sectors\"), and it is not where the \
            partition starts.",
@@ -701,6 +811,8 @@ pub(crate) static HIDDEN_SECTORS: Rule = Rule {
 pub(crate) static CONTAINER_OFF: Rule = Rule {
     code: "S070",
     severity: Severity::Error,
+    kind: Kind::Alignment,
+    about: About::Container,
     title: "image format puts guest blocks off the host's sectors",
     what: "The image's container stores the guest's blocks at host offsets that are off a physical sector.",
     why: "A dynamic VHD puts a 512-byte bitmap before each block; sparse VMDK and old VDI files start their \
@@ -716,6 +828,8 @@ pub(crate) static CONTAINER_OFF: Rule = Rule {
 pub(crate) static CONTAINER_UNIT_SMALL: Rule = Rule {
     code: "S071",
     severity: Severity::Advice,
+    kind: Kind::Alignment,
+    about: About::Container,
     title: "image format allocates in small units",
     what: "The container's cluster or grain is smaller than the physical sector.",
     why: "A qcow2 of 512-byte clusters was possible; allocation then scatters parts of sectors.",
@@ -727,6 +841,8 @@ pub(crate) static CONTAINER_UNIT_SMALL: Rule = Rule {
 pub(crate) static VIEWS_DISAGREE: Rule = Rule {
     code: "S080",
     severity: Severity::Warning,
+    kind: Kind::Layers,
+    about: About::Kernel,
     title: "the kernel and the disk disagree",
     what: "What the kernel has in use (partitions, mappings, RAID) differs from what is written on the disk.",
     why: "The table or metadata was changed while in use, and the kernel still works with the old one.",
@@ -736,12 +852,11 @@ pub(crate) static VIEWS_DISAGREE: Rule = Rule {
     sources: &["partx(8)", "blockdev(8), --rereadpt"],
 };
 
-/// What [`UNREADABLE`] is called, for whoever gives it a status of its own.
-pub const UNREADABLE_CODE: &str = "S081";
-
 pub(crate) static UNREADABLE: Rule = Rule {
-    code: UNREADABLE_CODE,
+    code: "S081",
     severity: Severity::Error,
+    kind: Kind::Unreadable,
+    about: About::Medium,
     title: "cannot be read",
     what: "The drive gives no bytes where the table or the content of a partition stands.",
     why: "A sector went bad, a cable or an enclosure fails, or the device behind a mapping is gone. What is there is not \
@@ -752,62 +867,7 @@ pub(crate) static UNREADABLE: Rule = Rule {
     sources: &["read(2), EIO", "ddrescue(1)"],
 };
 
-/// Every rule, in order of code.
-pub static RULES: &[&Rule] = &[
-    &START_STRADDLES,
-    &END_STRADDLES,
-    &OFF_IO_MIN,
-    &OFF_INDIRECTION_UNIT,
-    &OFF_STRIPE,
-    &OFF_IO_OPT,
-    &OFF_ERASE_BLOCK,
-    &OFF_GRAIN,
-    &ATOMIC_LOST,
-    &DOS_START,
-    &KERNEL_MISALIGNED,
-    &BOGUS_IO_OPT,
-    &KNOWN_LIAR,
-    &FIRMWARE_OFFSET,
-    &SOURCES_DISAGREE,
-    &FASTER_FORMAT,
-    &OTHER_SECTOR_SIZE,
-    &GPT_PRIMARY_DAMAGED,
-    &GPT_BACKUP_DAMAGED,
-    &GPT_UNUSABLE,
-    &GPT_BACKUP_MISPLACED,
-    &GPT_PAST_END,
-    &GPT_COPIES_DIFFER,
-    &PROTECTIVE_MBR,
-    &EBR_DAMAGED,
-    &OVERLAP,
-    &OUT_OF_RANGE,
-    &BAD_ENTRY,
-    &TOO_MANY,
-    &MBR_REACH,
-    &PAST_2_32,
-    &MD_DATA_STRADDLES,
-    &PV_DATA_STRADDLES,
-    &LV_SEGMENT_STRADDLES,
-    &LUKS_PAYLOAD_STRADDLES,
-    &PAYLOAD_STRADDLES,
-    &LAYER_OFF_UNIT,
-    &LAYERS_CANCEL,
-    &OFF_ARRAY_STRIPE,
-    &MD_CHUNK_SMALL,
-    &LUKS_SECTOR_SMALL,
-    &FS_BLOCK_SMALL,
-    &FS_BLOCK_BELOW_UNIT,
-    &DATA_AREA_OFF,
-    &HINTS_CONTRADICT,
-    &ASHIFT_SMALL,
-    &PAGE_STRADDLES,
-    &PAGE_NOT_ATOMIC,
-    &HIDDEN_SECTORS,
-    &CONTAINER_OFF,
-    &CONTAINER_UNIT_SMALL,
-    &VIEWS_DISAGREE,
-    &UNREADABLE,
-];
+}
 
 /// The rule of this code, in either case.
 pub fn rule(code: &str) -> Option<&'static Rule> {
@@ -821,6 +881,24 @@ mod tests {
     #[test]
     fn codes_are_unique_and_in_order() {
         assert!(RULES.windows(2).all(|pair| pair[0].code < pair[1].code));
+    }
+
+    #[test]
+    fn a_rule_finds_what_can_be_wrong_with_what_it_looks_at() {
+        for rule in RULES {
+            let kinds: &[Kind] = match rule.about {
+                About::Device => &[Kind::Device, Kind::Alignment],
+                About::Table => &[Kind::Table],
+                // A boot sector may contradict the table.
+                About::Placement => &[Kind::Alignment, Kind::Layers],
+                About::Layer => &[Kind::Alignment, Kind::Atomicity],
+                About::FileSystem => &[Kind::Alignment, Kind::Layers],
+                About::Container => &[Kind::Alignment],
+                About::Kernel => &[Kind::Layers],
+                About::Medium => &[Kind::Unreadable],
+            };
+            assert!(kinds.contains(&rule.kind), "{} is {:?} about {:?}", rule.code, rule.kind, rule.about);
+        }
     }
 
     #[test]

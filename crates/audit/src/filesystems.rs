@@ -6,7 +6,7 @@ use straddle_units::{ByteCount, ByteOffset};
 use crate::catalogue as rules;
 use crate::finding::{Command, Cure, Finding, Miss, Risk, Rule};
 use crate::layers::{FileSystemPlace, on_drive};
-use crate::reformat;
+use crate::{reformat, weigh};
 
 /// Finds everything about one file system.
 pub(crate) fn check(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<Finding>) {
@@ -33,7 +33,7 @@ fn smallest_write(place: &FileSystemPlace<'_>, fs: &FileSystem) -> (&'static str
 
 fn check_units(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<Finding>) {
     // ZFS says it as an exponent, and has a rule of its own. What is only read writes nothing.
-    if fs.ashift.is_some() || matches!(place.kind, "iso9660" | "squashfs" | "erofs") {
+    if fs.ashift.is_some() || weigh::is_only_read(place.kind) {
         return;
     }
     let (name, size) = smallest_write(place, fs);
@@ -65,9 +65,8 @@ fn finding(
     message: String,
     cure: Cure,
 ) -> Finding {
-    let layer = Some(place.told.clone());
-    let (severity, subject) = (rule.severity, place.subject);
-    Finding { rule, severity, subject, layer, at, miss: None, message, cure: Some(cure) }
+    let layer = place.way.clone();
+    Finding { layer, at, cure: Some(cure), ..Finding::new(rule, place.subject, message) }
 }
 
 /// A data area that does not begin on a physical sector, inside a file system that does.

@@ -4,6 +4,8 @@ use std::fmt;
 
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
+use crate::way::{self, Step};
+
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -25,13 +27,68 @@ impl fmt::Display for Severity {
     }
 }
 
+/// What kind of thing is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Data is off a boundary, or is written in pieces smaller than a unit.
+    Alignment,
+    /// What is written can be torn by a power failure, aligned or not.
+    Atomicity,
+    /// What the device says of itself cannot be true, or contradicts itself.
+    Device,
+    /// The partition table is damaged, or made for another disk.
+    Table,
+    /// Two layers, or the kernel and the disk, say different things.
+    Layers,
+    /// What is written there cannot be read.
+    Unreadable,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Alignment => "alignment",
+            Self::Atomicity => "atomic writes",
+            Self::Device => "device claims",
+            Self::Table => "table damage",
+            Self::Layers => "layers disagree",
+            Self::Unreadable => "cannot be read",
+        })
+    }
+}
+
+/// What a rule looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// The device.
+    Device,
+    /// The partition table.
+    Table,
+    /// Where a partition, or what fills the disk, starts and ends.
+    Placement,
+    /// Where the data of a layer lies on this device, and its units.
+    Layer,
+    /// A file system as such, wherever its parts lie: it is the same one on whichever way it is reached.
+    FileSystem,
+    /// The image format around the disk.
+    Container,
+    /// The running kernel.
+    Kernel,
+    /// Whether there are bytes to look at.
+    Medium,
+}
+
 /// One rule: its code for life, and everything `straddle explain` tells of it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Rule {
     /// `S001` and so on; never reused.
     pub code: &'static str,
     /// How much its findings matter.
     pub severity: Severity,
+    /// What kind of thing it finds.
+    pub kind: Kind,
+    /// What it looks at.
+    pub about: About,
     /// The finding in a few words.
     pub title: &'static str,
     /// What is wrong.
@@ -45,6 +102,15 @@ pub struct Rule {
     /// Where this is known from.
     pub sources: &'static [&'static str],
 }
+
+/// A code is one rule's.
+impl PartialEq for Rule {
+    fn eq(&self, other: &Self) -> bool {
+        self.code == other.code
+    }
+}
+
+impl Eq for Rule {}
 
 /// What a finding is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -124,6 +190,28 @@ impl Cure {
     }
 }
 
+/// Somewhere else where a finding shows, or is told.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// Another way on the same target, by the partition or the device that it comes from.
+    Way(String),
+    /// Another target of the run.
+    Target(String),
+}
+
+/// Where a finding is told. It is as true wherever that is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Among the findings of its target.
+    Here,
+    /// In a finding about the same thing.
+    At(Place),
+    /// Nowhere: its rule was not asked for.
+    NotAsked,
+    /// Nowhere: it is about another partition than the one asked for.
+    Outside,
+}
+
 /// One thing found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -133,9 +221,9 @@ pub struct Finding {
     pub severity: Severity,
     /// What it is about.
     pub subject: Subject,
-    /// The layer that it is about, by its way from the partition up (`partition 1 > PV vg > LV root`); `None` for
-    /// findings on the disk, its table, and the placement of partitions.
-    pub layer: Option<String>,
+    /// The layer that it is about, by its way from the partition up; empty for findings on the disk, its table, and the
+    /// placement of partitions.
+    pub layer: Vec<Step>,
     /// The byte on the disk at which it shows.
     pub at: Option<ByteOffset>,
     /// The boundary that is missed, for findings of placement.
@@ -144,27 +232,59 @@ pub struct Finding {
     pub message: String,
     /// Its cure, where there is one.
     pub cure: Option<Cure>,
+    /// Where it is told.
+    pub told: Told,
+    /// Where else it shows, of one that is told here for several.
+    pub also: Vec<Place>,
 }
 
 impl Finding {
+    /// A finding with nothing but its rule, what it is about, and its sentence.
+    pub(crate) fn new(rule: &'static Rule, subject: Subject, message: String) -> Self {
+        Self {
+            rule,
+            severity: rule.severity,
+            subject,
+            layer: Vec::new(),
+            at: None,
+            miss: None,
+            message,
+            cure: None,
+            told: Told::Here,
+            also: Vec::new(),
+        }
+    }
+
     /// A finding about the disk or its table.
     pub(crate) fn on_disk(rule: &'static Rule, at: Option<ByteOffset>, message: String) -> Self {
-        let severity = rule.severity;
-        Self { rule, severity, subject: Subject::Disk, layer: None, at, miss: None, message, cure: None }
+        Self { at, ..Self::new(rule, Subject::Disk, message) }
     }
 
     /// A finding about a partition.
     pub(crate) fn on_partition(rule: &'static Rule, number: u32, at: ByteOffset, message: String) -> Self {
-        Self {
-            rule,
-            severity: rule.severity,
-            subject: Subject::Partition(number),
-            layer: None,
-            at: Some(at),
-            miss: None,
-            message,
-            cure: None,
+        Self { at: Some(at), ..Self::new(rule, Subject::Partition(number), message) }
+    }
+
+    /// The way to the layer that it is about, as people are shown it (`partition 1 > PV vg > LV vg/root`); `None` where
+    /// it is about none.
+    pub fn way(&self) -> Option<String> {
+        (!self.layer.is_empty()).then(|| way::told(&self.layer))
+    }
+
+    /// Its sentence, with where else it shows.
+    pub fn sentence(&self) -> String {
+        let mut text = self.message.clone();
+        let mut targets = Vec::new();
+        for place in &self.also {
+            match place {
+                Place::Way(way) => text.push_str(&format!("; reached from {way} as well")),
+                Place::Target(name) => targets.push(name.as_str()),
+            }
         }
+        if !targets.is_empty() {
+            text.push_str(&format!("; the same shows on {}", targets.join(", ")));
+        }
+        text
     }
 
     /// The same, cured by `cure`.

@@ -13,6 +13,7 @@ use crate::catalogue as rules;
 use crate::finding::{Cure, Finding, Miss, Rule, Subject};
 use crate::makeup::{self, Above};
 use crate::placement::{Named, named_boundaries};
+use crate::way::{self, Step};
 use crate::{Context, Severity, rebuild};
 
 /// The striped array that a layer stands on, with its place there.
@@ -31,7 +32,7 @@ struct Place<'a> {
     /// The partition, or the disk.
     subject: Subject,
     /// The layers from the drive up, by name.
-    path: Vec<String>,
+    path: Vec<Step>,
     /// Where the present layer starts on the drive.
     start: Option<ByteOffset>,
     /// Where the space of the layer below begins, on the device that `below` counts on: a layer's own offset is counted
@@ -44,7 +45,7 @@ struct Place<'a> {
 impl Place<'_> {
     /// How the way from the drive to here is called: `partition 1 > md0 > LV vg/root`.
     fn told(&self) -> String {
-        self.path.join(" > ")
+        way::told(&self.path)
     }
 }
 
@@ -65,7 +66,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let Some(layer) = &partition.layer else { continue };
         let place = Place {
             subject: Subject::Partition(partition.number),
-            path: vec![format!("partition {}", partition.number)],
+            path: vec![Step::partition(partition.number)],
             start: Some(partition.span.start()),
             base: partition.span.start(),
             ..disk.clone()
@@ -100,7 +101,7 @@ pub fn level_name(md: &Md) -> String {
 
 fn check_layer(below: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
     let mut place = below.clone();
-    place.path.push(called(layer));
+    place.path.push(Step::of(layer));
     match &layer.facts {
         Facts::Table(table) => check_nested(&place, layer, table, findings),
         _ => {
@@ -126,7 +127,7 @@ fn check_layer(below: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
         under.start = child.drive;
         if let Facts::Table(table) = &layer.facts {
             let on = table.partitions.iter().find(|partition| partition.span.start() == child.below.start());
-            under.path.extend(on.map(|partition| format!("partition {}", partition.number)));
+            under.path.extend(on.map(|partition| Step::partition(partition.number)));
             under.base = child.below.start();
         }
         check_layer(&under, child, findings);
@@ -148,7 +149,7 @@ fn check_nested(place: &Place<'_>, layer: &Layer, table: &Stack, findings: &mut 
     // An extended partition's own structures are single sectors, and cannot straddle.
     for partition in table.partitions.iter().filter(|partition| partition.role != Role::Extended) {
         let mut here = place.clone();
-        here.path.push(format!("partition {}", partition.number));
+        here.path.push(Step::partition(partition.number));
         // What is on the other members of an array is told there.
         let told = findings.len();
         if let Some(piece) = makeup::nested(layer, partition) {
@@ -199,6 +200,7 @@ fn view<'a>(place: &Place<'a>, layer: &'a Layer) -> FileSystemPlace<'a> {
         context: place.context,
         subject: place.subject,
         told: place.told(),
+        way: place.path.clone(),
         kind: layer.kind,
         start: place.start,
         len: layer.below.len(),
@@ -211,6 +213,7 @@ pub(crate) struct FileSystemPlace<'a> {
     pub(crate) context: &'a Context<'a>,
     pub(crate) subject: Subject,
     pub(crate) told: String,
+    pub(crate) way: Vec<Step>,
     pub(crate) kind: &'static str,
     /// Its first byte on the drive.
     pub(crate) start: Option<ByteOffset>,
@@ -343,9 +346,8 @@ fn off(
         miss.name,
     );
     let cure = Some(rebuild::on_boundary(&place.told(), layer, miss.boundary));
-    let layer = Some(place.told());
-    let (severity, subject, at) = (rule.severity, place.subject, Some(piece.drive));
-    Finding { rule, severity, subject, layer, at, miss: Some(miss), message, cure }
+    let (layer, at) = (place.path.clone(), Some(piece.drive));
+    Finding { layer, at, miss: Some(miss), cure, ..Finding::new(rule, place.subject, message) }
 }
 
 /// The advice that two layers which are off make up for each other.
@@ -371,9 +373,8 @@ fn finding(
     message: String,
     cure: Cure,
 ) -> Finding {
-    let layer = Some(place.told());
-    let (severity, subject) = (rule.severity, place.subject);
-    Finding { rule, severity, subject, layer, at, miss: None, message, cure: Some(cure) }
+    let layer = place.path.clone();
+    Finding { layer, at, cure: Some(cure), ..Finding::new(rule, place.subject, message) }
 }
 
 /// Rules about a RAID member's chunk.

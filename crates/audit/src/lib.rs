@@ -12,7 +12,7 @@ mod efficiency;
 mod filesystems;
 mod finding;
 mod hidden;
-mod kind;
+mod judgement;
 mod layers;
 mod live;
 mod makeup;
@@ -24,25 +24,27 @@ mod reformat;
 mod repeated;
 mod rmw;
 mod table;
+mod way;
 mod weigh;
 
 use straddle_device::DeviceKind;
 use straddle_device::image::Container;
 use straddle_device::topology::Topology;
+use straddle_layout::Stack;
 use straddle_layout::live::Disagreement;
-use straddle_layout::{Partition, Role, Stack};
 use straddle_units::ByteCount;
 
-pub use catalogue::{RULES, UNREADABLE_CODE, rule};
+pub use catalogue::{RULES, rule};
 pub use efficiency::{Format, format_efficiency};
-pub use finding::{Command, Cure, Finding, Miss, Risk, Rule, Severity, Subject};
-pub use kind::Kind;
+pub use finding::{About, Command, Cure, Finding, Kind, Miss, Place, Risk, Rule, Severity, Subject, Told};
+pub use judgement::{Judgement, OfPartition, Recognised, Status, Verdict};
 pub use layers::{called, level_name};
 pub use optimum::bogus_io_opt;
 pub use picture::picture;
 pub use placement::{ATOMIC_UNIT, GRAIN, named_boundaries};
-pub use repeated::shared_file_system;
+pub use repeated::{Seen, merge_targets};
 pub use rmw::{Io, LISTED, RmwCount, count_rmw};
+pub use way::Step;
 
 /// What is audited.
 #[derive(Clone, Copy)]
@@ -72,24 +74,35 @@ pub struct Context<'a> {
     pub page: Option<ByteCount>,
 }
 
-/// What the findings make of one partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
-    /// An extended partition: it holds one-sector structures, and cannot be misaligned in a way that matters.
-    Container,
-    /// Every boundary that is known is met.
-    Aligned,
-    /// Only advice is given: the physical sector is met, or missed where nothing is written.
-    AlignedWithAdvice,
-    /// A boundary that costs on some workloads is missed.
-    Off,
-    /// It straddles.
-    Misaligned,
-    /// Its entry is damaged, or contradicts another one.
-    Damaged,
+/// What of all that is found was asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// The rules asked for, by code; all of them where none is given.
+    pub only: Vec<&'static str>,
+    /// The rules not to be told of, by code.
+    pub ignore: Vec<&'static str>,
+    /// The partition asked for, where it is one and not the disk.
+    pub partition: Option<u32>,
 }
 
-/// Runs every rule and returns what they find: the disk's findings first, then each partition's, the worst first.
+impl Asked {
+    fn told(&self, finding: &Finding) -> Told {
+        let code = finding.rule.code;
+        match finding.subject {
+            Subject::Partition(number) if self.partition.is_some_and(|asked| asked != number) => {
+                Told::Outside
+            }
+            // What cannot be read is no matter of choice: nothing is known of what was asked for.
+            _ if finding.rule.kind == Kind::Unreadable => Told::Here,
+            _ if self.ignore.contains(&code) => Told::NotAsked,
+            _ if self.only.is_empty() || self.only.contains(&code) => Told::Here,
+            _ => Told::NotAsked,
+        }
+    }
+}
+
+/// Runs every rule and returns all that they find: the disk's findings first, then each partition's, the worst first.
+/// [`ask`] says which of them are told, [`Judgement::of`] what all of them make of the target.
 pub fn run(context: &Context<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     device::check(context, &mut findings);
@@ -104,7 +117,6 @@ pub fn run(context: &Context<'_>) -> Vec<Finding> {
         findings.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(Cure::without_commands);
     }
     layers::check(context, &mut findings);
-    repeated::merge(&mut findings);
     live::check(context, &mut findings);
     weigh::contents(context, &mut findings);
     if context.stack.is_hybrid_iso {
@@ -115,33 +127,8 @@ pub fn run(context: &Context<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Whether a finding on the device leaves no partition on it aligned.
-fn is_hopeless(finding: &Finding) -> bool {
-    finding.rule == &catalogue::KERNEL_MISALIGNED
-}
-
-/// What `findings` make of the placement of `partition`; what stands on it is another matter ([`inside`]).
-pub fn verdict(partition: &Partition, findings: &[Finding]) -> Verdict {
-    if partition.role == Role::Extended {
-        return Verdict::Container;
-    }
-    // Where no start can be aligned for all members, none is.
-    let placed = |f: &Finding| f.subject == Subject::Partition(partition.number) && f.layer.is_none();
-    let concerns = |f: &&Finding| placed(f) || is_hopeless(f);
-    // Of two that are equally bad, the one about alignment.
-    let worst =
-        findings.iter().filter(concerns).map(|f| (f.severity, f.rule.kind() == Kind::Alignment)).max();
-    match worst {
-        None => Verdict::Aligned,
-        Some((Severity::Advice, _)) => Verdict::AlignedWithAdvice,
-        Some((_, false)) => Verdict::Damaged,
-        Some((Severity::Warning, true)) => Verdict::Off,
-        Some((Severity::Error, true)) => Verdict::Misaligned,
-    }
-}
-
-/// The worst that was found in the layers on `partition`.
-pub fn inside<'a>(partition: &Partition, findings: &'a [Finding]) -> Option<&'a Finding> {
-    let own = |f: &&Finding| f.subject == Subject::Partition(partition.number) && f.layer.is_some();
-    findings.iter().filter(own).max_by_key(|f| f.severity)
+/// Says of each of all findings on a target where it is told. None is dropped: a verdict is about what is true.
+pub fn ask(findings: &mut [Finding], asked: &Asked) {
+    findings.iter_mut().for_each(|finding| finding.told = asked.told(finding));
+    repeated::merge(findings);
 }

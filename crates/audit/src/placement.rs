@@ -9,7 +9,7 @@ use crate::cure;
 use crate::finding::{Cure, Finding, Miss, Rule};
 use crate::layers::{split, split_cure};
 use crate::makeup::Above;
-use crate::{Context, Severity, Subject, weigh};
+use crate::{Context, Severity, weigh};
 
 /// The grain that every current partitioning tool uses: 1 MiB.
 pub const GRAIN: ByteCount = ByteCount::new(MIB);
@@ -112,14 +112,9 @@ pub(crate) fn check_whole_disk(context: &Context<'_>, findings: &mut Vec<Finding
         cure = split_cure(&above);
     }
     findings.push(Finding {
-        rule: &rules::START_STRADDLES,
-        severity: rules::START_STRADDLES.severity,
-        subject: Subject::Disk,
-        layer: None,
-        at: Some(ByteOffset::ZERO),
         miss: Some(Miss { name: "physical sector", boundary, past }),
-        message,
         cure: Some(cure),
+        ..Finding::on_disk(&rules::START_STRADDLES, Some(ByteOffset::ZERO), message)
     });
 }
 
@@ -151,14 +146,9 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
             cure = Some(split_cure(&above));
         }
         found.push(Finding {
-            rule: named.rule,
-            severity: named.rule.severity,
-            subject: Subject::Partition(partition.number),
-            layer: None,
-            at: Some(start),
             miss: Some(Miss { name: named.name, boundary: named.boundary, past }),
-            message,
             cure,
+            ..Finding::on_partition(named.rule, partition.number, start, message)
         });
     }
     stays
@@ -197,21 +187,16 @@ fn check_end(context: &Context<'_>, partition: &Partition, found: &mut Vec<Findi
     if past == ByteCount::ZERO || rest == ByteCount::ZERO {
         return;
     }
+    let message = format!(
+        "ends at byte {end}, {} bytes past a {}-byte physical sector boundary: its last {} bytes are no whole physical \
+         sector",
+        past.get(),
+        physical.size().get(),
+        rest.get()
+    );
     found.push(Finding {
-        rule: &rules::END_STRADDLES,
-        severity: rules::END_STRADDLES.severity,
-        subject: Subject::Partition(partition.number),
-        layer: None,
-        at: Some(end),
         miss: Some(Miss { name: "physical sector", boundary: physical, past }),
-        message: format!(
-            "ends at byte {end}, {} bytes past a {}-byte physical sector boundary: its last {} bytes are no whole \
-             physical sector",
-            past.get(),
-            physical.size().get(),
-            rest.get()
-        ),
-        cure: None,
+        ..Finding::on_partition(&rules::END_STRADDLES, partition.number, end, message)
     });
 }
 
@@ -227,19 +212,14 @@ fn check_atomic(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fi
         Source::Nvme(_) => "blocks lie across the drive's atomic boundary, and may be torn in a power cut",
         _ => "the kernel turns the device's atomic writes off for it, and says nothing",
     };
+    let message = format!(
+        "starts at byte {start}, {} bytes past a multiple of {} bytes: {lost}",
+        past.get(),
+        boundary.size().get()
+    );
     found.push(Finding {
-        rule: &rules::ATOMIC_LOST,
-        severity: rules::ATOMIC_LOST.severity,
-        subject: Subject::Partition(partition.number),
-        layer: None,
-        at: Some(start),
         miss: Some(Miss { name: ATOMIC_UNIT, boundary, past }),
-        message: format!(
-            "starts at byte {start}, {} bytes past a multiple of {} bytes: {lost}",
-            past.get(),
-            boundary.size().get()
-        ),
-        cure: None,
+        ..Finding::on_partition(&rules::ATOMIC_LOST, partition.number, start, message)
     });
 }
 

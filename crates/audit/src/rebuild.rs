@@ -128,6 +128,7 @@ mod tests {
         Layer {
             kind: "crypto_LUKS",
             name: String::new(),
+            uuid: String::new(),
             below: Span::first(ByteCount::new(1 << 30)),
             drive: None,
             facts: Facts::Luks(Luks { version, ..Luks::default() }),

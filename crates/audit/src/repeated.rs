@@ -1,99 +1,178 @@
-//! One cause, one finding: a file system on an array or a logical volume is reached from each partition below it.
+//! One cause, one finding: what is reached on several ways, or from several targets of a run, is told once.
 //!
-//! The law of this module: only findings about one and the same file system are merged; what is said of a member or a
-//! physical volume is that one's own affair.
+//! The law of this module: it only says where a finding is told ([`Told`]), and lists there where else it shows; none is
+//! dropped, so that verdicts and statuses count all of them. What is said of a member or a physical volume is that one's
+//! own affair: only findings about one and the same thing are told once.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::catalogue as rules;
-use crate::finding::{Finding, Rule};
+use crate::finding::{About, Finding, Place, Told};
+use crate::way::Step;
 
-/// The rules about a file system as such, wherever its parts lie.
-const OF_FILE_SYSTEMS: [&Rule; 4] =
-    [&rules::FS_BLOCK_SMALL, &rules::FS_BLOCK_BELOW_UNIT, &rules::HINTS_CONTRADICT, &rules::ASHIFT_SMALL];
-
-/// The way to the file system that a finding is about, from the array or the logical volume on that it shares with other
-/// members; `None` for other findings, and for a file system on one device only.
-pub fn shared_file_system(finding: &Finding) -> Option<&str> {
-    let path = finding.layer.as_deref().filter(|_| OF_FILE_SYSTEMS.contains(&finding.rule))?;
-    let mut at = 0;
-    for part in path.split(" > ") {
-        // What has no name may be another one of the kind.
-        let mut words = part.split(' ');
-        let is_shared = match words.next() {
-            Some("LV") => words.next().is_some(),
-            Some("md") => words.nth(1).is_some(),
-            _ => false,
-        };
-        if is_shared {
-            return path.get(at..);
-        }
-        at += part.len() + " > ".len();
-    }
-    None
+/// How many of the last steps of both ways are the same, where an array or a logical volume is among them: what several
+/// partitions and disks lead to.
+fn shared(one: &[Step], other: &[Step]) -> Option<usize> {
+    let same = one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one.is(other)).count();
+    one.iter().rev().take(same).any(Step::is_shared).then_some(same)
 }
 
-/// Keeps the first of several findings about one file system, and lists there on which ways the others were met.
-pub(crate) fn merge(findings: &mut Vec<Finding>) {
-    let mut kept: Vec<Finding> = Vec::new();
-    for finding in findings.drain(..) {
-        let key = shared_file_system(&finding);
-        let first = kept
-            .iter_mut()
-            .find(|other| key.is_some() && other.rule == finding.rule && shared_file_system(other) == key);
-        match first {
-            None => kept.push(finding),
-            Some(first) if first.layer == finding.layer => {}
-            Some(first) => {
-                let way =
-                    finding.layer.as_deref().and_then(|path| path.split(" > ").next()).unwrap_or_default();
-                first.message.push_str(&format!("; reached from {way} as well"));
+/// Whether both findings say the same of one file system.
+fn is_one_file_system(one: &Finding, other: &Finding) -> bool {
+    one.rule == other.rule
+        && one.rule.about == About::FileSystem
+        && shared(&one.layer, &other.layer).is_some()
+}
+
+/// Of several findings about one file system on one target, tells the worst, or else the first, and lists there on which
+/// ways the others were met.
+pub(crate) fn merge(findings: &mut [Finding]) {
+    // Whatever is the same has the same rule and the same last step.
+    let mut alike: HashMap<(&str, String), Vec<usize>> = HashMap::new();
+    for (index, finding) in findings.iter().enumerate() {
+        let is_candidate = finding.told == Told::Here
+            && finding.rule.about == About::FileSystem
+            && finding.layer.iter().any(Step::is_shared);
+        if let Some(last) = finding.layer.last().filter(|_| is_candidate) {
+            alike.entry((finding.rule.code, last.uuid.clone())).or_default().push(index);
+        }
+    }
+    for mut group in alike.into_values().filter(|group| group.len() > 1) {
+        group.sort_by_key(|index| (std::cmp::Reverse(findings[*index].severity), *index));
+        let mut kept: Vec<usize> = Vec::new();
+        for index in group {
+            let first =
+                kept.iter().copied().find(|kept| is_one_file_system(&findings[*kept], &findings[index]));
+            match first {
+                None => kept.push(index),
+                Some(first) => tell_at(findings, index, first),
             }
         }
     }
-    *findings = kept;
+}
+
+/// Has the finding `index` told at `first`.
+fn tell_at(findings: &mut [Finding], index: usize, first: usize) {
+    let ways = [first, index].map(|at| branch(&findings[at].layer, shared_with(findings, first, index)));
+    let [there, here] = ways.map(Place::Way);
+    findings[index].told = Told::At(there);
+    if findings[index].layer != findings[first].layer && !findings[first].also.contains(&here) {
+        findings[first].also.push(here);
+    }
+}
+
+fn shared_with(findings: &[Finding], first: usize, index: usize) -> usize {
+    shared(&findings[first].layer, &findings[index].layer).unwrap_or(0)
+}
+
+/// Where a way whose last `shared` steps are another's as well comes from: its last partition before those.
+fn branch(way: &[Step], shared: usize) -> String {
+    let own = way.get(..way.len().saturating_sub(shared)).unwrap_or_default();
+    let from = own.iter().rev().find(|step| step.is_partition()).or(own.first()).or(way.first());
+    from.map_or_else(String::new, |step| step.called.clone())
+}
+
+/// A target of a run, with what is found on it.
+pub struct Seen<'a> {
+    /// What it is called there.
+    pub name: &'a str,
+    /// The kernel's name of it, where it is a device.
+    pub device: Option<&'a str>,
+    /// The kernel's names of the devices that stand on it, or on a partition of it.
+    pub above: BTreeSet<String>,
+    /// What was found.
+    pub findings: &'a mut [Finding],
+}
+
+impl Seen<'_> {
+    /// Whether `other` stands on it.
+    fn carries(&self, other: &Self) -> bool {
+        other.device.is_some_and(|device| self.above.contains(device))
+    }
+}
+
+/// A finding of a run: the target's place, and its own there.
+type At = (usize, usize);
+
+/// Has what several targets show of the same thing told at the target that is lowest in the stack, or comes first.
+pub fn merge_targets(seen: &mut [Seen<'_>]) {
+    let mut repeats: BTreeMap<At, At> = BTreeMap::new();
+    for upper in (0..seen.len()).filter(|upper| seen[*upper].device.is_some()) {
+        for index in 0..seen[upper].findings.len() {
+            if let Some(first) = first_of(seen, (upper, index), &repeats) {
+                repeats.insert((upper, index), first);
+            }
+        }
+    }
+    for (from, first) in &repeats {
+        // One that is told elsewhere itself leads on to there; none leads back.
+        let mut root = *first;
+        while let Some(next) = repeats.get(&root) {
+            root = *next;
+        }
+        let culprit = seen[root.0].name.to_owned();
+        let device = Place::Target(seen[from.0].device.unwrap_or_default().to_owned());
+        seen[from.0].findings[from.1].told = Told::At(Place::Target(culprit));
+        let also = &mut seen[root.0].findings[root.1].also;
+        if !also.contains(&device) {
+            also.push(device);
+        }
+    }
+}
+
+/// The finding of another target that says what the one at `repeated` says.
+fn first_of(seen: &[Seen<'_>], repeated: At, repeats: &BTreeMap<At, At>) -> Option<At> {
+    let upper = &seen[repeated.0];
+    let finding = &upper.findings[repeated.1];
+    if finding.told != Told::Here {
+        return None;
+    }
+    (0..seen.len()).filter(|lower| *lower != repeated.0).find_map(|place| {
+        let lower = &seen[place];
+        let stands_on = lower.carries(upper);
+        let is_beside = place < repeated.0
+            && !stands_on
+            && !upper.carries(lower)
+            && !lower.above.is_disjoint(&upper.above);
+        let is_same = |(index, other): &(usize, &Finding)| {
+            other.told == Told::Here
+                && !repeats.contains_key(&(place, *index))
+                && ((stands_on && shows(other, finding)) || (is_beside && is_one_file_system(other, finding)))
+        };
+        let (index, _) = lower.findings.iter().enumerate().find(is_same)?;
+        Some((place, index))
+    })
+}
+
+/// Whether a finding on the lower device is the same as one on a device that stands on it.
+fn shows(lower: &Finding, upper: &Finding) -> bool {
+    if lower.rule != upper.rule {
+        return false;
+    }
+    match (lower.layer.is_empty(), upper.layer.is_empty()) {
+        (false, false) => leads_further(&lower.layer, &upper.layer),
+        // The kernel hands it up to whatever stands on the device.
+        (true, true) => *lower.rule == rules::KERNEL_MISALIGNED,
+        _ => false,
+    }
+}
+
+/// Whether the way `lower`, from a device further down, ends at the layer at which `upper` does. Volumes that LVM hides
+/// are on one of them only.
+fn leads_further(lower: &[Step], upper: &[Step]) -> bool {
+    let (Some((last, lower)), Some((same, upper))) = (lower.split_last(), upper.split_last()) else {
+        return false;
+    };
+    if !last.is(same) {
+        return false;
+    }
+    match (lower.last(), upper.last()) {
+        // What fills the upper device is on no partition of the lower one's.
+        (Some(step), None) => !step.is_partition(),
+        (Some(step), Some(same)) => step.is(same) && (!step.is_partition() || lower.len() > upper.len()),
+        (None, _) => false,
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::finding::Subject;
-
-    fn finding(rule: &'static Rule, path: &str) -> Finding {
-        Finding {
-            rule,
-            severity: rule.severity,
-            subject: Subject::Disk,
-            layer: Some(path.to_owned()),
-            at: None,
-            miss: None,
-            message: String::new(),
-            cure: None,
-        }
-    }
-
-    #[test]
-    fn one_file_system_is_one_finding_and_two_are_two() {
-        let small = &rules::FS_BLOCK_SMALL;
-        let mut findings = vec![
-            finding(small, "partition 1 > md raid5 host:0 > ext4"),
-            finding(small, "partition 2 > md raid5 host:0 > ext4"),
-            finding(&rules::HINTS_CONTRADICT, "partition 2 > md raid5 host:0 > ext4"),
-            finding(small, "partition 3 > PV vg > LV vg/a > ext4"),
-            finding(small, "partition 4 > PV vg > LV vg/b > ext4"),
-            finding(small, "partition 5 > PV vg > LV vg/b > ext4"),
-            // Nameless arrays may be two, file systems on partitions are.
-            finding(small, "partition 6 > md raid1 > ext4"),
-            finding(small, "partition 7 > md raid1 > ext4"),
-            finding(small, "partition 8 > ext4"),
-            finding(small, "partition 9 > ext4"),
-            // Each member's data offset is its own.
-            finding(&rules::MD_DATA_STRADDLES, "partition 1 > md raid5 host:0"),
-            finding(&rules::MD_DATA_STRADDLES, "partition 2 > md raid5 host:0"),
-        ];
-        merge(&mut findings);
-        let kept: Vec<_> = findings.iter().filter_map(|f| f.layer.as_deref()).collect();
-        let dropped = ["partition 2 > md raid5 host:0 > ext4", "partition 5 > PV vg > LV vg/b > ext4"];
-        assert_eq!(findings.len(), 10, "{kept:?}");
-        assert!(!findings.iter().any(|f| f.rule == small && dropped.contains(&f.layer.as_deref().unwrap())));
-        assert_eq!(findings[0].message, "; reached from partition 2 as well");
-    }
-}
+mod tests;

@@ -36,8 +36,7 @@ fn from_problem(context: &Context<'_>, problem: &Problem) -> Finding {
         _ => Subject::Disk,
     };
     let cure = cure_of(context, problem);
-    let (severity, message) = (rule.severity, problem.to_string());
-    Finding { rule, severity, subject, layer: None, at: Some(at), miss: None, message, cure }
+    Finding { at: Some(at), cure, ..Finding::new(rule, subject, problem.to_string()) }
 }
 
 /// The rule that a problem breaks, and the byte at which it shows.

@@ -15,8 +15,10 @@ use crate::finding::{Finding, Rule, Severity, Subject};
 const MBR_PREP: u8 = 0x41;
 const MBR_ESP: u8 = 0xEF;
 
-/// File systems that are made once and then only read.
-pub(crate) const READ_ONLY: [&str; 5] = ["iso9660", "squashfs", "erofs", "cramfs", "romfs"];
+/// Whether a file system of this kind is made once and then only read.
+pub(crate) fn is_only_read(kind: &str) -> bool {
+    matches!(kind, "iso9660" | "squashfs" | "squashfs3" | "erofs" | "cramfs" | "romfs")
+}
 
 /// The FAT of a boot partition may have any cluster: what is in it is written by updates of the boot loader.
 const FAT: &str = "vfat";
@@ -41,12 +43,12 @@ pub(crate) fn contents(context: &Context<'_>, findings: &mut [Finding]) {
         [&rules::FS_BLOCK_SMALL, &rules::FS_BLOCK_BELOW_UNIT, &rules::DATA_AREA_OFF, &rules::START_STRADDLES];
     for finding in findings.iter_mut().filter(|f| is_placed.contains(&f.rule)) {
         let why = match finding.subject {
-            Subject::Partition(number) if finding.layer.is_some() => {
+            Subject::Partition(number) if !finding.layer.is_empty() => {
                 let partition = context.stack.partitions.iter().find(|p| p.number == number);
                 partition.and_then(|partition| nothing_is_lost(context, partition))
             }
             Subject::Disk => match &context.stack.kind {
-                TableKind::Content(name) if READ_ONLY.contains(name) => Some(format!("{name} is only read")),
+                TableKind::Content(name) if is_only_read(name) => Some(format!("{name} is only read")),
                 _ => None,
             },
             Subject::Partition(_) => None,
@@ -69,7 +71,7 @@ fn nothing_is_lost(context: &Context<'_>, partition: &Partition) -> Option<Strin
     if context.stack.is_hybrid_iso {
         return Some("the disk is an ISO 9660 image, which is only read".to_owned());
     }
-    if let Some(name) = partition.content.filter(|name| READ_ONLY.contains(name)) {
+    if let Some(name) = partition.content.filter(|name| is_only_read(name)) {
         return Some(format!("{name} is only read"));
     }
     let kind = types::name(&partition.kind).unwrap_or("");
@@ -133,7 +135,8 @@ fn sharing(context: &Context<'_>, partition: &Partition) -> Option<u32> {
 fn leaves(layer: &Layer, rest: ByteCount) -> bool {
     match &layer.facts {
         Facts::FileSystem(_) if layer.kind == "swap" => false,
-        Facts::FileSystem(fs) => allocates(fs) > rest || READ_ONLY.contains(&layer.kind),
+        _ if is_only_read(layer.kind) => true,
+        Facts::FileSystem(fs) => allocates(layer.kind, fs).is_some_and(|unit| unit > rest),
         // Extents have MiB; metadata is at the front.
         Facts::Pv(_) => true,
         // Each of 512 bytes is encrypted by itself: the tail is that of what is inside.
@@ -142,11 +145,13 @@ fn leaves(layer: &Layer, rest: ByteCount) -> bool {
     }
 }
 
-/// What a file system gives out at a time: less than that at its end is never given out.
-fn allocates(fs: &FileSystem) -> ByteCount {
-    match fs.cluster.unwrap_or(fs.block) {
-        // ZFS rounds its devices down to 256 KiB.
-        ByteCount::ZERO => ByteCount::new(256 * 1024),
-        size => size,
+/// ZFS rounds its devices down to whole ones of this size (`vdev_open`, module/zfs/vdev.c), whatever its blocks.
+const ZFS_LABEL: ByteCount = ByteCount::new(256 * 1024);
+
+/// What a file system gives out at a time: less than that at its end is never given out. `None` where that is not known.
+fn allocates(kind: &str, fs: &FileSystem) -> Option<ByteCount> {
+    if kind == "zfs_member" {
+        return Some(ZFS_LABEL);
     }
+    Some(fs.cluster.unwrap_or(fs.block)).filter(|unit| *unit != ByteCount::ZERO)
 }

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
-use straddle_audit::{Context, Finding, Severity};
+use straddle_audit::{Asked, Context, Finding, Judgement, Recognised, Severity, Status, Subject, Told, ask};
 use straddle_device::topology::{AlignmentOffset, Figure, Source, Topology};
 use straddle_layout::layer::{Facts, FileSystem, Layer, Luks, Lv, Md, Pv, Segment};
 use straddle_layout::view::Piece;
@@ -56,6 +56,7 @@ fn layer(kind: &Kind, below: u64, drive: u64, name: &str, written: &mut Vec<u64>
     let bare = |kind, facts| Layer {
         kind,
         name: name.to_owned(),
+        uuid: String::new(),
         below: span(below),
         drive: Some(ByteOffset::new(drive)),
         facts,
@@ -106,6 +107,7 @@ fn layer(kind: &Kind, below: u64, drive: u64, name: &str, written: &mut Vec<u64>
                 children.push(Layer {
                     kind: "LV",
                     name: format!("vg/{index}"),
+                    uuid: String::new(),
                     below: span(on_pv),
                     drive: Some(ByteOffset::new(drive + on_pv)),
                     facts: Facts::Lv(Lv { segments: vec![segment] }),
@@ -127,18 +129,23 @@ fn layer(kind: &Kind, below: u64, drive: u64, name: &str, written: &mut Vec<u64>
     }
 }
 
-fn audit(kind: TableKind, whole: Option<Layer>, partitions: Vec<Partition>) -> Vec<Finding> {
-    let stack = Stack {
-        kind,
+/// A disk with nothing on it.
+fn stack() -> Stack {
+    Stack {
+        kind: TableKind::None,
         block: BlockSize::B512,
         block_found: true,
         disk_id: Vec::new(),
         usable: None,
-        layer: whole,
-        partitions,
+        layer: None,
+        partitions: Vec::new(),
         is_hybrid_iso: false,
         problems: Vec::new(),
-    };
+    }
+}
+
+fn audit(kind: TableKind, whole: Option<Layer>, partitions: Vec<Partition>) -> Vec<Finding> {
+    let stack = Stack { kind, layer: whole, partitions, ..stack() };
     let topology = Topology::unknown();
     straddle_audit::run(&Context {
         target: "/dev/sdx",
@@ -191,7 +198,7 @@ proptest! {
         let (findings, written) = on_partition(start, kind.as_ref());
         let is_off = |at: &&u64| !at.is_multiple_of(PHYSICAL);
         let off = written.iter().filter(is_off).count();
-        let errors = findings.iter().filter(|finding| finding.rule.severity == Severity::Error).count();
+        let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
         prop_assert_eq!(errors > 0, off > 0, "{:?} {:?}", written, codes(&findings));
         if off < written.len() && !start.is_multiple_of(8) {
             // A move would misalign what is aligned.
@@ -266,4 +273,105 @@ fn a_volume_that_fills_a_shifted_disk_is_judged_by_its_data() {
         let placed: Vec<_> = codes(&findings).into_iter().filter(|code| *code != "S023").collect();
         assert_eq!(placed, expected, "{findings:?}");
     }
+}
+
+/// A file system on an array of two partitions of one disk: it is told once, and found from either of them.
+#[test]
+fn a_file_system_that_two_partitions_lead_to_is_found_from_each() {
+    let array = |number: u32, role: u32| {
+        let at = u64::from(number) * 64 * MIB;
+        let mut member =
+            layer(&Kind::Md(2048, Some(Box::new(Kind::FileSystem))), at, at, "", &mut Vec::new());
+        let Facts::Md(md) = &mut member.facts else { panic!("it is a member") };
+        md.role = Some(role);
+        member.uuid = "a1".to_owned();
+        let block = ByteCount::new(1024);
+        member.children[0].facts = Facts::FileSystem(FileSystem { block, ..FileSystem::default() });
+        member.children[0].uuid = "f5".to_owned();
+        let start = Lba::new(at / SECTOR);
+        let count = LbaCount::new(1 << 16);
+        Partition {
+            number,
+            start,
+            count,
+            span: Span::of_blocks(start, count, BlockSize::B512).unwrap(),
+            role: Role::Primary,
+            kind: PartitionType::Guid([1; 16]),
+            attributes: Attributes::default(),
+            content: None,
+            layer: Some(member),
+        }
+    };
+    let partitions = || vec![array(1, 0), array(2, 1)];
+    let all = audit(TableKind::Gpt, None, partitions());
+    let disk = Stack { kind: TableKind::Gpt, partitions: partitions(), ..stack() };
+    // (the partition asked for, where the finding is told)
+    for (partition, told) in
+        [(None, Subject::Partition(1)), (Some(1), Subject::Partition(1)), (Some(2), Subject::Partition(2))]
+    {
+        let mut findings = all.clone();
+        ask(&mut findings, &Asked { partition, ..Asked::default() });
+        let here: Vec<Subject> =
+            findings.iter().filter(|f| f.told == Told::Here).map(|f| f.subject).collect();
+        assert_eq!(here, [told], "{partition:?} {findings:?}");
+        let judgement = Judgement::of(&disk, &findings, Recognised::Known);
+        assert_eq!(judgement.status, Status::Warning, "{partition:?}");
+        for number in [1, 2] {
+            let inside = judgement.partition(number).and_then(|of| of.inside).unwrap();
+            assert_eq!(
+                (findings[inside].rule.code, findings[inside].subject),
+                ("S061", Subject::Partition(number))
+            );
+        }
+    }
+}
+
+/// Severities of the findings of `code` on a partition that ends in the middle of a sector, with a file system of `kind`.
+fn severities(kind: &'static str, fs: FileSystem, code: &str) -> Vec<Severity> {
+    let at = 2048 * SECTOR;
+    let mut content = layer(&Kind::FileSystem, at, at, "", &mut Vec::new());
+    (content.kind, content.facts) = (kind, Facts::FileSystem(fs));
+    let (start, count) = (Lba::new(2048), LbaCount::new(4097));
+    let partition = Partition {
+        number: 1,
+        start,
+        count,
+        span: Span::of_blocks(start, count, BlockSize::B512).unwrap(),
+        role: Role::Primary,
+        kind: PartitionType::Guid([1; 16]),
+        attributes: Attributes::default(),
+        content: Some(kind),
+        layer: Some(content),
+    };
+    let findings = audit(TableKind::Gpt, None, vec![partition]);
+    findings.iter().filter(|f| f.rule.code == code).map(|f| f.severity).collect()
+}
+
+#[test]
+fn a_tail_is_unused_where_it_is_known_to_be() {
+    let fs = |block| FileSystem { block: ByteCount::new(block), ..FileSystem::default() };
+    // (what is in it, its block, what is said of the end)
+    let cases = [
+        ("ext4", 4096, Severity::Advice),
+        ("ext4", 512, Severity::Warning),
+        // Nothing is known of its blocks; ZFS alone rounds whatever they are.
+        ("ext4", 0, Severity::Warning),
+        ("btrfs", 0, Severity::Warning),
+        ("zfs_member", 0, Severity::Advice),
+        ("zfs_member", 512, Severity::Advice),
+    ];
+    for (kind, block, severity) in cases {
+        assert_eq!(severities(kind, fs(block), "S002"), [severity], "{kind} {block}");
+    }
+}
+
+#[test]
+fn what_is_only_read_writes_nothing_anywhere() {
+    for kind in ["iso9660", "squashfs", "squashfs3", "erofs", "cramfs", "romfs"] {
+        let fs = || FileSystem { block: ByteCount::new(512), ..FileSystem::default() };
+        assert_eq!(severities(kind, fs(), "S002"), [Severity::Advice], "{kind}");
+        assert_eq!(severities(kind, fs(), "S061"), [], "{kind}");
+    }
+    let fs = FileSystem { block: ByteCount::new(512), ..FileSystem::default() };
+    assert_eq!(severities("ext4", fs, "S061"), [Severity::Warning]);
 }

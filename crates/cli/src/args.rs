@@ -205,11 +205,12 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) time_limit: u64,
 
-    /// Report these findings only.
+    /// Report these findings only. Status and exit status are those of what is reported; the verdicts on partitions stay, and so
+    /// does what cannot be read (S081).
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code)]
     pub(crate) only: Vec<&'static str>,
 
-    /// Leave these findings out.
+    /// Leave these findings out, of the status as well; the verdicts on partitions stay, and so does what cannot be read (S081).
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code)]
     pub(crate) ignore: Vec<&'static str>,
 

@@ -16,7 +16,7 @@ pub(crate) mod sim;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_audit::{Command, Cure, Finding, Kind, Risk, Severity, Subject, Verdict};
+use straddle_audit::{Command, Cure, Finding, Judgement, Kind, Risk, Subject, Verdict};
 use straddle_device::DeviceKind;
 use straddle_device::identify::RotationRate;
 use straddle_device::topology::{AlignmentOffset, AtomicWrites, Figure, Topology};
@@ -60,7 +60,7 @@ pub(crate) struct TargetReport {
     layer: Option<LayerReport>,
     /// Its partitions, in order of number.
     partitions: Vec<PartitionReport>,
-    /// What the rules found.
+    /// What the rules found, as far as it was asked for; what several targets show is listed at one of them.
     findings: Vec<FindingReport>,
     /// What could not be read, and why.
     remarks: Vec<String>,
@@ -84,6 +84,19 @@ pub(crate) enum Status {
     NotJudged,
     /// It could not be opened or read.
     Failed,
+}
+
+impl From<straddle_audit::Status> for Status {
+    fn from(status: straddle_audit::Status) -> Self {
+        match status {
+            straddle_audit::Status::Ok => Self::Ok,
+            straddle_audit::Status::Blank => Self::Blank,
+            straddle_audit::Status::Advice => Self::Advice,
+            straddle_audit::Status::Warning => Self::Warning,
+            straddle_audit::Status::Error => Self::Error,
+            straddle_audit::Status::NotJudged => Self::NotJudged,
+        }
+    }
 }
 
 impl Status {
@@ -115,6 +128,8 @@ pub(crate) enum KindReport {
     LayersDisagree,
     /// What is written there cannot be read.
     Unreadable,
+    /// What is written can be torn by a power failure, aligned or not.
+    AtomicWrites,
 }
 
 impl From<Kind> for KindReport {
@@ -125,6 +140,7 @@ impl From<Kind> for KindReport {
             Kind::Table => Self::TableDamage,
             Kind::Layers => Self::LayersDisagree,
             Kind::Unreadable => Self::Unreadable,
+            Kind::Atomicity => Self::AtomicWrites,
         }
     }
 }
@@ -275,7 +291,7 @@ struct PartitionReport {
     /// What stands on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     layer: Option<LayerReport>,
-    /// What the findings make of it.
+    /// What all findings make of it, whichever are listed here (`--only`, `--ignore`, told at another target).
     verdict: VerdictReport,
 }
 
@@ -293,8 +309,12 @@ enum VerdictReport {
     Off,
     /// Straddles.
     Misaligned,
+    /// Its boot sector says another place than its entry.
+    BootSector,
     /// Its entry is damaged, or contradicts another one.
     Damaged,
+    /// What is in it cannot be read.
+    Unreadable,
 }
 
 /// One finding.
@@ -412,24 +432,20 @@ impl TargetReport {
 
     /// An audited target.
     pub(crate) fn of(audited: &Audited) -> Self {
-        let Audited { name, target, stack, findings, costs, .. } = audited;
+        let Audited { name, target, stack, judgement, .. } = audited;
         Self {
             target: name.clone(),
             status: audited.status(),
-            kinds: audited.kinds().into_iter().map(KindReport::from).collect(),
+            kinds: audited.kinds().iter().copied().map(KindReport::from).collect(),
             reason: audited.not_judged().map(str::to_owned),
             error: None,
             device: Some(device_report(audited)),
             table: Some(table_report(stack)),
             container: target.container.as_ref().map(container_report),
             layer: stack.layer.as_ref().map(layer_report),
-            partitions: stack.partitions.iter().map(|p| partition_report(p, findings)).collect(),
-            findings: findings
-                .iter()
-                .zip(costs)
-                .map(|(finding, cost)| finding_report(finding, cost.as_ref()))
-                .collect(),
-            remarks: target.remarks.clone(),
+            partitions: stack.partitions.iter().map(|p| partition_report(p, judgement)).collect(),
+            findings: audited.told().map(|(finding, cost)| finding_report(finding, cost)).collect(),
+            remarks: audited.remarks(),
         }
     }
 }
@@ -507,7 +523,7 @@ fn table_report(stack: &Stack) -> TableReport {
     TableReport { kind, content, sector_size: stack.block.get() }
 }
 
-fn partition_report(partition: &Partition, findings: &[Finding]) -> PartitionReport {
+fn partition_report(partition: &Partition, judgement: &Judgement) -> PartitionReport {
     PartitionReport {
         number: partition.number,
         start_lba: partition.start.get(),
@@ -529,14 +545,22 @@ fn partition_report(partition: &Partition, findings: &[Finding]) -> PartitionRep
         name: partition.attributes.name.clone(),
         content: partition.content,
         layer: partition.layer.as_ref().map(layer_report),
-        verdict: match straddle_audit::verdict(partition, findings) {
-            Verdict::Container => VerdictReport::Container,
-            Verdict::Aligned => VerdictReport::Aligned,
-            Verdict::AlignedWithAdvice => VerdictReport::Advice,
-            Verdict::Off => VerdictReport::Off,
-            Verdict::Misaligned => VerdictReport::Misaligned,
-            Verdict::Damaged => VerdictReport::Damaged,
-        },
+        verdict: verdict_report(
+            judgement.partition(partition.number).map_or(Verdict::Aligned, |of| of.verdict),
+        ),
+    }
+}
+
+fn verdict_report(verdict: Verdict) -> VerdictReport {
+    match verdict {
+        Verdict::Container => VerdictReport::Container,
+        Verdict::Aligned => VerdictReport::Aligned,
+        Verdict::AlignedWithAdvice => VerdictReport::Advice,
+        Verdict::Off => VerdictReport::Off,
+        Verdict::Misaligned => VerdictReport::Misaligned,
+        Verdict::BootSector => VerdictReport::BootSector,
+        Verdict::Damaged => VerdictReport::Damaged,
+        Verdict::Unreadable => VerdictReport::Unreadable,
     }
 }
 
@@ -549,7 +573,7 @@ fn finding_report(finding: &Finding, cost: Option<&Cost>) -> FindingReport {
             Subject::Disk => None,
             Subject::Partition(number) => Some(number),
         },
-        layer: finding.layer.clone(),
+        layer: finding.way(),
         byte: finding.at.map(|at| at.get()),
         missed: finding.miss.map(|miss| MissReport {
             boundary: miss.name,
@@ -557,7 +581,7 @@ fn finding_report(finding: &Finding, cost: Option<&Cost>) -> FindingReport {
             phase: miss.boundary.phase().get(),
             past: miss.past.get(),
         }),
-        message: finding.message.clone(),
+        message: finding.sentence(),
         cost: cost.map(cost_report),
         cure: finding.cure.as_ref().map(cure_report),
     }
@@ -589,14 +613,4 @@ fn cure_report(cure: &Cure) -> CureReport {
 
 fn command_report(command: &Command) -> CommandReport {
     CommandReport { tool: command.tool, line: command.line.clone() }
-}
-
-/// The status that findings make.
-pub(crate) fn status_of(findings: &[Finding]) -> Status {
-    match findings.iter().map(|f| f.severity).max() {
-        None => Status::Ok,
-        Some(Severity::Advice) => Status::Advice,
-        Some(Severity::Warning) => Status::Warning,
-        Some(Severity::Error) => Status::Error,
-    }
 }

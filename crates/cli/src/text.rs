@@ -14,7 +14,7 @@ use std::fmt::Write;
 
 use anstyle::Style;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use straddle_audit::{ATOMIC_UNIT, Cure, Finding, Severity, Subject, Verdict, picture, verdict};
+use straddle_audit::{ATOMIC_UNIT, Cure, Finding, OfPartition, Severity, Subject, Verdict, picture};
 use straddle_device::identify::RotationRate;
 use straddle_device::topology::{AlignmentOffset, AtomicWrites, Figure, SectorFormat, Source, Topology};
 use straddle_layout::{Partition, PartitionType, Problem, Stack, TableKind, types};
@@ -68,7 +68,7 @@ pub(crate) fn severity_style(severity: Severity, styles: Styles) -> Style {
 /// A target's findings, a line each: `vm.img: error S001 partition 1: starts at …`
 pub(crate) fn lines(audited: &Audited) -> String {
     let mut text = String::new();
-    for finding in &audited.findings {
+    for (finding, _) in audited.told() {
         let rule = finding.rule;
         let _ = writeln!(
             text,
@@ -84,9 +84,9 @@ pub(crate) fn lines(audited: &Audited) -> String {
 
 /// What a finding says, with what it is about in front; one on a layer begins with the way to it by itself.
 fn about(finding: &Finding) -> String {
-    match finding.layer {
-        Some(_) => finding.message.clone(),
-        None => format!("{}: {}", subject(finding.subject), finding.message),
+    match finding.layer.is_empty() {
+        false => finding.sentence(),
+        true => format!("{}: {}", subject(finding.subject), finding.sentence()),
     }
 }
 
@@ -107,11 +107,11 @@ pub(crate) fn target(audited: &Audited, verbose: bool, styles: Styles) -> String
         let _ = writeln!(text, "{}", sectors(topology));
     }
     let _ = writeln!(text, "{}\n{}", table_line(audited), status_line(audited, styles));
-    for remark in &audited.target.remarks {
+    for remark in audited.remarks() {
         let _ = writeln!(
             text,
             "{}",
-            paint(styles.faint, &wrap(&format!("note: {}", printable(remark)), width(), "  "))
+            paint(styles.faint, &wrap(&format!("note: {}", printable(&remark)), width(), "  "))
         );
     }
     if !audited.stack.partitions.is_empty() {
@@ -121,8 +121,8 @@ pub(crate) fn target(audited: &Audited, verbose: bool, styles: Styles) -> String
         let _ = write!(text, "\n{}", tree::draw(audited, styles));
     }
     let mut told: Vec<&Cure> = Vec::new();
-    for (finding, cost) in audited.findings.iter().zip(&audited.costs) {
-        text += &finding_text(audited, finding, cost.as_ref(), &mut told, styles);
+    for (finding, cost) in audited.told() {
+        text += &finding_text(audited, finding, cost, &mut told, styles);
     }
     text
 }
@@ -324,7 +324,7 @@ const DISPENSABLE: [&str; 3] = ["START BYTE", "SECTORS", "TYPE"];
 /// The table of partitions, as wide as stdout takes it.
 fn partition_table(audited: &Audited) -> String {
     let all = ["  #", "START LBA", "START BYTE", "SECTORS", "SIZE", "TYPE", "CONTENT", "VERDICT"];
-    let rows: Vec<[String; 8]> = audited.stack.partitions.iter().map(|p| row(p, &audited.findings)).collect();
+    let rows: Vec<[String; 8]> = audited.stack.partitions.iter().map(|p| row(p, audited)).collect();
     let drawn = |left_out: &[&str]| {
         let shown: Vec<usize> = (0..all.len()).filter(|index| !left_out.contains(&all[*index])).collect();
         let mut table = plain_table(&shown.iter().map(|index| all[*index]).collect::<Vec<_>>());
@@ -344,7 +344,7 @@ fn partition_table(audited: &Audited) -> String {
 }
 
 /// A partition's line in the table.
-fn row(partition: &Partition, findings: &[Finding]) -> [String; 8] {
+fn row(partition: &Partition, audited: &Audited) -> [String; 8] {
     let kind = types::name(&partition.kind).map(str::to_owned).unwrap_or_else(|| match partition.kind {
         PartitionType::Guid(guid) => types::guid_text(guid),
         PartitionType::Mbr(kind) => format!("{kind:#04x}"),
@@ -358,7 +358,7 @@ fn row(partition: &Partition, findings: &[Finding]) -> [String; 8] {
         partition.span.len().to_string(),
         kind,
         partition.content.unwrap_or("-").to_owned(),
-        verdict_text(partition, findings),
+        verdict_text(partition, audited),
     ]
 }
 
@@ -369,19 +369,19 @@ fn partitions(audited: &Audited, styles: Styles) -> String {
         *header = paint(styles.faint, header);
     }
     for (line, partition) in lines.iter_mut().skip(1).zip(&audited.stack.partitions) {
-        let inside = straddle_audit::inside(partition, &audited.findings);
-        let style = match verdict(partition, &audited.findings) {
+        let (of, inside) = judged(partition, audited);
+        let style = match of.verdict {
             Verdict::Aligned | Verdict::AlignedWithAdvice
                 if inside.is_some_and(|f| f.severity > Severity::Advice) =>
             {
                 styles.warning
             }
-            Verdict::Misaligned | Verdict::Damaged => styles.error,
-            Verdict::Off => styles.warning,
+            Verdict::Misaligned | Verdict::Damaged | Verdict::Unreadable => styles.error,
+            Verdict::Off | Verdict::BootSector => styles.warning,
             Verdict::Aligned | Verdict::AlignedWithAdvice => styles.good,
             Verdict::Container => styles.faint,
         };
-        let plain = verdict_text(partition, &audited.findings);
+        let plain = verdict_text(partition, audited);
         if let Some(head) = line.strip_suffix(&plain) {
             *line = format!("{head}{}", paint(style, &plain));
         }
@@ -389,21 +389,27 @@ fn partitions(audited: &Audited, styles: Styles) -> String {
     lines.join("\n")
 }
 
-/// The verdict on a partition, and on what stands on it.
-fn verdict_text(partition: &Partition, findings: &[Finding]) -> String {
-    let own = placement_text(partition, findings);
-    match straddle_audit::inside(partition, findings) {
+/// What is made of a partition, and the worst of what stands on it.
+fn judged<'a>(partition: &Partition, audited: &'a Audited) -> (OfPartition, Option<&'a Finding>) {
+    let nothing = OfPartition { verdict: Verdict::Aligned, decisive: None, inside: None, made_up: None };
+    let of = audited.judgement.partition(partition.number).copied().unwrap_or(nothing);
+    (of, of.inside.and_then(|at| audited.findings.get(at)))
+}
+
+/// The verdict on a partition, and on what stands on it. It counts every finding, told here or not.
+fn verdict_text(partition: &Partition, audited: &Audited) -> String {
+    let (of, inside) = judged(partition, audited);
+    let decisive = of.decisive.and_then(|at| audited.findings.get(at));
+    let own = placement_text(partition, of.verdict, decisive);
+    match inside {
         Some(worst) if worst.severity > Severity::Advice => {
             format!("{own}, but {} inside", worst.rule.code)
         }
-        _ if own == ALIGNED && findings.iter().any(|f| is_made_up(partition, f)) => format!("{own} (S056)"),
-        _ => own,
+        _ => match of.made_up.and_then(|at| audited.findings.get(at)) {
+            Some(made_up) if own == ALIGNED => format!("{own} ({})", made_up.rule.code),
+            _ => own,
+        },
     }
-}
-
-/// Whether a layer on `partition` makes up for what lies below it.
-fn is_made_up(partition: &Partition, finding: &Finding) -> bool {
-    finding.rule.code == "S056" && finding.subject == Subject::Partition(partition.number)
 }
 
 /// The verdict on a partition of which nothing is to be said.
@@ -414,32 +420,30 @@ fn costs_nothing(finding: &Finding) -> bool {
     finding.severity < finding.rule.severity
 }
 
-/// The verdict on a partition's placement in a few words.
-fn placement_text(partition: &Partition, findings: &[Finding]) -> String {
-    let placed = |f: &&Finding| f.subject == Subject::Partition(partition.number) && f.layer.is_none();
-    let worst = findings.iter().find(placed);
-    let missed = worst.and_then(|f| f.miss.as_ref());
-    match (verdict(partition, findings), worst, missed) {
-        (Verdict::Container, ..) => "container of logical partitions".to_owned(),
-        (Verdict::AlignedWithAdvice, Some(finding), Some(miss)) if costs_nothing(finding) => {
+/// The verdict on a partition's placement in a few words, with the finding that makes it.
+fn placement_text(partition: &Partition, verdict: Verdict, decisive: Option<&Finding>) -> String {
+    let Some(finding) = decisive.filter(|_| verdict != Verdict::Container) else {
+        let is_container = verdict == Verdict::Container;
+        return if is_container { "container of logical partitions" } else { ALIGNED }.to_owned();
+    };
+    let code = finding.rule.code;
+    match (verdict, finding.miss.as_ref()) {
+        (_, _) if finding.subject == Subject::Disk => format!("misaligned, as the device is ({code})"),
+        (Verdict::AlignedWithAdvice, Some(miss)) if costs_nothing(finding) => {
             let end = if finding.at == Some(partition.span.end()) { "end off" } else { "off" };
-            format!("{end} by {} bytes, at no cost ({})", miss.past.get(), finding.rule.code)
+            format!("{end} by {} bytes, at no cost ({code})", miss.past.get())
         }
-        (Verdict::AlignedWithAdvice, Some(finding), _) => format!("aligned ({})", finding.rule.code),
-        (Verdict::Misaligned, Some(finding), Some(miss)) => {
-            format!("STRADDLES by {} bytes ({})", miss.past.get(), finding.rule.code)
+        (Verdict::AlignedWithAdvice, _) => format!("{ALIGNED} ({code})"),
+        (Verdict::Misaligned, Some(miss)) => format!("STRADDLES by {} bytes ({code})", miss.past.get()),
+        (Verdict::Off, Some(miss)) if finding.at == Some(partition.span.end()) => {
+            format!("end off by {} bytes ({code})", miss.past.get())
         }
-        (Verdict::Off, Some(finding), Some(miss)) if finding.at == Some(partition.span.end()) => {
-            format!("end off by {} bytes ({})", miss.past.get(), finding.rule.code)
-        }
-        (Verdict::Off, Some(finding), Some(miss)) => {
-            format!("off the {} by {} bytes ({})", miss.name, miss.past.get(), finding.rule.code)
-        }
-        (Verdict::Misaligned | Verdict::Off | Verdict::Damaged, Some(finding), _) => {
-            format!("{} ({})", finding.rule.title, finding.rule.code)
-        }
-        (Verdict::Misaligned, None, _) => "misaligned, as the device is (S020)".to_owned(),
-        _ => ALIGNED.to_owned(),
+        (Verdict::Off, Some(miss)) => format!("off the {} by {} bytes ({code})", miss.name, miss.past.get()),
+        (Verdict::Container | Verdict::Aligned, _) => ALIGNED.to_owned(),
+        (
+            Verdict::Off | Verdict::Misaligned | Verdict::BootSector | Verdict::Damaged | Verdict::Unreadable,
+            _,
+        ) => format!("{} ({code})", finding.rule.title),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use straddle_audit::{Finding, Severity};
+use straddle_audit::{Finding, Severity, Step, Told};
 use straddle_layout::layer::{Facts, FileSystem, Layer, Segment};
 use straddle_layout::{Partition, Role, Stack, types};
 use straddle_units::{ByteCount, ByteOffset, Span};
@@ -24,7 +24,7 @@ pub(crate) fn draw(audited: &Audited, styles: Styles) -> String {
     let mut drawn = 0;
     if let Some(layer) = &audited.stack.layer {
         drawn += 1;
-        disk.layer(layer, "", "", drawn == roots, &mut text);
+        disk.layer(layer, "", &[], drawn == roots, &mut text);
     }
     for partition in partitions {
         drawn += 1;
@@ -86,9 +86,9 @@ impl Node<'_> {
             partition.span.len(),
             partition.span.start()
         );
-        let path = format!("partition {}", partition.number);
+        let path = vec![Step::partition(partition.number)];
         let marks = self.marks(|f| {
-            f.layer.is_none() && f.subject == straddle_audit::Subject::Partition(partition.number)
+            f.layer.is_empty() && f.subject == straddle_audit::Subject::Partition(partition.number)
         });
         let _ = writeln!(text, "  {}{told}{marks}", branch(last));
         if let Some(layer) = &partition.layer {
@@ -96,10 +96,10 @@ impl Node<'_> {
         }
     }
 
-    fn layer(self, layer: &Layer, indent: &str, path: &str, last: bool, text: &mut String) {
+    fn layer(self, layer: &Layer, indent: &str, path: &[Step], last: bool, text: &mut String) {
         let own = straddle_audit::called(layer);
-        let path = if path.is_empty() { own.clone() } else { format!("{path} > {own}") };
-        let marks = self.marks(|f| f.layer.as_deref() == Some(path.as_str()));
+        let path = [path, &[Step::of(layer)]].concat();
+        let marks = self.marks(|f| f.layer == path);
         let _ = writeln!(text, "  {indent}{}{own}{}{marks}", branch(last), facts(layer));
         let inner = format!("{indent}{}", below(last));
         for remark in &layer.remarks {
@@ -115,7 +115,7 @@ impl Node<'_> {
     }
 
     /// The partitions of a table inside another layer, each with what stands on it.
-    fn nested(self, table: &Stack, children: &[Layer], indent: &str, path: &str, text: &mut String) {
+    fn nested(self, table: &Stack, children: &[Layer], indent: &str, path: &[Step], text: &mut String) {
         let is_in = |child: &&Layer, partition: &Partition| partition.span.start() == child.below.start();
         let listed: Vec<&Partition> = table.partitions.iter().filter(|p| p.role != Role::Extended).collect();
         let strays: Vec<&Layer> =
@@ -123,8 +123,8 @@ impl Node<'_> {
         let count = listed.len() + strays.len();
         for (index, partition) in listed.iter().enumerate() {
             let last = index + 1 == count;
-            let path = format!("{path} > partition {}", partition.number);
-            let marks = self.marks(|f| f.layer.as_deref() == Some(path.as_str()));
+            let path = [path, &[Step::partition(partition.number)]].concat();
+            let marks = self.marks(|f| f.layer == path);
             let told = format!(
                 "partition {}: {}, at +{}",
                 partition.number,
@@ -143,10 +143,11 @@ impl Node<'_> {
         }
     }
 
-    /// The codes of the findings that `about` picks, coloured by the worst.
+    /// The codes of the findings that `about` picks and that were asked for, wherever they are told, coloured by the worst.
     fn marks(self, about: impl Fn(&Finding) -> bool) -> String {
+        let asked = self.audited.findings.iter().filter(|f| matches!(f.told, Told::Here | Told::At(_)));
         let mut codes: Vec<(Severity, &str)> =
-            self.audited.findings.iter().filter(|f| about(f)).map(|f| (f.severity, f.rule.code)).collect();
+            asked.filter(|f| about(f)).map(|f| (f.severity, f.rule.code)).collect();
         codes.sort_by_key(|(severity, code)| (std::cmp::Reverse(*severity), *code));
         codes.dedup();
         let Some((worst, _)) = codes.first() else { return String::new() };

@@ -110,6 +110,7 @@ impl Walk {
         let mut layer = Layer {
             kind: found.kind(),
             name: String::new(),
+            uuid: String::new(),
             below: Span::new(span.start(), local.len())?,
             drive: base.drive_at(span.start()),
             facts: Facts::Opaque,
@@ -121,6 +122,7 @@ impl Walk {
             Content::Volume(volume) => self.volume(&mut layer, volume, &local, place),
             Content::Table(stack) => self.table(&mut layer, stack, &local, place),
             Content::Other(kind) => {
+                layer.uuid = fs::uuid(kind, &local);
                 if let Some((facts, label)) = fs::file_system(kind, &local) {
                     layer.facts = Facts::FileSystem(facts);
                     layer.name = label;
@@ -168,6 +170,7 @@ impl Walk {
     /// Fills in a volume that stands on `local`.
     fn volume(&mut self, layer: &mut Layer, volume: Volume, local: &View<'_>, place: Place) {
         layer.name = volume.name;
+        layer.uuid = volume.uuid;
         layer.facts = volume.facts;
         layer.remarks = volume.remarks;
         let start = layer.below.start();
@@ -201,6 +204,7 @@ impl Walk {
         let mut layer = Layer {
             kind: "LV",
             name: part.name,
+            uuid: part.uuid,
             below: part.stands,
             drive: part.start.and_then(|start| local.drive_at(start)),
             facts: part.facts,

@@ -22,6 +22,7 @@ mod logged;
 mod ntfs;
 mod plain;
 mod swap;
+mod uuid;
 mod xfs;
 mod zfs;
 
@@ -31,6 +32,7 @@ use straddle_units::{ByteCount, ByteOffset, MIB};
 use crate::layer::FileSystem;
 use crate::view::View;
 
+pub(crate) use uuid::uuid;
 pub(crate) use zfs::{ZFS_NVLIST, ZFS_RING, has_uberblock, is_xdr_nvlist};
 
 /// The largest block or cluster that is believed: twice the largest that exFAT has.

@@ -22,6 +22,9 @@ pub struct Layer {
     pub kind: &'static str,
     /// What it is called (label, VG/LV, array name); empty where it has no name.
     pub name: String,
+    /// What tells it from every other one, in hexadecimal digits: an array's UUID, a volume's with its group's, a file
+    /// system's or a container's; empty where it has none, or where it is not known.
+    pub uuid: String,
     /// Where it stands on the device directly below.
     pub below: Span,
     /// Where its first byte is on the drive; `None` when that is on another disk.

@@ -55,6 +55,7 @@ impl Place<'_> {
         Layer {
             kind,
             name: String::new(),
+            uuid: String::new(),
             below: Span::first(self.ground.len()),
             drive: self.ground.drive_at(ByteOffset::ZERO),
             facts,
@@ -157,7 +158,8 @@ fn mapped(place: &Place<'_>, holder: &LiveDevice, mapping: &Mapping) -> Layer {
         }
         owner => (mapping_kind(owner, mapping), Facts::Mapped(Mapped { payload, block: mapping.block() })),
     };
-    let layer = Layer { name: mapping.name.clone(), ..upper(place, holder, kind, facts) };
+    let uuid = uuid_of(mapping);
+    let layer = Layer { name: mapping.name.clone(), uuid, ..upper(place, holder, kind, facts) };
     // Where there is no header the mapping stands where its first byte is.
     match (mapping.owner, payload) {
         (Owner::Partition(_) | Owner::Other, Some(payload)) => Layer {
@@ -167,6 +169,18 @@ fn mapped(place: &Place<'_>, holder: &LiveDevice, mapping: &Mapping) -> Layer {
         },
         _ => layer,
     }
+}
+
+/// What a mapping's own UUID says of the one on the disk: of a logical volume its group's and its own (those of LVM's hidden
+/// devices go on behind them), of a LUKS the header's. Empty for others.
+fn uuid_of(mapping: &Mapping) -> String {
+    let on_disk = match mapping.owner {
+        Owner::Lvm => mapping.uuid.strip_prefix("LVM-"),
+        // CRYPT-LUKS2-UUID-NAME
+        Owner::Luks(_) => mapping.uuid.split('-').nth(2),
+        _ => None,
+    };
+    on_disk.unwrap_or_default().to_owned()
 }
 
 /// What such a mapping is called, by blkid's TYPE of its header where it has one.
@@ -263,6 +277,7 @@ fn logical_volume(place: &Place<'_>, holder: &LiveDevice, mapping: &Mapping) -> 
     };
     let layer = Layer {
         name,
+        uuid: uuid_of(mapping),
         drive: above.ground.drive_at(ByteOffset::ZERO),
         ..place.layer("LV", Facts::Lv(Lv { segments }))
     };

@@ -8,12 +8,14 @@
 
 mod ends;
 mod named;
+mod window;
 
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::fields::{be16, be32, byte, has, le16, le32, le64};
 use crate::fs;
 use crate::reader::Reader;
+use window::Window;
 
 /// The first read: from byte 0, far enough for the md 1.2 superblock, the swap magic of 8 KiB pages, and what stands at
 /// 8 KiB. It ends where the second begins.
@@ -36,17 +38,15 @@ const SUPERBLOCK_64K: usize = 64 * 1024;
 /// Where an ISO 9660 or UDF medium says that it is one, and how many bytes of that are looked at.
 const SECTORS_OF_ISO: (u64, usize) = (32 * 1024, 32 * 1024);
 
-/// Some bytes of what is probed, and where they begin in it.
-struct Window<'a> {
-    base: usize,
-    bytes: &'a [u8],
-}
-
-impl Window<'_> {
-    /// The bytes from offset `at` of what is probed; none when the window does not reach there.
-    fn from(&self, at: usize) -> &[u8] {
-        at.checked_sub(self.base).and_then(|relative| self.bytes.get(relative..)).unwrap_or(&[])
-    }
+/// What a row shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A part or a wrapping of something else.
+    Member,
+    /// A file system, or swap.
+    FileSystem,
+    /// A partition table.
+    Table,
 }
 
 /// One row: `magic` at offset `at` means `name`, if the surroundings confirm it.
@@ -54,11 +54,12 @@ struct Magic {
     at: usize,
     magic: &'static [u8],
     name: &'static str,
+    what: What,
     confirm: fn(&Window<'_>) -> bool,
 }
 
 const fn row(at: usize, magic: &'static [u8], name: &'static str) -> Magic {
-    Magic { at, magic, name, confirm: |_| true }
+    checked(at, magic, name, |_| true)
 }
 
 const fn checked(
@@ -67,26 +68,38 @@ const fn checked(
     name: &'static str,
     confirm: fn(&Window<'_>) -> bool,
 ) -> Magic {
-    Magic { at, magic, name, confirm }
+    Magic { at, magic, name, what: What::FileSystem, confirm }
+}
+
+impl Magic {
+    /// The same, of a member.
+    const fn member(self) -> Self {
+        Self { what: What::Member, ..self }
+    }
+
+    /// The same, of a partition table.
+    const fn table(self) -> Self {
+        Self { what: What::Table, ..self }
+    }
 }
 
 /// What makes the rest a member of something larger. As in libblkid these come first: a member may well show a
 /// file system's superblock too, its own older one or that of the array it mirrors.
 const MEMBERS: [Magic; 12] = [
-    checked(0, b"\xFC\x4E\x2B\xA9", "linux_raid_member", |w| is_md1(w, 0)),
-    checked(4096, b"\xFC\x4E\x2B\xA9", "linux_raid_member", |w| is_md1(w, 4096)),
+    checked(0, b"\xFC\x4E\x2B\xA9", "linux_raid_member", |w| is_md1(w, 0)).member(),
+    checked(4096, b"\xFC\x4E\x2B\xA9", "linux_raid_member", |w| is_md1(w, 4096)).member(),
     // The label is in one of the first four 512-byte sectors, whatever the block size.
-    row(24, b"LVM2 001", "LVM2_member"),
-    row(512 + 24, b"LVM2 001", "LVM2_member"),
-    row(1024 + 24, b"LVM2 001", "LVM2_member"),
-    row(1536 + 24, b"LVM2 001", "LVM2_member"),
-    checked(0, b"LUKS\xBA\xBE", "crypto_LUKS", |w| matches!(be16(w.bytes, 6), 1 | 2)),
-    row(0, b"verity\0\0", "DM_verity_hash"),
-    row(0, b"integrt\0", "DM_integrity"),
+    row(24, b"LVM2 001", "LVM2_member").member(),
+    row(512 + 24, b"LVM2 001", "LVM2_member").member(),
+    row(1024 + 24, b"LVM2 001", "LVM2_member").member(),
+    row(1536 + 24, b"LVM2 001", "LVM2_member").member(),
+    checked(0, b"LUKS\xBA\xBE", "crypto_LUKS", |w| matches!(be16(w.from(0), 6), 1 | 2)).member(),
+    row(0, b"verity\0\0", "DM_verity_hash").member(),
+    row(0, b"integrt\0", "DM_integrity").member(),
     // Its superblock says in which 512-byte sector it stands.
-    checked(BCACHE + 24, BCACHE_MAGIC, "bcache", |w| le64(w.from(BCACHE), 8) == 8),
-    row(0, b"\xEB\x52\x90-FVE-FS-", "BitLocker"),
-    row(0, b"\xEB\x58\x90-FVE-FS-", "BitLocker"),
+    checked(BCACHE + 24, BCACHE_MAGIC, "bcache", |w| le64(w.from(BCACHE), 8) == 8).member(),
+    row(0, b"\xEB\x52\x90-FVE-FS-", "BitLocker").member(),
+    row(0, b"\xEB\x58\x90-FVE-FS-", "BitLocker").member(),
 ];
 
 /// Boot sectors that end with the MBR's own signature.
@@ -106,7 +119,7 @@ const OTHERS: [Magic; 25] = [
     checked(SUPERBLOCK_1K + 0x38, b"\x53\xEF", "ext2", |w| Ext::read(w).is_some_and(|e| e.is_ext2())),
     checked(SUPERBLOCK_1K + 0x38, b"\x53\xEF", "ext3", |w| Ext::read(w).is_some_and(|e| e.is_ext3())),
     checked(SUPERBLOCK_1K + 0x38, b"\x53\xEF", "ext4", |w| Ext::read(w).is_some()),
-    checked(0, b"hsqs", "squashfs", |w| le16(w.bytes, 28) >= 4),
+    checked(0, b"hsqs", "squashfs", |w| le16(w.from(0), 28) >= 4),
     row(SUPERBLOCK_1K, b"\x10\x20\xF5\xF2", "f2fs"),
     checked(SUPERBLOCK_1K, b"\xE2\xE1\xF5\xE0", "erofs", |w| {
         (9..=16).contains(&byte(w.from(SUPERBLOCK_1K), 12))
@@ -142,14 +155,16 @@ pub(crate) fn marked_at_end(reader: &Reader<'_>) -> Option<&'static str> {
 /// What stands on the medium besides the table that the MBR is: images of optical media have both by design.
 pub(crate) fn beside_table(reader: &Reader<'_>) -> Option<&'static str> {
     let far = reader.read_up_to(ByteOffset::new(SECTORS_OF_ISO.0), SECTORS_OF_ISO.1, reader.end());
-    let far = Window { base: 32 * 1024, bytes: &far };
+    let far = Window::new(32 * 1024, &far);
     let iso = OTHERS.iter().filter(|row| row.name == "iso9660");
     first_match(&far, named::UDF.iter().chain(iso))
 }
 
-/// Whether `name` is that of a partition table.
-pub(crate) fn is_table(name: &str) -> bool {
-    named::is_table(name)
+/// What the thing called `name` is.
+pub(crate) fn what(name: &str) -> Option<What> {
+    let read = MEMBERS.iter().chain(&BOOT_SECTORS).chain(&OTHERS);
+    let mut rows = read.chain(named::rows());
+    rows.find(|row| row.name == name).map(|row| row.what)
 }
 
 fn by_start(reader: &Reader<'_>, span: Span) -> Option<&'static str> {
@@ -159,26 +174,24 @@ fn by_start(reader: &Reader<'_>, span: Span) -> Option<&'static str> {
         at.map_or(Vec::new(), |at| reader.read_up_to(at, range.len(), span.end()))
     };
     let near = read(NEAR);
-    let near = Window { base: NEAR.start, bytes: &near };
+    let near = Window::new(NEAR.start, &near);
     if let Some(name) = in_any_table(&near) {
         return Some(name);
     }
     let far = read(FAR);
-    let far = Window { base: FAR.start, bytes: &far };
+    let far = Window::new(FAR.start, &far);
     let is_zfs = || fs::is_xdr_nvlist(far.from(fs::ZFS_NVLIST.0)) && fs::has_uberblock(&read(fs::ZFS_RING));
     if let Some(name) = in_any_table(&far).or_else(|| is_zfs().then_some("zfs_member")) {
         return Some(name);
     }
-    let further = FURTHER.into_iter().find_map(|range| {
-        let base = range.start;
-        in_any_table(&Window { base, bytes: &read(range) })
-    });
+    let further =
+        FURTHER.into_iter().find_map(|range| in_any_table(&Window::new(range.start, &read(range.clone()))));
     further.or_else(|| first_match(&near, named::WEAK.iter()))
 }
 
 /// Which file system's boot sector `sector` is, if it is one of those that carry the MBR's signature.
 pub(crate) fn boot_sector(sector: &[u8]) -> Option<&'static str> {
-    let window = Window { base: 0, bytes: sector };
+    let window = Window::new(0, sector);
     let bitlocker = MEMBERS.iter().filter(|row| row.name == "BitLocker");
     first_match(&window, bitlocker.chain(&BOOT_SECTORS))
 }
@@ -209,7 +222,7 @@ fn has_dos_sector(sector: &[u8]) -> bool {
 
 /// FAT: the fields that `fat_valid_superblock` looks at, behind a jump or a name as every mkfs writes them.
 fn is_fat(window: &Window<'_>) -> bool {
-    let sector = window.bytes;
+    let sector = window.from(0);
     let jump = matches!(byte(sector, 0), 0xEB | 0xE9);
     let named = has(sector, 0x36, b"FAT") || has(sector, 0x52, b"FAT");
     let other = has(sector, 0x36, b"JFS     ") || has(sector, 0x36, b"HPFS    ");
@@ -226,7 +239,7 @@ fn is_fat(window: &Window<'_>) -> bool {
 /// NTFS: a cluster size (byte 13) that is a power of two or, negative, stands for one over 64 KiB; and zeros where FAT
 /// counts its reserved sectors and its tables.
 fn is_ntfs(window: &Window<'_>) -> bool {
-    let sector = window.bytes;
+    let sector = window.from(0);
     let cluster = byte(sector, 13);
     has_dos_sector(sector)
         && (cluster.is_power_of_two() || (240..=249).contains(&cluster))
@@ -236,7 +249,7 @@ fn is_ntfs(window: &Window<'_>) -> bool {
 
 /// exFAT: 53 zeros where FAT keeps its geometry, and sectors of 512 to 4096 bytes (byte 108 has the shift).
 fn is_exfat(window: &Window<'_>) -> bool {
-    let sector = window.bytes;
+    let sector = window.from(0);
     sector.get(11..64).is_some_and(|zeros| zeros.iter().all(|byte| *byte == 0))
         && sector.get(108).is_some_and(|shift| (9..=12).contains(shift))
 }
@@ -244,12 +257,12 @@ fn is_exfat(window: &Window<'_>) -> bool {
 /// Swap: version 1 in either byte order, and a last page (bytes 1024 and 1028; `union swap_header`,
 /// include/linux/swap.h).
 fn is_swap(window: &Window<'_>) -> bool {
-    (le32(window.bytes, 1024) == 1 || be32(window.bytes, 1024) == 1) && le32(window.bytes, 1028) != 0
+    (le32(window.from(0), 1024) == 1 || be32(window.from(0), 1024) == 1) && le32(window.from(0), 1028) != 0
 }
 
 /// XFS: a block size of 512 bytes to 64 KiB (big endian, byte 4).
 fn is_xfs(window: &Window<'_>) -> bool {
-    let block = be32(window.bytes, 4);
+    let block = be32(window.from(0), 4);
     block.is_power_of_two() && (512..=65536).contains(&block)
 }
 

@@ -492,7 +492,11 @@ fn unusable_stack(block: BlockSize, at: ByteOffset, why: String, known: Known) -
 }
 
 fn content_stack(name: &'static str, known: Known) -> Stack {
-    let kind = if signature::is_table(name) { TableKind::Foreign(name) } else { TableKind::Content(name) };
+    let kind = if signature::what(name) == Some(signature::What::Table) {
+        TableKind::Foreign(name)
+    } else {
+        TableKind::Content(name)
+    };
     empty_stack(kind, known)
 }
 

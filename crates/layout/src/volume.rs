@@ -29,6 +29,8 @@ pub(crate) struct Volume {
     pub(crate) kind: &'static str,
     /// What it is called.
     pub(crate) name: String,
+    /// What tells it from every other one, where it has such a number ([`crate::layer::Layer::uuid`]).
+    pub(crate) uuid: String,
     /// Its figures.
     pub(crate) facts: Facts,
     /// What it provides.
@@ -75,6 +77,8 @@ pub(crate) struct Space {
 pub(crate) struct Part {
     /// What it is called.
     pub(crate) name: String,
+    /// Its UUID behind that of its group.
+    pub(crate) uuid: String,
     /// Its figures.
     pub(crate) facts: Facts,
     /// Its space, as far as it can be looked at.
@@ -152,6 +156,7 @@ impl Volume {
         Self {
             kind,
             name: String::new(),
+            uuid: String::new(),
             facts: Facts::Opaque,
             provides: Provides::Nothing,
             remarks: vec![format!("its header cannot be read: {fault}")],
@@ -188,6 +193,14 @@ fn bytes_at(medium: &dyn Medium, at: u64, want: usize) -> Result<Vec<u8>, Fault>
 /// `count` sectors of 512 bytes as bytes; the largest multiple there is where that passes 2^64.
 fn sectors(count: u64) -> u64 {
     count.checked_mul(SECTOR).unwrap_or(u64::MAX - (SECTOR - 1))
+}
+
+/// Bytes as hexadecimal digits; nothing where all of them are zero.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    if bytes.iter().all(|byte| *byte == 0) {
+        return String::new();
+    }
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The text of a field that ends with its first zero byte. What is no UTF-8, and control characters, are replaced.

@@ -238,7 +238,7 @@ fn made_images_have_the_names_that_blkid_gives() {
 
 #[test]
 fn what_tools_make_has_the_name_that_blkid_gives() {
-    let mut judged = 0;
+    let (mut judged, mut tried) = (0, 0);
     for (is_table, made) in [(false, MADE), (true, WRITTEN)] {
         for (name, tool, command) in made {
             if !present(tool) {
@@ -250,10 +250,12 @@ fn what_tools_make_has_the_name_that_blkid_gives() {
             let output = Command::new("sh").args(["-c", &line]).current_dir(dir.path()).output().unwrap();
             let told = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(output.status.success(), "{command}: {told}");
+            tried += 1;
             judge(dir.path(), name, is_table, command, &mut judged);
         }
     }
-    eprintln!("blkid agreed to {judged}");
+    // It does not name amiga, pc98 and loop, nor bsd where it stands alone.
+    assert!(!present("blkid") || judged + 4 >= tried, "blkid agreed to {judged} of {tried}");
 }
 
 /// blkid's own list of what it knows: nothing on it is unknown here.
@@ -265,8 +267,14 @@ fn nothing_on_blkids_list_is_missing() {
     let output = Command::new("/usr/sbin/blkid").arg("-k").output().unwrap();
     let list = String::from_utf8(output.stdout).unwrap();
     let made = MADE.iter().map(|(name, ..)| *name);
-    let mut ours: BTreeSet<&str> =
-        CONTENTS.iter().map(|(name, _)| *name).chain(made).chain(ELSEWHERE).collect();
+    let mut ours: BTreeSet<&str> = made.chain(ELSEWHERE).collect();
+    let dir = TempDir::new().unwrap();
+    for (_, writes) in CONTENTS {
+        drop(image(dir.path(), writes));
+        if let TableKind::Content(name) = kind(dir.path()) {
+            ours.insert(name);
+        }
+    }
     ours.extend(NOT_OURS.iter().map(|(name, _)| *name));
     let missing: Vec<&str> = list.lines().filter(|name| !ours.contains(name)).collect();
     assert!(list.lines().count() > 60 && missing.is_empty(), "not known here: {missing:?}");

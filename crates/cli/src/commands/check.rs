@@ -1,7 +1,5 @@
 //! `straddle check`: opens each target, reads what is on it, audits it, and prints what was found.
 
-mod causes;
-
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -11,8 +9,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
-use straddle_audit::{Context, Finding, Kind, Severity, Subject};
-use straddle_device::live::Machine;
+use straddle_audit::{Asked, Context, Finding, Judgement, Kind, Place, Recognised, Seen, Severity, Told};
+use straddle_device::live::{LiveDevice, Machine};
 use straddle_device::topology::Source;
 use straddle_device::{DeviceKind, OpenError, Options, ReadError, Target};
 use straddle_layout::live::Disagreement;
@@ -24,7 +22,7 @@ use crate::drive_target;
 use crate::exit::{Exit, UsageError};
 use crate::limited;
 use crate::output::{self, Styles};
-use crate::report::{Status, TargetReport, status_of};
+use crate::report::{Status, TargetReport};
 use crate::schema::{self, Summary};
 use crate::text;
 
@@ -54,24 +52,12 @@ pub(crate) struct Audited {
     pub(crate) stack: Stack,
     /// How many partitions the table has, whichever was asked for.
     pub(crate) in_table: usize,
+    /// Everything found on it, wherever it is told.
     pub(crate) findings: Vec<Finding>,
     /// What each of them costs, where that was asked for and can be told.
     pub(crate) costs: Vec<Option<Cost>>,
-    /// Its status with the findings that are told at another target of the run.
-    whole: Option<Status>,
-    /// Whether there is something on it that could be judged.
-    recognised: Recognised,
-}
-
-/// What there is to judge.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Recognised {
-    /// A table, a file system, or something else that is known.
-    Known,
-    /// Nothing is written where tables and contents live.
-    Blank,
-    /// Nothing that could be judged, and why.
-    Nothing(String),
+    /// What all of them make of it.
+    pub(crate) judgement: Judgement,
 }
 
 impl Audited {
@@ -80,29 +66,37 @@ impl Audited {
     }
 
     pub(crate) fn status(&self) -> Status {
-        match (&self.recognised, self.whole.unwrap_or_else(|| status_of(&self.findings))) {
-            (Recognised::Nothing(_), _) => Status::NotJudged,
-            (Recognised::Blank, Status::Ok) => Status::Blank,
-            (_, status) => status,
-        }
+        self.judgement.status.into()
     }
 
     /// Why it is not judged, where it is not.
     pub(crate) fn not_judged(&self) -> Option<&str> {
-        match &self.recognised {
-            Recognised::Nothing(why) => Some(why),
-            _ => None,
-        }
+        self.judgement.not_judged.as_deref()
     }
 
     /// The kinds of the findings that make the status, in order.
-    pub(crate) fn kinds(&self) -> Vec<Kind> {
-        if self.not_judged().is_some() {
-            return Vec::new();
-        }
-        let worst = self.findings.iter().map(|f| f.severity).max();
-        let decisive = self.findings.iter().filter(|f| Some(f.severity) == worst);
-        decisive.map(|f| f.rule.kind()).collect::<BTreeSet<_>>().into_iter().collect()
+    pub(crate) fn kinds(&self) -> &[Kind] {
+        &self.judgement.kinds
+    }
+
+    /// The findings that are told here, each with what it costs.
+    pub(crate) fn told(&self) -> impl Iterator<Item = (&Finding, Option<&Cost>)> {
+        let listed = self.findings.iter().zip(&self.costs);
+        listed
+            .filter(|(finding, _)| finding.told == Told::Here)
+            .map(|(finding, cost)| (finding, cost.as_ref()))
+    }
+
+    /// What is to be known of it besides findings, with where those are told that another target shows as well.
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        let elsewhere = self.findings.iter().filter_map(|finding| match &finding.told {
+            Told::At(Place::Target(name)) => {
+                let layer = finding.layer.last().map_or(String::new(), |step| format!(" ({})", step.called));
+                Some(format!("{}{layer} is reported at {name}", finding.rule.code))
+            }
+            _ => None,
+        });
+        self.target.remarks.iter().cloned().chain(elsewhere).collect()
     }
 }
 
@@ -151,7 +145,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
         if let Some(machine) = run.machine.get().filter(|_| batch.len() > 1) {
             let mut live: Vec<&mut Audited> =
                 audited.iter_mut().filter_map(|(_, audited)| audited.as_mut().ok()).collect();
-            causes::merge(&mut live, machine);
+            merge_causes(&mut live, machine);
         }
         let told = |(name, audited): (String, Result<Audited>)| outcome(name, audited, &run);
         let outcomes: Vec<Outcome> = match is_parallel {
@@ -247,17 +241,18 @@ fn outcome(name: String, audited: Result<Audited>, run: &Run) -> Outcome {
     let arguments = &run.arguments;
     match audited {
         Ok(audited) => {
-            let worst: Vec<Severity> = audited.findings.iter().map(|f| f.severity).collect();
-            let fails = worst.iter().any(|severity| *severity >= arguments.fail_on.severity());
+            let worst: Vec<Severity> = audited.told().map(|(finding, _)| finding.severity).collect();
+            let counts = |f: &Finding| matches!(f.told, Told::Here | Told::At(_));
+            let fails = audited.findings.iter().filter(|f| counts(f));
+            let fails = fails.map(|f| f.severity).any(|severity| severity >= arguments.fail_on.severity());
             let unknown = audited.not_judged().filter(|_| !arguments.allow_unknown);
             // The text says it in its place; a list of findings has none for it.
             let told = audited.not_judged().filter(|_| arguments.quiet);
-            let is_unread = audited.findings.iter().any(|f| f.rule.code == straddle_audit::UNREADABLE_CODE);
             Outcome {
                 text: render(&audited, run),
                 complaint: told.map(|why| output::printable(&format!("{name}: not judged: {why}"))),
                 status: audited.status(),
-                exit: match (unknown.is_some() || is_unread, fails) {
+                exit: match (unknown.is_some() || audited.judgement.is_unread, fails) {
                     (true, _) => Exit::Failed,
                     (false, true) => Exit::Findings,
                     (false, false) => Exit::Aligned,
@@ -344,25 +339,32 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
         page: arguments.page,
     };
     let mut findings = straddle_audit::run(&context);
-    findings.retain(|finding| {
-        let code = finding.rule.code;
-        let asked = arguments.only.is_empty() || arguments.only.contains(&code);
-        asked && !arguments.ignore.contains(&code) && concerns(finding, target.partition)
-    });
-    let by_node = findings.iter().filter_map(|f| f.cure.as_ref()).flat_map(|cure| &cure.commands);
+    let asked =
+        Asked { only: arguments.only.clone(), ignore: arguments.ignore.clone(), partition: target.partition };
+    straddle_audit::ask(&mut findings, &asked);
+    let told = || findings.iter().filter(|finding| finding.told == Told::Here);
+    let by_node = told().filter_map(|f| f.cure.as_ref()).flat_map(|cure| &cure.commands);
     if in_container && by_node.into_iter().any(|command| command.line.contains(CONNECTED)) {
         let remark = format!(
             "the commands below name {CONNECTED}: connect the image there first, with qemu-nbd -c {CONNECTED}"
         );
         target.remarks.push(remark);
     }
-    let recognised = recognised(&target, &stack);
+    let recognised = match target.kind {
+        // It holds nothing, and is what was asked about.
+        DeviceKind::Modelled => Recognised::Known,
+        _ => Recognised::of(&stack, || is_blank(&target)),
+    };
+    let judgement = Judgement::of(&stack, &findings, recognised);
     // A batch of targets waits for its last one; their files need not be open for that.
     target.medium = None;
-    let price = |finding: &Finding| arguments.cost.as_ref().and_then(|pricing| pricing.of(finding));
+    let price = |finding: &Finding| {
+        let pricing = arguments.cost.as_ref().filter(|_| finding.told == Told::Here)?;
+        pricing.of(finding)
+    };
     let costs = findings.iter().map(price).collect();
     let in_table = stack.partitions.len();
-    let mut audited = Audited { name, target, stack, in_table, findings, costs, whole: None, recognised };
+    let mut audited = Audited { name, target, stack, in_table, findings, costs, judgement };
     if let Some(number) = audited.target.partition {
         audited.stack.partitions.retain(|p| p.number == number);
     }
@@ -381,31 +383,46 @@ fn beside(target: &Target, stack: &Stack) -> Vec<String> {
     beside.into_iter().filter(|name| *name != known).map(|name| format!("it also holds {name}")).collect()
 }
 
-/// Whether there is something on the target that could be judged.
-fn recognised(target: &Target, stack: &Stack) -> Recognised {
-    let is_known = match stack.kind {
-        TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr | TableKind::Content(_) => true,
-        TableKind::Foreign(name) => {
-            let why = format!("it has a partition table of the kind {name}, whose partitions are not read");
-            return Recognised::Nothing(why);
-        }
-        TableKind::Kernel | TableKind::None => stack.layer.is_some() || !stack.partitions.is_empty(),
-    };
-    if is_known || target.kind == DeviceKind::Modelled {
-        return Recognised::Known;
-    }
+/// Whether a target on which nothing is recognised is blank; why that is not known, where it is not.
+fn is_blank(target: &Target) -> Result<bool, String> {
     let Some(medium) = &target.medium else {
-        return Recognised::Nothing(
-            "its bytes cannot be read, and the kernel lists no partitions".to_owned(),
-        );
+        return Err("its bytes cannot be read, and the kernel lists no partitions".to_owned());
     };
-    match straddle_layout::is_blank(medium.as_ref()) {
-        Ok(true) => Recognised::Blank,
-        Ok(false) => Recognised::Nothing("nothing on it is recognised".to_owned()),
-        Err(error) => {
-            let error = anyhow::Error::from(error);
-            Recognised::Nothing(format!("nothing on it is recognised, and not all can be read: {error:#}"))
+    straddle_layout::is_blank(medium.as_ref()).map_err(|error| {
+        let error = anyhow::Error::from(error);
+        format!("nothing on it is recognised, and not all can be read: {error:#}")
+    })
+}
+
+/// Has what several targets show of the same thing told at one of them.
+fn merge_causes(audited: &mut [&mut Audited], machine: &Machine) {
+    let mut seen: Vec<Seen<'_>> = Vec::new();
+    for one in audited {
+        let above = all_above(machine, one);
+        let Audited { name, target, findings, .. } = &mut **one;
+        seen.push(Seen { name, device: target.kernel_name.as_deref(), above, findings });
+    }
+    straddle_audit::merge_targets(&mut seen);
+}
+
+/// The devices that stand on a target, or on a partition of it.
+fn all_above(machine: &Machine, audited: &Audited) -> BTreeSet<String> {
+    let target = &audited.target;
+    let partitions = target.kernel_partitions.iter().flatten().map(|partition| &partition.name);
+    let mut names = BTreeSet::new();
+    for name in target.kernel_name.iter().chain(partitions) {
+        if let Some(device) = machine.layers(name).0 {
+            add_holders(&device, &mut names);
         }
+    }
+    names
+}
+
+fn add_holders(device: &LiveDevice, names: &mut BTreeSet<String>) {
+    // A device that is reached again may be followed further on one of the ways only.
+    for holder in &device.holders {
+        names.insert(holder.name.clone());
+        add_holders(holder, names);
     }
 }
 
@@ -424,14 +441,6 @@ fn attach_live(target: &mut Target, run: &Run, stack: &mut Stack) -> Vec<Disagre
     let (disagreements, remarks) = straddle_layout::live::attach(machine, name, listed, stack);
     target.remarks.extend(remarks);
     disagreements
-}
-
-/// Whether a finding is about the disk, or about the one partition that was asked for.
-fn concerns(finding: &Finding, partition: Option<u32>) -> bool {
-    match (finding.subject, partition) {
-        (Subject::Partition(number), Some(asked)) => number == asked,
-        _ => true,
-    }
 }
 
 /// What is on a target: its table, or the kernel's list of partitions where the table cannot be read or is of a

@@ -43,7 +43,7 @@ enum Magic {
     /// At the start, with these further on.
     Both(&'static [u8], usize, &'static [u8]),
     /// So many bytes before the end.
-    BeforeEnd(u64, &'static [u8]),
+    BeforeEnd(u64, &'static [u8; 4]),
 }
 
 const fn form(what: &'static str, magic: Magic, command: &'static str) -> Foreign {
@@ -119,4 +119,47 @@ pub(super) fn detect(head: &[u8], medium: &dyn Medium) -> Option<&'static Foreig
             at.is_some_and(|at| medium.read_at(at, &mut found).is_ok()) && found == *magic
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::{OpenError, Options};
+
+    /// Puts the bytes that show a form where it has them.
+    fn mark(file: &mut [u8], magic: &Magic) {
+        let len = file.len();
+        let mut put = |at: usize, magic: &[u8]| file[at..at + magic.len()].copy_from_slice(magic);
+        match magic {
+            Magic::At(at, magic) => put(*at, magic),
+            Magic::Both(first, at, second) => {
+                put(0, first);
+                put(*at, second);
+            }
+            Magic::BeforeEnd(back, magic) => put(len - usize::try_from(*back).unwrap(), *magic),
+        }
+    }
+
+    /// Every row, in a file of which nothing else is known: it is told by its own name, and by no other row's.
+    #[test]
+    fn each_form_is_known_by_its_own_bytes() {
+        let dir = TempDir::new().unwrap();
+        for form in FORMS {
+            // Short ones, and such as have a whole MBR.
+            for len in [1024, 70_000] {
+                let path = dir.path().join("file");
+                let mut file = vec![0x42; len];
+                mark(&mut file, &form.magic);
+                fs::write(&path, &file).unwrap();
+                let error = crate::open(&path, &Options::default()).err();
+                assert!(matches!(error, Some(OpenError::NotRead { .. })), "{}: {error:?}", form.what);
+                let said = error.map(|error| error.to_string()).unwrap_or_default();
+                assert!(said.contains(form.what), "{}: {said}", form.what);
+            }
+        }
+    }
 }

@@ -18,9 +18,6 @@ const KINDS: [&str; 20] = [
     "erofs", "vfat", "exfat", "ntfs", "ntfs3", "udf", "ocfs2", "gfs2", "bcachefs",
 ];
 
-/// What a member of something larger is when it is not a part of it now.
-const MEMBERS: [&str; 4] = ["linux_raid_member", "LVM2_member", "crypto_LUKS", "BitLocker"];
-
 /// What the device holds, with what uses it; `None` when neither its bytes nor the kernel say.
 pub(super) fn layer(place: &Place<'_>) -> Option<Layer> {
     let device = place.device;
@@ -33,27 +30,29 @@ pub(super) fn layer(place: &Place<'_>) -> Option<Layer> {
         mount.map(|mount| KINDS.iter().find(|kind| **kind == mount.kind).copied().unwrap_or("filesystem"));
     let told = told.or_else(|| device.used_by.is_swap.then_some("swap"));
     let kind = found.as_ref().map(|(kind, ..)| *kind).or(told)?;
-    let (facts, label) = match found.and_then(|(_, figures)| figures) {
+    let uuid = found.as_ref().map_or_else(String::new, |(_, uuid, _)| uuid.clone());
+    let (facts, label) = match found.and_then(|(.., figures)| figures) {
         Some((figures, label)) => (Facts::FileSystem(figures), label),
         None => (Facts::Opaque, String::new()),
     };
-    if MEMBERS.contains(&kind) && told.is_none() {
+    if signature::what(kind) == Some(signature::What::Member) && told.is_none() {
         remarks.push("not set up: what is in it is not followed".to_owned());
     }
     let name = mount.map_or(label, |mount| printable(&mount.point));
     let children = loops(place);
-    Some(Layer { name, children, remarks, ..place.layer(kind, facts) })
+    Some(Layer { name, uuid, children, remarks, ..place.layer(kind, facts) })
 }
 
-/// What was read: blkid's TYPE, with the figures and the label of a file system.
-type Found = Option<(&'static str, Option<(FileSystem, String)>)>;
+/// What was read: blkid's TYPE and UUID, with the figures and the label of a file system.
+type Found = Option<(&'static str, String, Option<(FileSystem, String)>)>;
 
 /// Reads the first bytes of the device's own node.
 fn read(place: &Place<'_>) -> Result<Found, String> {
     let medium = place.device.open()?;
     let reader = Reader::open(&medium, BlockSize::B512).map_err(|error| error.to_string())?;
     let kind = signature::identify(&reader, Span::first(medium.len()));
-    Ok(kind.map(|kind| (kind, fs::file_system(kind, &View::of_drive(&medium)))))
+    let view = View::of_drive(&medium);
+    Ok(kind.map(|kind| (kind, fs::uuid(kind, &view), fs::file_system(kind, &view))))
 }
 
 /// Loop devices over files of the file system. Where a file lies in it is not asked.

@@ -19,6 +19,9 @@ fn merge_layer(mut layer: Layer, live: &Layer) -> Layer {
             if !same.name.is_empty() && (layer.name.is_empty() || is_file_system) {
                 layer.name.clone_from(&same.name);
             }
+            if layer.uuid.is_empty() {
+                layer.uuid.clone_from(&same.uuid);
+            }
             if layer.drive.is_none() {
                 layer.drive = same.drive;
             }

@@ -79,6 +79,7 @@ fn on_disk(kind: &'static str, name: &str, drive: u64, facts: Facts) -> Layer {
     Layer {
         kind,
         name: name.to_owned(),
+        uuid: String::new(),
         below: Span::first(ByteCount::new(4096)),
         drive: Some(ByteOffset::new(drive)),
         facts,

@@ -24,29 +24,29 @@ pub(super) const UDF: [Magic; 2] =
 
 /// Members and volumes, in the order in which libblkid asks for them.
 pub(super) const MEMBERS: &[Magic] = &[
-    row(9 * 512 + 32, b"\xF0\x16\x78\x5A", "hpt37x_raid_member"),
-    row(9 * 512 + 32, b"\xFD\x16\x78\x5A", "hpt37x_raid_member"),
-    row(0, b"bluestore block device", "ceph_bluestore"),
-    row(0, b"$DRBDmgr=q", "drbdmanage_control_volume"),
-    row(16, b"DRBDdlh*", "drbdproxy_datalog"),
-    row(0, b"SnAp", "DM_snapshot_cow"),
-    row(1 << 20, b"\x0D\xD0\x01\xC0", "VMFS_volume_member"),
-    row(0, b"UBI#", "ubi"),
-    row(0, b"dmvdo001", "vdo"),
-    row(512 + 4, b"!Stra0tis\x86\xFF\x02^\x41rh", "stratis"),
-    row(9 * 512 + 4, b"!Stra0tis\x86\xFF\x02^\x41rh", "stratis"),
-    row(32, b"ORCLDISK", "oracleasm"),
-    row(4, b"\x3D\xC1\x3C\x87\xC0\x5B\xE3\xB6", "opensvc_hb"),
+    row(9 * 512 + 32, b"\xF0\x16\x78\x5A", "hpt37x_raid_member").member(),
+    row(9 * 512 + 32, b"\xFD\x16\x78\x5A", "hpt37x_raid_member").member(),
+    row(0, b"bluestore block device", "ceph_bluestore").member(),
+    row(0, b"$DRBDmgr=q", "drbdmanage_control_volume").member(),
+    row(16, b"DRBDdlh*", "drbdproxy_datalog").member(),
+    row(0, b"SnAp", "DM_snapshot_cow").member(),
+    row(1 << 20, b"\x0D\xD0\x01\xC0", "VMFS_volume_member").member(),
+    row(0, b"UBI#", "ubi").member(),
+    row(0, b"dmvdo001", "vdo").member(),
+    row(512 + 4, b"!Stra0tis\x86\xFF\x02^\x41rh", "stratis").member(),
+    row(9 * 512 + 4, b"!Stra0tis\x86\xFF\x02^\x41rh", "stratis").member(),
+    row(32, b"ORCLDISK", "oracleasm").member(),
+    row(4, b"\x3D\xC1\x3C\x87\xC0\x5B\xE3\xB6", "opensvc_hb").member(),
 ];
 
 /// File systems.
 pub(super) const FILE_SYSTEMS: &[Magic] = &[
     checked(0, b"\xFE\xED\xBA\xBE", "xfs_external_log", |w| {
-        matches!(be32(w.bytes, 8), 1 | 2) && matches!(be32(w.bytes, 300), 1..=3)
+        matches!(be32(w.from(0), 8), 1 | 2) && matches!(be32(w.from(0), 300), 1..=3)
     }),
     row(0, b"EXFS", "exfs"),
     row(4096 + 24, BCACHEFS, "bcachefs"),
-    checked(32, b"NXSB", "apfs", |w| le16(w.bytes, 24) == 1 && le32(w.bytes, 36).is_power_of_two()),
+    checked(32, b"NXSB", "apfs", |w| le16(w.from(0), 24) == 1 && le32(w.from(0), 36).is_power_of_two()),
     checked(SUPERBLOCK_1K, b"H+", "hfsplus", |w| be16(w.from(SUPERBLOCK_1K), 2) == 4),
     checked(SUPERBLOCK_1K, b"HX", "hfsplus", |w| be16(w.from(SUPERBLOCK_1K), 2) == 5),
     // In an HFS volume that is only its wrapper.
@@ -66,7 +66,7 @@ pub(super) const FILE_SYSTEMS: &[Magic] = &[
     row(1024, b"\xF5\xFC\x01\xA5", "vxfs"),
     row(8192, b"\xA5\x01\xFC\xF5", "vxfs"),
     row(0, b"sqsh", "squashfs3"),
-    checked(0, b"hsqs", "squashfs3", |w| le16(w.bytes, 28) < 4),
+    checked(0, b"hsqs", "squashfs3", |w| le16(w.from(0), 28) < 4),
     row(4096, b"SPB5", "nss"),
     row(0, b"\x31\x18\x10\x06", "ubifs"),
     row(0, b"\xCE\xFA\xAD\x1B", "bfs"),
@@ -93,45 +93,47 @@ pub(super) const FILE_SYSTEMS: &[Magic] = &[
 
 /// Partition tables of other machines: the kernel may list their partitions, this crate does not.
 pub(super) const TABLES: &[Magic] = &[
-    checked(508, b"\xDA\xBE", "sun", is_sun),
-    row(0, b"\x0B\xE5\xA9\x41", "sgi"),
-    checked(512, BSD, "bsd", |w| has(w.from(512), 132, BSD)),
-    checked(64, BSD, "bsd", |w| has(w.from(64), 132, BSD)),
-    checked(128, BSD, "bsd", |w| has(w.from(128), 132, BSD)),
+    checked(508, b"\xDA\xBE", "sun", is_sun).table(),
+    row(0, b"\x0B\xE5\xA9\x41", "sgi").table(),
+    checked(512, BSD, "bsd", |w| has(w.from(512), 132, BSD)).table(),
+    checked(64, BSD, "bsd", |w| has(w.from(64), 132, BSD)).table(),
+    checked(128, BSD, "bsd", |w| has(w.from(128), 132, BSD)).table(),
     // A volume label in the third block; in EBCDIC: VOL1 behind its key, or LNX1 or CMS1.
-    row(1024 + 4, b"\xE5\xD6\xD3\xF1", "dasd"),
-    row(2048 + 4, b"\xE5\xD6\xD3\xF1", "dasd"),
-    row(4096 + 4, b"\xE5\xD6\xD3\xF1", "dasd"),
-    row(8192 + 4, b"\xE5\xD6\xD3\xF1", "dasd"),
-    row(1024, b"\xD3\xD5\xE7\xF1", "dasd"),
-    row(2048, b"\xD3\xD5\xE7\xF1", "dasd"),
-    row(4096, b"\xD3\xD5\xE7\xF1", "dasd"),
-    row(8192, b"\xD3\xD5\xE7\xF1", "dasd"),
-    row(1024, b"\xC3\xD4\xE2\xF1", "dasd"),
-    row(2048, b"\xC3\xD4\xE2\xF1", "dasd"),
-    row(4096, b"\xC3\xD4\xE2\xF1", "dasd"),
-    row(8192, b"\xC3\xD4\xE2\xF1", "dasd"),
+    row(1024 + 4, b"\xE5\xD6\xD3\xF1", "dasd").table(),
+    row(2048 + 4, b"\xE5\xD6\xD3\xF1", "dasd").table(),
+    row(4096 + 4, b"\xE5\xD6\xD3\xF1", "dasd").table(),
+    row(8192 + 4, b"\xE5\xD6\xD3\xF1", "dasd").table(),
+    row(1024, b"\xD3\xD5\xE7\xF1", "dasd").table(),
+    row(2048, b"\xD3\xD5\xE7\xF1", "dasd").table(),
+    row(4096, b"\xD3\xD5\xE7\xF1", "dasd").table(),
+    row(8192, b"\xD3\xD5\xE7\xF1", "dasd").table(),
+    row(1024, b"\xC3\xD4\xE2\xF1", "dasd").table(),
+    row(2048, b"\xC3\xD4\xE2\xF1", "dasd").table(),
+    row(4096, b"\xC3\xD4\xE2\xF1", "dasd").table(),
+    row(8192, b"\xC3\xD4\xE2\xF1", "dasd").table(),
     checked(0, b"ER", "mac", |w| {
-        let block = usize::from(be16(w.bytes, 2));
+        let block = usize::from(be16(w.from(0), 2));
         block.is_power_of_two() && (512..=4096).contains(&block) && w.from(block).starts_with(b"PM")
-    }),
-    checked(512, b"PM\0\0", "mac", |w| be32(w.from(512), 4) != 0),
-    row(16384 - 72, b"\x57\x29\x03\0", "ultrix"),
-    row(0, b"\xC9\xC2\xD4\xC1", "aix"),
-    row(0, b"RDSK", "amiga"),
-    row(512, b"RDSK", "amiga"),
-    row(1024, b"RDSK", "amiga"),
-    row(0, b"GNU Parted Loopback 0", "loop"),
+    })
+    .table(),
+    checked(512, b"PM\0\0", "mac", |w| be32(w.from(512), 4) != 0).table(),
+    row(16384 - 72, b"\x57\x29\x03\0", "ultrix").table(),
+    row(0, b"\xC9\xC2\xD4\xC1", "aix").table(),
+    row(0, b"RDSK", "amiga").table(),
+    row(512, b"RDSK", "amiga").table(),
+    row(1024, b"RDSK", "amiga").table(),
+    row(0, b"GNU Parted Loopback 0", "loop").table(),
 ];
 
 const BSD: &[u8] = b"\x57\x45\x56\x82";
 
-/// What two or three bytes show: asked for last.
+/// What two or three bytes show, whatever it is: asked for last.
 pub(super) const WEAK: &[Magic] = &[
-    checked(0, b"HM", "LVM1_member", |w| matches!(le16(w.bytes, 2), 1 | 2)),
+    checked(0, b"HM", "LVM1_member", |w| matches!(le16(w.from(0), 2), 1 | 2)).member(),
     checked(88, b"CS", "cs_fvault2", |w| {
-        (le16(w.bytes, 8), le16(w.bytes, 10), le32(w.bytes, 90)) == (1, 0x10, 1)
-    }),
+        (le16(w.from(0), 8), le16(w.from(0), 10), le32(w.from(0), 90)) == (1, 0x10, 1)
+    })
+    .member(),
     checked(SUPERBLOCK_1K, b"BD", "hfs", |w| is_hfs(w) && !is_wrapper(w)),
     checked(SUPERBLOCK_1K + 16, b"\x7F\x13", "minix", is_minix_le),
     checked(SUPERBLOCK_1K + 16, b"\x8F\x13", "minix", is_minix_le),
@@ -145,18 +147,18 @@ pub(super) const WEAK: &[Magic] = &[
     checked(SUPERBLOCK_1K + 24, b"\x4D\x5A", "minix", is_minix3),
     row(2048, b"\x2B\x55\x44", "xenix"),
     row(2048, b"\x44\x55\x2B", "xenix"),
-    checked(4, b"IPL1", "pc98", |w| has(w.bytes, 510, b"\x55\xAA")),
-    checked(0x1C6 + 1, b"GEM", "atari", is_atari),
-    checked(0x1C6 + 1, b"BGM", "atari", is_atari),
-    checked(0x1C6 + 1, b"XGM", "atari", is_atari),
-    checked(0x1C6 + 1, b"LNX", "atari", is_atari),
-    checked(0x1C6 + 1, b"SWP", "atari", is_atari),
-    checked(0x1C6 + 1, b"RAW", "atari", is_atari),
+    checked(4, b"IPL1", "pc98", |w| has(w.from(0), 510, b"\x55\xAA")).table(),
+    checked(0x1C6 + 1, b"GEM", "atari", is_atari).table(),
+    checked(0x1C6 + 1, b"BGM", "atari", is_atari).table(),
+    checked(0x1C6 + 1, b"XGM", "atari", is_atari).table(),
+    checked(0x1C6 + 1, b"LNX", "atari", is_atari).table(),
+    checked(0x1C6 + 1, b"SWP", "atari", is_atari).table(),
+    checked(0x1C6 + 1, b"RAW", "atari", is_atari).table(),
 ];
 
-/// Whether `name` is that of a partition table.
-pub(super) fn is_table(name: &str) -> bool {
-    TABLES.iter().any(|row| row.name == name) || matches!(name, "pc98" | "atari")
+/// Every row of this module.
+pub(super) fn rows() -> impl Iterator<Item = &'static Magic> {
+    UDF.iter().chain(MEMBERS).chain(FILE_SYSTEMS).chain(TABLES).chain(WEAK)
 }
 
 /// What has its magic at several places, in several byte orders.
@@ -204,7 +206,7 @@ fn is_scoutfs_meta(window: &Window<'_>) -> bool {
 
 /// Sun: the exclusive or of all words of the label is zero.
 fn is_sun(window: &Window<'_>) -> bool {
-    (0..256).map(|word| be16(window.bytes, 2 * word)).fold(0, |sum, word| sum ^ word) == 0
+    (0..256).map(|word| be16(window.from(0), 2 * word)).fold(0, |sum, word| sum ^ word) == 0
 }
 
 /// Minix 1 and 2: bitmaps that are large enough, and no magic of ext where that would be.
@@ -234,9 +236,9 @@ fn is_not_ext(window: &Window<'_>) -> bool {
 
 /// Atari: the first partition is there, and ends on the disk (`OK_id`, `VALID_PARTITION`, block/partitions/atari.c).
 fn is_atari(window: &Window<'_>) -> bool {
-    let size = be32(window.bytes, 0x1C2);
-    let (start, count) = (be32(window.bytes, 0x1CA), be32(window.bytes, 0x1CE));
-    byte(window.bytes, 0x1C6) & 1 != 0
+    let size = be32(window.from(0), 0x1C2);
+    let (start, count) = (be32(window.from(0), 0x1CA), be32(window.from(0), 0x1CE));
+    byte(window.from(0), 0x1C6) & 1 != 0
         && count != 0
         && start.checked_add(count).is_some_and(|end| end <= size)
 }

@@ -41,6 +41,7 @@ pub(crate) fn has_second_header(medium: &dyn Medium) -> bool {
 struct Header {
     version: u16,
     label: String,
+    uuid: String,
     payload: Option<u64>,
     sector_size: u64,
     remarks: Vec<String>,
@@ -71,6 +72,7 @@ fn second(medium: &dyn Medium, binary: &[u8], damage: &str) -> Header {
         Err(why) => Header {
             version: 2,
             label: String::new(),
+            uuid: String::new(),
             payload: None,
             sector_size: 0,
             remarks: vec![
@@ -84,7 +86,8 @@ fn second(medium: &dyn Medium, binary: &[u8], damage: &str) -> Header {
 /// `struct luks_phdr`, big endian: the payload's offset in sectors of 512 bytes is at byte 104.
 fn version_1(binary: &[u8]) -> Header {
     let payload = Some(sectors(u64::from(be32(binary, 104))));
-    Header { version: 1, label: String::new(), payload, sector_size: SECTOR, remarks: Vec::new() }
+    let (label, uuid) = (String::new(), uuid(binary));
+    Header { version: 1, label, uuid, payload, sector_size: SECTOR, remarks: Vec::new() }
 }
 
 /// Reads the LUKS2 header at byte `at`, whose first bytes are `binary`.
@@ -108,7 +111,12 @@ fn version_2(medium: &dyn Medium, binary: &[u8], at: u64) -> Result<Header, Stri
     let metadata: Metadata =
         serde_json::from_slice(&json[..end]).map_err(|error| format!("its JSON cannot be read: {error}"))?;
     let label = text(binary.get(24..72).unwrap_or_default());
-    Ok(from_segments(label, &metadata.segments.0))
+    Ok(from_segments(label, uuid(binary), &metadata.segments.0))
+}
+
+/// The UUID of either version, a text of 40 bytes at byte 168, without its hyphens.
+fn uuid(binary: &[u8]) -> String {
+    text(binary.get(168..208).unwrap_or_default()).chars().filter(|c| *c != '-').collect()
 }
 
 /// The size of a LUKS2 header, if it is one of those that there are.
@@ -122,7 +130,7 @@ fn be64(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// The payload is where the first segment in use begins (`LUKS2_get_data_offset`).
-fn from_segments(label: String, segments: &[Segment]) -> Header {
+fn from_segments(label: String, uuid: String, segments: &[Segment]) -> Header {
     let used = || segments.iter().filter(|segment| !segment.is_backup);
     let mut remarks = Vec::new();
     if segments.len() > 1 {
@@ -138,12 +146,12 @@ fn from_segments(label: String, segments: &[Segment]) -> Header {
         remarks.push("its header lists no data segment".to_owned());
     }
     let sector_size = used().find_map(|segment| segment.sector_size).unwrap_or(SECTOR);
-    Header { version: 2, label, payload, sector_size, remarks }
+    Header { version: 2, label, uuid, payload, sector_size, remarks }
 }
 
 /// What is known of the container, on a medium of `len` bytes.
 fn volume(header: Header, len: ByteCount) -> Volume {
-    let Header { version, label, payload, sector_size, mut remarks } = header;
+    let Header { version, label, uuid, payload, sector_size, mut remarks } = header;
     // Zero is what a detached header says; a payload past the end shows a header or its backup in a file.
     let room = payload.filter(|payload| *payload > 0).and_then(|payload| len.get().checked_sub(payload));
     let here = payload.zip(room).filter(|(_, room)| *room > 0);
@@ -160,7 +168,7 @@ fn volume(header: Header, len: ByteCount) -> Volume {
     }
     let payload = here.map(|(payload, _)| payload);
     let facts = Facts::Luks(Luks { version, payload, sector_size: ByteCount::new(sector_size) });
-    Volume { kind: "crypto_LUKS", name: label, facts, provides, remarks }
+    Volume { kind: "crypto_LUKS", name: label, uuid, facts, provides, remarks }
 }
 
 /// What we want of the JSON area.

@@ -48,29 +48,31 @@ pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
     let mut pv = Pv::default();
     let Some(label) = Label::find(&head, &mut remarks) else {
         remarks.push("its label makes no sense".to_owned());
-        return Ok(volume(pv, Provides::Nothing, remarks));
+        return Ok(volume(pv, "", Provides::Nothing, remarks));
     };
+    let uuid = String::from_utf8_lossy(&label.uuid).into_owned();
     pv.data_start = ByteOffset::new(label.data_areas.first().map_or(0, |(start, _)| *start));
     let Some(group) = label.group(medium, &mut remarks) else {
-        return Ok(volume(pv, Provides::Nothing, remarks));
+        return Ok(volume(pv, &uuid, Provides::Nothing, remarks));
     };
     remarks.extend(group.remarks.iter().cloned());
     pv.vg = super::printable(&group.name);
     pv.extent_size = group.extent_size();
     let Some(ours) = group.volume_with(&label.uuid) else {
         remarks.push("its volume group does not list it: what it holds is not followed".to_owned());
-        return Ok(volume(pv, Provides::Nothing, remarks));
+        return Ok(volume(pv, &uuid, Provides::Nothing, remarks));
     };
     pv.data_start = ByteOffset::new(super::sectors(ours.pe_start));
     let len = pv.extent_size.checked_mul(ours.pe_count).and_then(|len| Span::new(pv.data_start, len));
     let area = len.or_else(|| Span::new(pv.data_start, ByteCount::ZERO));
-    let Some(area) = area else { return Ok(volume(pv, Provides::Nothing, remarks)) };
+    let Some(area) = area else { return Ok(volume(pv, &uuid, Provides::Nothing, remarks)) };
     let parts = map::Mapper::new(&group, ours).parts();
-    Ok(volume(pv, Provides::Parts(area, parts), remarks))
+    Ok(volume(pv, &uuid, Provides::Parts(area, parts), remarks))
 }
 
-fn volume(pv: Pv, provides: Provides, remarks: Vec<String>) -> Volume {
-    Volume { kind: "LVM2_member", name: pv.vg.clone(), facts: Facts::Pv(pv), provides, remarks }
+fn volume(pv: Pv, uuid: &str, provides: Provides, remarks: Vec<String>) -> Volume {
+    let uuid = super::printable(uuid);
+    Volume { kind: "LVM2_member", name: pv.vg.clone(), uuid, facts: Facts::Pv(pv), provides, remarks }
 }
 
 /// LVM's checksum (`calc_crc`): the usual CRC-32, from a seed of its own and not inverted at the end.

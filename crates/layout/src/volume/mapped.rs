@@ -37,7 +37,7 @@ fn volume(kind: &'static str, facts: Mapped, provides: Result<Space, &str>) -> V
         Ok(space) => (Provides::Open(space), Vec::new()),
         Err(why) => (Provides::Nothing, vec![why.to_owned()]),
     };
-    Volume { kind, name: String::new(), facts: Facts::Mapped(facts), provides, remarks }
+    Volume { kind, name: String::new(), uuid: String::new(), facts: Facts::Mapped(facts), provides, remarks }
 }
 
 /// Reads a dm-integrity superblock.

@@ -8,7 +8,7 @@ use straddle_device::Medium;
 use straddle_device::live::{Geometry, Lower};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::{Provides, Space, Volume, bytes_at, sectors, text};
+use super::{Provides, Space, Volume, bytes_at, hex, sectors, text};
 use crate::fields::{array, be32, le16, le32, le64};
 use crate::layer::{Facts, Md};
 use crate::reader::Fault;
@@ -41,6 +41,7 @@ const RAID0_LAYOUT: u32 = 4096;
 struct Superblock {
     md: Md,
     name: String,
+    uuid: String,
     /// Whether data is on its way from one layout to another.
     moving: bool,
     remarks: Vec<String>,
@@ -106,7 +107,9 @@ fn version_1(bytes: &[u8], at: u64) -> Superblock {
         data_size: if level > 0 && used != ByteCount::ZERO { used.min(data_size) } else { data_size },
     };
     let name = text(bytes.get(32..64).unwrap_or_default());
-    Superblock { md, name, moving: features & RESHAPE != 0, remarks }
+    // `set_uuid`
+    let uuid = hex(bytes.get(16..32).unwrap_or_default());
+    Superblock { md, name, uuid, moving: features & RESHAPE != 0, remarks }
 }
 
 /// `role_from_sb` (mdadm, super1.c).
@@ -155,7 +158,9 @@ fn version_0(bytes: &[u8], at: u64) -> Option<Superblock> {
     };
     // Minor version 91 marks a reshape; its position is all ones when there is none.
     let moving = minor > 90 && (word(44), word(45)) != (u32::MAX, u32::MAX);
-    Some(Superblock { md, name: String::new(), moving, remarks })
+    // set_uuid0 to set_uuid3: words, and so in the machine's byte order.
+    let uuid: Vec<u8> = [5, 13, 14, 15].into_iter().flat_map(|index| word(index).to_be_bytes()).collect();
+    Some(Superblock { md, name: String::new(), uuid: hex(&uuid), moving, remarks })
 }
 
 /// Adds what a sum carries over 32 bits, once.
@@ -166,7 +171,7 @@ fn fold(sum: u64) -> u32 {
 
 /// What the member is and what of the array lies on it.
 fn volume(found: Superblock, len: ByteCount) -> Volume {
-    let Superblock { md, name, moving, mut remarks } = found;
+    let Superblock { md, name, uuid, moving, mut remarks } = found;
     if md.data_offset.checked_add(md.data_size).is_none_or(|end| end > len) {
         remarks.push("its data would end past the end of what it stands on".to_owned());
     }
@@ -186,7 +191,7 @@ fn volume(found: Superblock, len: ByteCount) -> Volume {
             Provides::Nothing
         }
     };
-    Volume { kind: KIND, name, facts: Facts::Md(md), provides, remarks }
+    Volume { kind: KIND, name, uuid, facts: Facts::Md(md), provides, remarks }
 }
 
 /// The array's space as far as it lies on this member, from the array's first byte on.

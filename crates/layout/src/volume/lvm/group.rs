@@ -21,6 +21,8 @@ const MAX_NESTING: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Group {
     pub(super) name: String,
+    /// Its 32 characters, without the hyphens.
+    uuid: String,
     extent_sectors: u64,
     pub(super) physical: Vec<Physical>,
     pub(super) logical: Vec<Logical>,
@@ -47,6 +49,8 @@ pub(super) struct Physical {
 #[derive(Debug, Default)]
 pub(super) struct Logical {
     pub(super) name: String,
+    /// Its 32 characters, without the hyphens.
+    uuid: String,
     pub(super) is_visible: bool,
     pub(super) segments: Vec<Segment>,
 }
@@ -143,6 +147,14 @@ impl Group {
         self.physical_names.contains(name)
     }
 
+    /// What device mapper knows `logical` by: the group's UUID and its own. Empty where one of them is not listed.
+    pub(super) fn uuid_of(&self, logical: &Logical) -> String {
+        if self.uuid.is_empty() || logical.uuid.is_empty() {
+            return String::new();
+        }
+        format!("{}{}", self.uuid, logical.uuid)
+    }
+
     /// The logical volume `name`.
     pub(super) fn logical(&self, name: &str) -> Option<&Logical> {
         self.logical.get(*self.by_name.get(name)?)
@@ -179,20 +191,19 @@ impl Group {
             return;
         }
         match path {
-            [_] => {
-                if let ("extent_size", Value::Number(sectors)) = (name, value) {
-                    self.extent_sectors = *sectors;
-                }
-            }
+            [_] => match (name, value) {
+                ("extent_size", Value::Number(sectors)) => self.extent_sectors = *sectors,
+                ("id", Value::Text(id)) => self.uuid = without_hyphens(id),
+                _ => {}
+            },
             [_, "physical_volumes", _] => {
                 if let Some(physical) = self.physical.last_mut() {
                     physical.set(name, value);
                 }
             }
             [_, "logical_volumes", _] => {
-                if let ("status", Value::List(flags), Some(logical)) = (name, value, self.logical.last_mut())
-                {
-                    logical.is_visible = flags.contains(&Value::Text("VISIBLE"));
+                if let Some(logical) = self.logical.last_mut() {
+                    logical.set(name, value);
                 }
             }
             [_, "logical_volumes", _, _] => {
@@ -210,9 +221,19 @@ impl Group {
 impl Physical {
     fn set(&mut self, name: &str, value: &Value<'_>) {
         match (name, value) {
-            ("id", Value::Text(id)) => self.uuid = id.chars().filter(|c| *c != '-').collect(),
+            ("id", Value::Text(id)) => self.uuid = without_hyphens(id),
             ("pe_start", Value::Number(sectors)) => self.pe_start = *sectors,
             ("pe_count", Value::Number(extents)) => self.pe_count = *extents,
+            _ => {}
+        }
+    }
+}
+
+impl Logical {
+    fn set(&mut self, name: &str, value: &Value<'_>) {
+        match (name, value) {
+            ("status", Value::List(flags)) => self.is_visible = flags.contains(&Value::Text("VISIBLE")),
+            ("id", Value::Text(id)) => self.uuid = without_hyphens(id),
             _ => {}
         }
     }
@@ -237,6 +258,11 @@ impl Segment {
             _ => {}
         }
     }
+}
+
+/// A UUID as device mapper and the headers have it.
+fn without_hyphens(id: &str) -> String {
+    super::super::printable(id).chars().filter(|c| *c != '-').collect()
 }
 
 /// Areas listed as a name and an extent, each.

@@ -113,6 +113,7 @@ impl<'g> Mapper<'g> {
         };
         Some(Part {
             name: format!("{}/{}", printable(&self.group.name), printable(self.shown_name(logical))),
+            uuid: self.group.uuid_of(self.group.logical(self.shown_name(logical)).unwrap_or(logical)),
             remarks: self.remarks(logical, start),
             facts: Facts::Lv(Lv { segments }),
             space: Space { len, runs: runs.iter().filter_map(span).collect(), block: None, spread: None },

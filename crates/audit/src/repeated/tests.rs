@@ -1,0 +1,133 @@
+use super::*;
+use crate::finding::{Rule, Severity, Subject};
+
+/// A step from a word: `partition 2`, `md host:0`, `LV vg/a`, `PV vg`, `table`, or a file system; `#` begins its UUID.
+fn step(text: &str) -> Step {
+    let (text, uuid) = text.split_once('#').unwrap_or((text, ""));
+    let (kind, name) = text.split_once(' ').unwrap_or((text, ""));
+    let kind = match kind {
+        "md" => "linux_raid_member",
+        "PV" => "LVM2_member",
+        "LV" => "LV",
+        "partition" => return Step::partition(name.parse().unwrap()),
+        "table" => "table",
+        "xfs" => "xfs",
+        _ => "ext4",
+    };
+    Step { kind, called: text.to_owned(), name: name.to_owned(), uuid: uuid.to_owned() }
+}
+
+fn way(steps: &[&str]) -> Vec<Step> {
+    steps.iter().map(|text| step(text)).collect()
+}
+
+fn finding(rule: &'static Rule, steps: &[&str]) -> Finding {
+    Finding { layer: way(steps), ..Finding::new(rule, Subject::Disk, String::new()) }
+}
+
+#[test]
+fn one_file_system_is_told_once_and_two_are_two() {
+    let small = &rules::FS_BLOCK_SMALL;
+    // (the rule, the way, whether it is told)
+    let cases: [(&'static Rule, &[&str], bool); 17] = [
+        (small, &["partition 1", "md host:0#5", "ext4#1"], true),
+        (small, &["partition 2", "md host:0#5", "ext4#1"], false),
+        (&rules::HINTS_CONTRADICT, &["partition 2", "md host:0#5", "ext4#1"], true),
+        (small, &["partition 3", "PV vg#2", "LV vg/a#2a", "ext4#3"], true),
+        (small, &["partition 4", "PV vg#3", "LV vg/b#2b", "ext4#4"], true),
+        (small, &["partition 5", "PV vg#4", "LV vg/b#2b", "ext4#4"], false),
+        // An array of version 0.90 has no name, and one UUID.
+        (small, &["partition 6", "md#6", "ext4#5"], true),
+        (small, &["partition 7", "md#6", "ext4#5"], false),
+        // Nameless arrays may be two, file systems on partitions are, and so is a copy of one on another volume.
+        (small, &["partition 8", "md", "ext4#6"], true),
+        (small, &["partition 9", "md", "ext4#6"], true),
+        (small, &["partition 10", "ext4#7"], true),
+        (small, &["partition 11", "ext4#7"], true),
+        (small, &["partition 12", "PV vg#5", "LV vg/c#2c", "ext4#4"], true),
+        // A label that looks like a way is a label.
+        (small, &["partition 13", "ext4 a > LV b"], true),
+        (small, &["partition 14", "ext4 a > LV b"], true),
+        // Each member's data offset is its own.
+        (&rules::MD_DATA_STRADDLES, &["partition 1", "md host:0#5"], true),
+        (&rules::MD_DATA_STRADDLES, &["partition 2", "md host:0#5"], true),
+    ];
+    let mut findings: Vec<Finding> = cases.iter().map(|(rule, steps, _)| finding(rule, steps)).collect();
+    merge(&mut findings);
+    for (finding, (_, steps, told)) in findings.iter().zip(&cases) {
+        assert_eq!(finding.told == Told::Here, *told, "{steps:?}");
+    }
+    assert_eq!(findings[0].sentence(), "; reached from partition 2 as well");
+    assert_eq!(findings[1].told, Told::At(Place::Way("partition 1".to_owned())));
+}
+
+/// The one that weighs most is told, wherever it stands.
+#[test]
+fn the_worst_of_those_that_are_the_same_is_told() {
+    let mut findings: Vec<Finding> = ["partition 1", "partition 2"]
+        .map(|partition| finding(&rules::FS_BLOCK_SMALL, &[partition, "md#5", "ext4#1"]))
+        .into();
+    findings[0].severity = Severity::Advice;
+    merge(&mut findings);
+    assert_eq!(findings[1].told, Told::Here);
+    assert_eq!(findings[1].also, [Place::Way("partition 1".to_owned())]);
+}
+
+#[test]
+fn only_the_same_layer_is_the_same() {
+    // (the way on the lower device, the one on the upper, whether they end at one layer)
+    let cases: [(&[&str], &[&str], bool); 12] = [
+        (&["partition 1", "md md0", "ext4"], &["ext4"], true),
+        (&["partition 1", "PV vg", "LV vg/a", "ext4"], &["ext4"], true),
+        (&["PV vg", "LV vg/a", "ext4"], &["LV vg/pool (tpool)", "LV vg/a", "ext4"], true),
+        (&["md md0", "table", "partition 1", "ext4"], &["partition 1", "ext4"], true),
+        (&["partition 1", "md md0", "PV vg"], &["PV vg"], true),
+        // Mounted since, and so called otherwise.
+        (&["partition 1", "md md0", "ext4 label#1"], &["ext4 /mnt#1"], true),
+        // Another file system of the lower device's own.
+        (&["partition 2", "ext4"], &["ext4"], false),
+        (&["partition 1", "ext4"], &["partition 1", "ext4"], false),
+        (&["partition 1", "PV vg", "LV vg/b", "ext4"], &["PV vg", "LV vg/a", "ext4"], false),
+        (&["partition 1", "md md0", "xfs"], &["ext4"], false),
+        (&["partition 1", "md md0", "ext4#1"], &["ext4#2"], false),
+        (&["ext4"], &["ext4"], false),
+    ];
+    for (lower, upper, same) in cases {
+        assert_eq!(leads_further(&way(lower), &way(upper)), same, "{lower:?} {upper:?}");
+    }
+}
+
+/// A pile of devices, each of which has its own -1 from the one below.
+#[test]
+fn what_the_kernel_hands_up_is_told_at_the_lowest() {
+    let devices = ["dm-2", "dm-1", "md0", "dm-0"];
+    // dm-2 on dm-1 on dm-0 on md0, in an order of no meaning.
+    let above = |name: &str| -> BTreeSet<String> {
+        let over = match name {
+            "md0" => &["dm-0", "dm-1", "dm-2"][..],
+            "dm-0" => &["dm-1", "dm-2"],
+            "dm-1" => &["dm-2"],
+            _ => &[],
+        };
+        over.iter().map(|name| (*name).to_owned()).collect()
+    };
+    let mut found: Vec<Vec<Finding>> = devices
+        .iter()
+        .map(|_| vec![Finding::on_disk(&rules::KERNEL_MISALIGNED, None, String::new())])
+        .collect();
+    let mut seen: Vec<Seen<'_>> = devices
+        .iter()
+        .zip(&mut found)
+        .map(|(name, findings)| Seen { name, device: Some(name), above: above(name), findings })
+        .collect();
+    merge_targets(&mut seen);
+    for (name, findings) in devices.iter().zip(&found) {
+        match *name {
+            "md0" => {
+                assert_eq!(findings[0].told, Told::Here);
+                assert_eq!(findings[0].sentence(), "; the same shows on dm-2, dm-1, dm-0");
+            }
+            _ => assert_eq!(findings[0].told, Told::At(Place::Target("md0".to_owned())), "{name}"),
+        }
+    }
+}

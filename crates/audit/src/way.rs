@@ -1,0 +1,64 @@
+//! The way from the disk to a layer, step by step.
+//!
+//! The law of this module: a step is known by what its own structures say of it (its UUID), and by its name only where
+//! that is not known; nothing is read out of the text that people are shown.
+
+use straddle_layout::layer::Layer;
+
+use crate::layers::called;
+
+/// The kind of a step that is a partition; no layer has it.
+const PARTITION: &str = "partition";
+
+/// One step: a partition, or a layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// "partition", or the layer's kind.
+    pub kind: &'static str,
+    /// What it is called: `md raid5 host:0`.
+    pub called: String,
+    /// Its own name, or the partition's number; empty where it has none.
+    pub name: String,
+    /// What tells it from every other one ([`Layer::uuid`]); empty where that is not known.
+    pub uuid: String,
+}
+
+impl Step {
+    /// The partition of this number.
+    pub fn partition(number: u32) -> Self {
+        let called = format!("partition {number}");
+        Self { kind: PARTITION, called, name: number.to_string(), uuid: String::new() }
+    }
+
+    /// A layer.
+    pub fn of(layer: &Layer) -> Self {
+        let (name, uuid) = (layer.name.clone(), layer.uuid.clone());
+        Self { kind: layer.kind, called: called(layer), name, uuid }
+    }
+
+    /// Whether it is a partition, of the disk or of a table inside another layer.
+    pub(crate) fn is_partition(&self) -> bool {
+        self.kind == PARTITION
+    }
+
+    /// Whether the two are the same thing, as far as can be told.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        if self.kind != other.kind {
+            return false;
+        }
+        match (self.uuid.as_str(), other.uuid.as_str()) {
+            ("", _) | (_, "") => self.name == other.name,
+            (one, other) => one == other,
+        }
+    }
+
+    /// Whether several disks or partitions may make it up, and it is known which one it is.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self.kind, "LV" | "linux_raid_member") && !(self.uuid.is_empty() && self.name.is_empty())
+    }
+}
+
+/// The way as people are shown it: `partition 1 > PV vg > LV vg/root`.
+pub(crate) fn told(way: &[Step]) -> String {
+    way.iter().map(|step| step.called.as_str()).collect::<Vec<_>>().join(" > ")
+}
