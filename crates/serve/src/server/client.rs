@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 use straddle_drive::Operation;
 use straddle_vhost::{BlockRequest, Connection, Received, Status, VhostError};
@@ -11,9 +12,12 @@ use crate::endpoint::Stream;
 use crate::engine::{Engine, Finished, Job};
 use crate::nbd::{Export, Kind, Session, Wanted, errno};
 use crate::served::{Payload, ServeError};
+use crate::server::limits::{HANDSHAKE_TIME, MESSAGE_TIME};
 use crate::server::poller::Poller;
 use crate::summary::Totals;
 
+/// Memory beyond this is not kept from one request of a virtual machine to the next.
+const KEPT: usize = 1 << 20;
 /// The longest control command.
 const LONGEST_LINE: usize = 256;
 
@@ -33,21 +37,75 @@ pub(super) enum Client {
     Control(ControlClient),
 }
 
+impl Client {
+    /// Whether it has asked for nothing so far that only it can have, so that it can give way to another.
+    pub(super) fn is_newcomer(&self) -> bool {
+        match self {
+            Self::Nbd(client) => !client.session.is_transmitting() && !client.session.is_over(),
+            Self::Vhost(client) => !client.connection.is_set_up(),
+            Self::Control(_) => true,
+        }
+    }
+
+    /// Whether it is here only to be told that there is no room.
+    pub(super) fn is_turned_away(&self) -> bool {
+        matches!(self, Self::Nbd(client) if client.is_turned_away)
+    }
+
+    /// Until when it must have come on.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Nbd(client) => (!client.session.is_transmitting()).then_some(client.since + HANDSHAKE_TIME),
+            // No message needs to come in pieces.
+            Self::Vhost(client) => client.within_message_since.map(|since| since + MESSAGE_TIME),
+            Self::Control(_) => None,
+        }
+    }
+}
+
 pub(super) struct NbdClient {
     pub(super) stream: Stream,
     session: Session,
+    since: Instant,
+    is_turned_away: bool,
+    /// Whether it may take the memory for a large request.
+    has_room: bool,
     /// Whether it is waited for to be readable, and writable.
     interest: (bool, bool),
 }
 
 impl NbdClient {
     pub(super) fn new(stream: Stream) -> Self {
-        Self { stream, session: Session::new(), interest: (true, false) }
+        Self::with(stream, Session::new(), false)
+    }
+
+    /// One that only learns why it cannot be served.
+    pub(super) fn turned_away(stream: Stream, reason: &'static str) -> Self {
+        Self::with(stream, Session::refused(reason), true)
+    }
+
+    fn with(stream: Stream, session: Session, is_turned_away: bool) -> Self {
+        let since = Instant::now();
+        Self { stream, session, since, is_turned_away, has_room: false, interest: (true, false) }
+    }
+
+    /// Whether it is about to receive a large request.
+    pub(super) fn wants_room(&self) -> bool {
+        self.session.wants_room()
+    }
+
+    /// It may receive a large request now, or no longer.
+    pub(super) const fn set_room(&mut self, has_room: bool) {
+        self.has_room = has_room;
+    }
+
+    fn is_ready(&self) -> bool {
+        self.session.is_ready() && (self.has_room || !self.session.wants_room())
     }
 
     /// Takes in what has come.
     pub(super) fn read(&mut self) -> Result<(), Gone> {
-        if !self.session.is_ready() {
+        if !self.is_ready() {
             return Ok(());
         }
         match self.stream.read(self.session.input()) {
@@ -79,23 +137,28 @@ impl NbdClient {
             let job = Job { owner, tag: cookie, operation, offset, length: length.into() };
             if let Err(error) = engine.submit(&job, payload) {
                 totals.failed += 1;
-                let length = if kind == Kind::Read { length } else { 0 };
-                self.session.complete(cookie, errno_of(&error), length, |_| Ok(()));
+                let read = (kind == Kind::Read).then_some((offset, length));
+                self.session.complete(cookie, errno_of(&error), read);
             }
         }
     }
 
     /// Answers a job.
-    pub(super) fn complete(&mut self, finished: &Finished, engine: &Engine) {
+    pub(super) fn complete(&mut self, finished: &Finished) {
         let Finished { job: Job { tag, operation, offset, length, .. }, failed, .. } = *finished;
         let error = if failed { errno::EIO } else { 0 };
-        let length = if operation == Operation::Read { u32::try_from(length).unwrap_or_default() } else { 0 };
-        self.session.complete(tag, error, length, |buffer| engine.served().read(offset, buffer));
+        let length = u32::try_from(length).unwrap_or_default();
+        self.session.complete(tag, error, (operation == Operation::Read).then_some((offset, length)));
     }
 
     /// Sends what can be sent, and waits for what has to be waited for.
-    pub(super) fn flush(&mut self, token: u64, poller: &Poller) -> Result<(), Gone> {
-        while !self.session.output().is_empty() {
+    pub(super) fn flush(&mut self, token: u64, poller: &Poller, engine: &Engine) -> Result<(), Gone> {
+        loop {
+            let read = |offset: u64, buffer: &mut [u8]| engine.served().read(offset, buffer);
+            self.session.fill(read).map_err(|_| Gone::Left)?;
+            if self.session.output().is_empty() {
+                break;
+            }
             match self.stream.write(self.session.output()) {
                 Ok(Some(bytes)) => self.session.sent(bytes),
                 Ok(None) => break,
@@ -105,7 +168,7 @@ impl NbdClient {
         if self.session.is_over() {
             return Err(Gone::Left);
         }
-        let interest = (self.session.is_ready(), !self.session.output().is_empty());
+        let interest = (self.is_ready(), !self.session.output().is_empty());
         if interest != self.interest {
             self.interest = interest;
             poller.change(self.stream.as_fd(), token, interest.0, interest.1).map_err(|_| Gone::Left)?;
@@ -149,23 +212,28 @@ pub(super) struct VhostClient {
     next: u64,
     taken: Vec<BlockRequest>,
     data: Vec<u8>,
+    /// Since when a message waits for its rest.
+    within_message_since: Option<Instant>,
 }
 
 impl VhostClient {
     pub(super) fn new(connection: Connection) -> Self {
         let (kicks, requests) = (Vec::new(), HashMap::new());
-        Self { connection, kicks, requests, next: 0, taken: Vec::new(), data: Vec::new() }
+        let (taken, data) = (Vec::new(), Vec::new());
+        Self { connection, kicks, requests, next: 0, taken, data, within_message_since: None }
     }
 
     /// Deals with a message, or with the kick of a queue.
     pub(super) fn read(&mut self, token: u64, poller: &Poller) -> Result<(), Gone> {
         let (base, source) = (token & !0xff, token & 0xff);
         if source > 0 {
-            self.connection.clear_kick(usize::try_from(source - 1).unwrap_or_default());
             return Ok(());
         }
-        match self.connection.receive().map_err(|error| gone(&error))? {
-            Received::Settled => {}
+        let received = self.connection.receive().map_err(|error| gone(&error))?;
+        let is_within = self.connection.is_within_message();
+        self.within_message_since = is_within.then(|| self.within_message_since.unwrap_or_else(Instant::now));
+        match received {
+            Received::Settled | Received::Incomplete => {}
             Received::QueuesChanged => self.watch(base, poller).map_err(|_| Gone::Left)?,
             Received::Reset => {
                 self.requests.clear();
@@ -180,7 +248,7 @@ impl VhostClient {
         self.unwatch(poller);
         for (queue, kick) in self.connection.kicks() {
             let kick = kick.try_clone_to_owned()?;
-            poller.add(&kick, base + 1 + queue as u64, true, false)?;
+            poller.add_edges(&kick, base + 1 + queue as u64)?;
             self.kicks.push((queue, kick));
         }
         Ok(())
@@ -192,7 +260,13 @@ impl VhostClient {
         }
     }
 
-    pub(super) fn pump(&mut self, owner: u64, engine: &mut Engine, totals: &mut Totals) -> Result<(), Gone> {
+    /// Hands the requests that are there to the drive; true if more have come meanwhile.
+    pub(super) fn pump(
+        &mut self,
+        owner: u64,
+        engine: &mut Engine,
+        totals: &mut Totals,
+    ) -> Result<bool, Gone> {
         let mut taken = std::mem::take(&mut self.taken);
         let result = self.connection.take(&mut taken);
         for request in taken.drain(..) {
@@ -221,7 +295,15 @@ impl VhostClient {
             }
         }
         self.taken = taken;
+        self.give_back();
         result.map_err(|error| gone(&error))
+    }
+
+    /// The memory of a large request is not kept for the next.
+    fn give_back(&mut self) {
+        if self.data.capacity() > KEPT {
+            self.data = Vec::new();
+        }
     }
 
     pub(super) fn complete(&mut self, finished: &Finished, engine: &Engine) -> Result<(), Gone> {
@@ -234,7 +316,9 @@ impl VhostClient {
                 status = Status::Error;
             }
         }
-        self.connection.complete(&request, status, &self.data).map_err(|error| gone(&error))
+        let result = self.connection.complete(&request, status, &self.data);
+        self.give_back();
+        result.map_err(|error| gone(&error))
     }
 
     pub(super) fn flush(&mut self) -> Result<(), Gone> {
@@ -245,7 +329,10 @@ impl VhostClient {
 fn gone(error: &VhostError) -> Gone {
     match error {
         VhostError::Socket { .. } => Gone::Left,
-        VhostError::Protocol { .. } | VhostError::Ring(_) => Gone::Broken,
+        VhostError::Protocol { .. }
+        | VhostError::Ring(_)
+        | VhostError::Broken { .. }
+        | VhostError::MemoryLost => Gone::Broken,
     }
 }
 
