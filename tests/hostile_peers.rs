@@ -197,6 +197,36 @@ fn serve(setting: &Setting) -> Server {
     setting.serve(&["--vhost-user", &setting.path("vhost")])
 }
 
+/// A full ring of the largest requests that there are, all in the same memory, and a neighbour who wants a sector now and then.
+#[test]
+fn a_machine_with_large_requests_leaves_room_for_others() {
+    let setting = Setting::new("hostile-large");
+    let server = serve(&setting);
+    let mut neighbour = Neighbour::new(&setting);
+    let mut machine = Machine::well(&setting, 0);
+    let heads: Vec<u16> = (0..RING).collect();
+    for head in &heads {
+        machine.descriptor(16 * u64::from(*head), 0x9_0000, 16 * 1002, INDIRECT, 0);
+    }
+    // Sixty-two mebibytes read into one page of the guest's.
+    machine.write(HEADER, &[0; 16]);
+    machine.descriptor(0x9_0000, HEADER, 16, NEXT, 1);
+    for part in 1..=1000 {
+        machine.descriptor(0x9_0000 + 16 * u64::from(part), 0xa_0000, 65_024, NEXT | WRITABLE, part + 1);
+    }
+    machine.descriptor(0x9_0000 + 16 * 1001, STATUS, 1, WRITABLE, 0);
+    machine.offer(&heads, RING);
+    let mut served = 0;
+    while machine.u16(USED + 2) < RING {
+        neighbour.is_served();
+        served += 1;
+    }
+    assert!(served >= 4, "{served} requests of the neighbour's went before the end of sixteen");
+    assert!(machine.ask(17) >= 1, "it goes on itself");
+    drop(neighbour);
+    assert_eq!(summary(server)["broken"], 0);
+}
+
 /// What a driver may not do with a ring, each on a connection of its own: it is told, and let go.
 #[test]
 fn a_machine_that_damages_its_ring_is_let_go_and_others_go_on() {
@@ -306,15 +336,14 @@ fn descriptors_that_block_block_nobody() {
     neighbour.is_served();
     assert!(comes(&machine.call) && machine.is_completed());
 
-    // What is neither a counter nor a pipe is not taken.
+    // What is neither a counter nor a pipe nor a socket is not taken.
     let file = machine.memory.try_clone().unwrap();
-    for (kick, call) in [(file.as_fd(), call.as_fd()), (shared.as_fd(), file.as_fd())] {
+    for code in [12, 13, 14] {
         let mut machine = Machine::new(&setting);
         let features = machine.ask(1);
         machine.tell(2, &[features], &[]);
-        machine.tell(13, &[0], &[call]);
-        machine.tell(12, &[0], &[kick]);
-        assert!(machine.is_let_go());
+        machine.tell(code, &[0], &[file.as_fd()]);
+        assert!(machine.is_let_go(), "message {code}");
         neighbour.is_served();
     }
     drop(neighbour);

@@ -236,3 +236,27 @@ fn split(
     }
     (first, Some(Rest { offset: offset + first, length: length - first, payload }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_together_the_whole_and_cut_no_unit() {
+        for (offset, length, unit) in
+            [(0, 10, 1), (7, 1000, 12), (12, 1200, 12), (5, 100, 200), (0, 100, 100)]
+        {
+            let (mut at, mut left, mut pieces) = (offset, length, 0);
+            loop {
+                let (first, rest) = split(at, left, 100, unit, Payload::Zeroes);
+                assert!(first > 0 && first <= left, "{offset} {length} {unit}");
+                pieces += 1;
+                let Some(rest) = rest else { break assert_eq!(first, left) };
+                assert_eq!((rest.offset, rest.length), (at + first, left - first));
+                assert!(rest.offset.is_multiple_of(unit) && first <= 100);
+                (at, left) = (rest.offset, rest.length);
+            }
+            assert_eq!(pieces > 1, length > 100);
+        }
+    }
+}

@@ -34,6 +34,9 @@ const QUEUES: u16 = 4;
 const TICK: Duration = Duration::from_secs(1);
 /// Without delay, how long the next request is looked for before going to sleep.
 const SPIN: Duration = Duration::from_micros(50);
+/// Passes over the clients with whom something happens before the others are asked: a guest that fills its rings as fast as they
+/// are emptied would keep them waiting for ever.
+const MOST_PASSES: usize = 4;
 /// How long a server that ends waits for what is in flight.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -424,9 +427,11 @@ impl Server {
         }
     }
 
-    /// Looks after all clients with whom something has happened, and after the drive, until there is nothing more to do.
+    /// Looks after all clients with whom something has happened, and after the drive, until there is nothing more to do, or the
+    /// others have waited for long enough.
     fn turn(&mut self) -> Result<(), ServerError> {
-        loop {
+        for _ in 0..MOST_PASSES {
+            self.again.clear();
             // Some are touched while others are looked after.
             let mut index = 0;
             while let Some(id) = self.touched.get(index).copied() {
@@ -449,9 +454,10 @@ impl Server {
             if idle || self.engine.served().is_cut() {
                 self.touched.clear();
                 self.touched.append(&mut self.again);
-                return Ok(());
+                break;
             }
         }
+        Ok(())
     }
 
     fn pump(&mut self, id: u64) {

@@ -1,6 +1,6 @@
 //! The clients, by the way they come in. What they have in common: they hand jobs to the engine, and get them back.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -18,6 +18,8 @@ use crate::summary::Totals;
 
 /// Memory beyond this is not kept from one request of a virtual machine to the next.
 const KEPT: usize = 1 << 20;
+/// Bytes of data of a virtual machine's that are at the drive at a time; a larger request goes alone.
+const MOST_DATA: u64 = 64 << 20;
 /// The longest control command.
 const LONGEST_LINE: usize = 256;
 
@@ -209,6 +211,10 @@ pub(super) struct VhostClient {
     /// Own copies of the descriptors that are waited for: the guest keeps its own open, so closing one does not end the wait.
     kicks: Vec<(usize, OwnedFd)>,
     requests: HashMap<u64, BlockRequest>,
+    /// Taken out of the rings, and not yet handed to the drive.
+    waiting: VecDeque<BlockRequest>,
+    /// Bytes of data that are at the drive.
+    in_flight: u64,
     next: u64,
     taken: Vec<BlockRequest>,
     data: Vec<u8>,
@@ -218,9 +224,17 @@ pub(super) struct VhostClient {
 
 impl VhostClient {
     pub(super) fn new(connection: Connection) -> Self {
-        let (kicks, requests) = (Vec::new(), HashMap::new());
-        let (taken, data) = (Vec::new(), Vec::new());
-        Self { connection, kicks, requests, next: 0, taken, data, within_message_since: None }
+        Self {
+            connection,
+            kicks: Vec::new(),
+            requests: HashMap::new(),
+            waiting: VecDeque::new(),
+            in_flight: 0,
+            next: 0,
+            taken: Vec::new(),
+            data: Vec::new(),
+            within_message_since: None,
+        }
     }
 
     /// Deals with a message, or with the kick of a queue.
@@ -237,6 +251,8 @@ impl VhostClient {
             Received::QueuesChanged => self.watch(base, poller).map_err(|_| Gone::Left)?,
             Received::Reset => {
                 self.requests.clear();
+                self.waiting.clear();
+                self.in_flight = 0;
                 self.watch(base, poller).map_err(|_| Gone::Left)?;
             }
             Received::Gone => return Err(Gone::Left),
@@ -267,9 +283,13 @@ impl VhostClient {
         engine: &mut Engine,
         totals: &mut Totals,
     ) -> Result<bool, Gone> {
-        let mut taken = std::mem::take(&mut self.taken);
-        let result = self.connection.take(&mut taken);
-        for request in taken.drain(..) {
+        let has_more = self.connection.take(&mut self.taken).map_err(|error| gone(&error))?;
+        self.waiting.extend(self.taken.drain(..));
+        // All data of a turn are copied in that turn, while others wait.
+        let fits =
+            |in_flight: u64, next: &BlockRequest| in_flight == 0 || in_flight + data(next) <= MOST_DATA;
+        while self.waiting.front().is_some_and(|next| fits(self.in_flight, next)) {
+            let Some(request) = self.waiting.pop_front() else { break };
             let tag = self.next;
             self.next += 1;
             let (operation, payload) = match request.kind {
@@ -286,6 +306,7 @@ impl VhostClient {
             let job = Job { owner, tag, operation, offset: request.offset, length: request.length };
             match engine.submit(&job, payload) {
                 Ok(()) => {
+                    self.in_flight += data(&request);
                     self.requests.insert(tag, request);
                 }
                 Err(_) => {
@@ -294,9 +315,8 @@ impl VhostClient {
                 }
             }
         }
-        self.taken = taken;
         self.give_back();
-        result.map_err(|error| gone(&error))
+        Ok(has_more)
     }
 
     /// The memory of a large request is not kept for the next.
@@ -308,6 +328,7 @@ impl VhostClient {
 
     pub(super) fn complete(&mut self, finished: &Finished, engine: &Engine) -> Result<(), Gone> {
         let Some(request) = self.requests.remove(&finished.job.tag) else { return Ok(()) };
+        self.in_flight = self.in_flight.saturating_sub(data(&request));
         let mut status = if finished.failed { Status::Error } else { Status::Ok };
         self.data.clear();
         if finished.job.operation == Operation::Read {
@@ -323,6 +344,14 @@ impl VhostClient {
 
     pub(super) fn flush(&mut self) -> Result<(), Gone> {
         self.connection.signal().map(|_| ()).map_err(|error| gone(&error))
+    }
+}
+
+/// Bytes that a request brings or fetches.
+const fn data(request: &BlockRequest) -> u64 {
+    match request.kind {
+        straddle_vhost::Kind::Read | straddle_vhost::Kind::Write => request.length,
+        _ => 0,
     }
 }
 
