@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SECONDS_EACH ?= 600
 
-.PHONY: all setup build demo test lint bench agreement repeats validate planted cuts restores plans fuzz install docs
+.PHONY: all setup build demo test lint bench agreement repeats validate planted cuts restores plans fuzz deny install docs
 
 all: build
 
@@ -67,6 +67,11 @@ plans: setup
 # Each target for SECONDS_EACH seconds.
 fuzz: setup
 	fuzz/run $(SECONDS_EACH)
+
+# Dependencies: known vulnerabilities, licences, sources. Needs cargo-deny; without a network, DENY='bans licenses sources'.
+DENY ?= advisories bans licenses sources
+deny:
+	$(CARGO) deny check $(DENY)
 
 PREFIX ?= /usr/local
 install: build

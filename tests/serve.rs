@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "tools/server.rs"]
+mod server;
 mod tools;
 
 use std::fs;
@@ -12,117 +14,15 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
-use tools::{Dir, STRADDLE, output, present, run, shell, told};
+use server::{Setting, json, request, summary, transmit};
+use tools::{STRADDLE, output, present, run, shell, told};
 
 /// A small solid-state drive, and a disk: nothing here needs a large one.
 const DISK: &str = "\
 name = \"small\"\ntitle = \"a small disk\"\nbase = \"wd10ears\"\n";
-
-/// A server, and what it said when it was ready.
-struct Server {
-    child: Child,
-    said: String,
-}
-
-/// What a server left when it ended.
-struct Ended {
-    status: ExitStatus,
-    out: String,
-    err: String,
-}
-
-impl Server {
-    fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(STRADDLE)
-            .arg("serve")
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = String::new();
-        let err = child.stderr.as_mut().unwrap();
-        // A byte at a time, so that nothing of what it says later is lost in a buffer.
-        let mut byte = [0];
-        while !said.ends_with('\n') && err.read(&mut byte).unwrap() == 1 {
-            said.push(char::from(byte[0]));
-        }
-        Self { child, said }
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        run(Command::new("kill").args([name, &pid]), "");
-    }
-
-    fn wait(mut self) -> Ended {
-        let (mut out, mut err) = (String::new(), String::new());
-        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
-        self.child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
-        Ended { status: self.child.wait().unwrap(), out, err }
-    }
-
-    /// Ends it as a user does; the summary.
-    fn stop(self) -> Ended {
-        self.signal("-TERM");
-        self.wait()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Only where a test has failed it still runs.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A server for a test: without delay, in a folder of its own.
-struct Setting {
-    dir: Dir,
-    drive: String,
-}
-
-impl Setting {
-    fn new(name: &str) -> Self {
-        Self { dir: Dir::new(name), drive: "drive:ssd-sata-4k,plp=off".to_owned() }
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.dir.join(name).to_str().unwrap().to_owned()
-    }
-
-    fn uri(&self) -> String {
-        format!("nbd+unix:///?socket={}", self.path("nbd").replace(' ', "%20"))
-    }
-
-    fn serve(&self, more: &[&str]) -> Server {
-        let address = format!("unix:{}", self.path("nbd"));
-        let mut arguments = vec![&self.drive[..], "--nbd", &address, "--json"];
-        if !more.contains(&"--speed") {
-            arguments.push("--no-delay");
-        }
-        arguments.extend(more);
-        let server = Server::start(&arguments);
-        assert!(server.said.contains(&self.path("nbd")), "{}", server.said);
-        server
-    }
-}
-
-fn json(ended: &Ended) -> Value {
-    serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {}{}", ended.out, ended.err))
-}
-
-/// Ends well; the summary.
-fn summary(server: Server) -> Value {
-    let ended = server.stop();
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.err);
-    json(&ended)
-}
 
 /// A file that looks random, and is the same in every run.
 fn noise(path: &Path, bytes: usize) {
@@ -248,23 +148,6 @@ fn fio_verifies_over_unix_and_tcp() {
     assert_eq!((&report["failed"], &report["broken"]), (&0.into(), &0.into()));
 }
 
-/// The greeting, flags, and EXPORT_NAME for the default export: ready for requests.
-fn transmit(mut stream: impl Read + Write) -> impl Read + Write {
-    let mut greeting = [0; 18];
-    stream.read_exact(&mut greeting).unwrap();
-    stream.write_all(&3_u32.to_be_bytes()).unwrap();
-    stream.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
-    let mut export = [0; 10];
-    stream.read_exact(&mut export).unwrap();
-    stream
-}
-
-fn request(code: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
-    let head = [0x25, 0x60, 0x95, 0x13, 0, 0];
-    let (cookie, offset) = (cookie.to_be_bytes(), offset.to_be_bytes());
-    [&head[..], &code.to_be_bytes(), &cookie, &offset, &length.to_be_bytes()].concat()
-}
-
 #[test]
 fn hostile_clients_harm_nobody_else() {
     let setting = Setting::new("serve-hostile");
@@ -323,7 +206,7 @@ fn hostile_clients_harm_nobody_else() {
 #[test]
 fn a_signal_ends_it_and_leaves_no_socket() {
     let setting = Setting::new("serve-signal");
-    for signal in ["-TERM", "-INT"] {
+    for signal in ["-TERM", "-INT", "-HUP"] {
         let server = setting.serve(&["--control", &format!("unix:{}", setting.path("control"))]);
         let _idle = UnixStream::connect(setting.path("nbd")).unwrap();
         server.signal(signal);

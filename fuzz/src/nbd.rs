@@ -25,7 +25,7 @@ pub fn nbd(data: &[u8]) {
         session.input()[..piece.len()].copy_from_slice(piece);
         session.received(piece.len());
         loop {
-            let (cookie, length) = match session.next(&export) {
+            let (cookie, read) = match session.next(&export) {
                 Err(_) => return,
                 Ok(None) => break,
                 Ok(Some(wanted)) => {
@@ -35,13 +35,16 @@ pub fn nbd(data: &[u8]) {
                     assert!(wanted.data.is_empty() || wanted.data.len() == wanted.length as usize);
                     assert!(wanted.data.len() <= LARGEST_REQUEST as usize);
                     let read = wanted.kind == straddle_serve::nbd::Kind::Read;
-                    (wanted.cookie, if read { wanted.length } else { 0 })
+                    (wanted.cookie, read.then_some((wanted.offset, wanted.length)))
                 }
             };
             taken += 1;
             if answers {
-                session.complete(cookie, 0, length, |_| Ok(()));
-                session.sent(usize::MAX);
+                session.complete(cookie, 0, read);
+                while session.fill(|_, _| Ok(())).is_ok() && !session.output().is_empty() {
+                    assert!(session.output().len() < 2 << 20, "more in memory than there may be");
+                    session.sent(usize::MAX);
+                }
             } else {
                 assert!(taken <= 1024, "more in flight than there may be");
             }

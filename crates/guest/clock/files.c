@@ -34,6 +34,8 @@
 #define SLOTS 256
 /* What the kernel and the drives need beside these. */
 #define SPARE 64
+/* Whoever has no number in a user namespace: root and everybody else but the caller. */
+#define NOBODY 65534
 /* The script's output, the console, the script's errors: what would be standard input and outputs. */
 #define LAST_TERMINAL 2
 
@@ -53,6 +55,20 @@ static int slots[SLOTS], slot_limit = SLOTS, hand; /* which file has it; -1 for 
 static char was_used[SLOTS];
 static int random_descriptor = -1;
 static time_t start_of_run; /* by the host's clock */
+static int is_mapped;       /* the host shows root's files as nobody's */
+
+/* Whether this process is in a user namespace, to be confined: the initial one maps all numbers to themselves, in one line. */
+static int in_user_namespace(void)
+{
+	char map[64] = "";
+	int fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/uid_map", O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return 0;
+	if (syscall(SYS_read, fd, map, sizeof map - 1) < 0)
+		map[0] = 0;
+	syscall(SYS_close, fd);
+	return map[0] && !strstr(map, "4294967295");
+}
 
 __attribute__((constructor)) static void start(void)
 {
@@ -68,6 +84,7 @@ __attribute__((constructor)) static void start(void)
 	}
 	for (int slot = 0; slot < SLOTS; slot++)
 		slots[slot] = -1;
+	is_mapped = in_user_namespace();
 	files = mmap(NULL, MOST * sizeof *files, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (files == MAP_FAILED)
 		give_up("no memory for the table of files");
@@ -323,6 +340,10 @@ static int settled(int result, struct stat64 *status)
 		status->st_mtim = (struct timespec){ EPOCH + at / SECOND, at % SECOND };
 	}
 	status->st_atim = status->st_ctim = status->st_mtim;
+	if (is_mapped && status->st_uid == NOBODY)
+		status->st_uid = 0;
+	if (is_mapped && status->st_gid == NOBODY)
+		status->st_gid = 0;
 	return 0;
 }
 
@@ -450,7 +471,15 @@ ON_HOST(off_t, lseek, SYS_lseek, (int fd, off_t at, int whence), at, whence)
 ON_HOST(int, fsync, SYS_fsync, (int fd))
 ON_HOST(int, fdatasync, SYS_fdatasync, (int fd))
 ON_HOST(int, fallocate64, SYS_fallocate, (int fd, int mode, off64_t at, off64_t length), mode, at, length)
-ON_HOST(int, fchmod, SYS_fchmod, (int fd, mode_t mode), mode)
+
+int fchmod(int fd, mode_t mode)
+{
+	int descriptor = host_descriptor(fd);
+	if (!owner) /* its memory, which has no name and needs no mode */
+		return 0;
+	return descriptor < 0 ? -1 : syscall(SYS_fchmod, descriptor, mode);
+}
+
 ON_HOST(int, fchown, SYS_fchown, (int fd, uid_t user, gid_t group), user, group)
 
 ssize_t pwrite64(int fd, const void *data, size_t length, off64_t at)
@@ -511,8 +540,9 @@ int rename(const char *from, const char *to)
 	return result;
 }
 
-/* The kernel renames with flags by this one; everything else that comes this way, our own calls too, goes straight to the host. */
-long syscall(long number, ...)
+/* The kernel renames with flags by this one; everything else that comes this way, our own calls too, goes straight to the host. How many arguments there
+ * are only the call itself knows: all that there can be are passed on, the last from the caller's stack. */
+__attribute__((no_sanitize("address"))) long syscall(long number, ...)
 {
 	va_list arguments;
 	long argument[6], result;

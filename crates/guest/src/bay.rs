@@ -106,7 +106,7 @@ impl Bay {
             return Ok(());
         };
         match connection.receive().map_err(failed)? {
-            Received::Settled | Received::QueuesChanged => {}
+            Received::Settled | Received::Incomplete | Received::QueuesChanged => {}
             // What is still out is not waited for: it completes into nothing.
             Received::Reset => slot.forget(),
             Received::Gone => {
@@ -195,6 +195,7 @@ impl Bay {
         let Self { slots, trace, cut, cut_at, requests, fingerprint, buffer, done, taken, .. } = self;
         let slot = &mut slots[drive];
         let Some(connection) = &mut slot.connection else { return Ok(()) };
+        // The guest waits for the answer, so there is never more than the rings hold.
         connection.take(taken).map_err(|source| GuestError::Drive { drive, source })?;
         for request in taken.drain(..) {
             *requests += 1;

@@ -9,12 +9,11 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use tempfile::TempDir;
-
 use crate::job::{GuestError, Job, Measured};
+use crate::orphan::RunFolder;
 
 /// The longest path of a socket is 108 bytes; leave some for its name.
-const LONGEST_PATH: usize = 90;
+const LONGEST_PATH: usize = 80;
 
 const INIT: &str = include_str!("../init/init");
 
@@ -31,19 +30,15 @@ const OUTPUT: &str = "output";
 
 /// The folder; it goes with everything in it when this is dropped.
 pub(crate) struct Folder {
-    folder: TempDir,
+    folder: RunFolder,
 }
 
 impl Folder {
     pub(crate) fn new(job: &Job) -> Result<Self, GuestError> {
-        let usual = std::env::temp_dir();
-        // The guest's kernel mounts its own /dev before it looks for its first process in the folder.
-        let hidden = usual.starts_with("/dev");
-        let fits = !hidden && usual.as_os_str().len() <= LONGEST_PATH;
-        let parent = if fits { usual } else { PathBuf::from("/tmp") };
+        let parent = parent();
         let failed =
             |source| GuestError::io(format!("making a folder for the guest in {}", parent.display()))(source);
-        let folder = tempfile::Builder::new().prefix("straddle-").tempdir_in(&parent).map_err(failed)?;
+        let folder = RunFolder::new(&parent).map_err(failed)?;
         let this = Self { folder };
         let current = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         for (name, text, executable) in [
@@ -94,6 +89,15 @@ impl Folder {
         // The guest sees this time, and every run must look the same to it.
         file.set_modified(SystemTime::UNIX_EPOCH + AGE)
     }
+}
+
+/// Where the folders of runs are.
+pub fn parent() -> PathBuf {
+    let usual = std::env::temp_dir();
+    // The guest's kernel mounts its own /dev before it looks for its first process in the folder.
+    let hidden = usual.starts_with("/dev");
+    let fits = !hidden && usual.as_os_str().len() <= LONGEST_PATH;
+    if fits { usual } else { PathBuf::from("/tmp") }
 }
 
 /// The host's folders that a guest finds at their own places, under the names of links to them in the run's own folder.

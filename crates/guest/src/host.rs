@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -47,8 +47,9 @@ fn search(name: &Path) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// The library as a file that children can open: it has no name, so that no mount can forbid its use.
-pub(crate) fn clock_library() -> Result<PathBuf, GuestError> {
+/// The library as a file that children can open, by this path and with this descriptor: it has no name, so that no mount can
+/// forbid its use.
+pub(crate) fn clock_library() -> Result<(PathBuf, BorrowedFd<'static>), GuestError> {
     static LIBRARY: OnceLock<File> = OnceLock::new();
     if LIBRARY.get().is_none() {
         let make = || {
@@ -61,8 +62,10 @@ pub(crate) fn clock_library() -> Result<PathBuf, GuestError> {
         // Somebody else may have been faster; one is as good as the other.
         let _ = LIBRARY.set(file);
     }
-    let file = LIBRARY.get().map_or(-1, AsRawFd::as_raw_fd);
-    Ok(PathBuf::from(format!("/proc/self/fd/{file}")))
+    let file = LIBRARY.get().ok_or_else(|| {
+        GuestError::io("keeping the guest's clock in memory")(std::io::ErrorKind::NotFound.into())
+    })?;
+    Ok((PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())), file.as_fd()))
 }
 
 /// What the console says when something is missing on the host, what that is, and what to do.

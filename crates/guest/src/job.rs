@@ -23,6 +23,8 @@ pub struct Job {
     pub input: Option<PathBuf>,
     /// A folder of the host, `$OUTPUT`; the only place on the host where the guest can write.
     pub output: Option<PathBuf>,
+    /// Leave the guest all that its caller may do to the host, where nothing there can confine it.
+    pub unconfined: bool,
     /// The guest's memory in bytes; taken from the host as it is touched.
     pub memory: u64,
     /// Seeds the guest's random numbers, and the moment of its power-on.

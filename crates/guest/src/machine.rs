@@ -1,5 +1,7 @@
 //! The machine: starts the guest, answers its clock, and clears up.
 
+#![allow(unsafe_code, reason = "the guest is confined between fork and exec")]
+
 use std::fs::File;
 use std::io::PipeReader;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,6 +19,7 @@ use straddle_drive::Time;
 use straddle_serve::{Served, Store};
 
 use crate::bay::Bay;
+use crate::confine::{self, Confinement, Writable};
 use crate::folder::{CLOCK, EVENTS, Folder};
 use crate::host::{self, Kernel};
 use crate::job::{Ended, GuestError, Job, Spent, Stream};
@@ -256,6 +259,7 @@ impl Guest {
         let charges = job.charges;
         let phase = job.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) % LATEST_PHASE;
         let limit = u64::try_from(job.limits.guest.as_nanos()).unwrap_or(u64::MAX);
+        let (library, library_descriptor) = host::clock_library()?;
         let mut command = Command::new(kernel.path());
         // Wherever it is, its stack looks the same.
         command.arg0("linux.uml");
@@ -271,7 +275,7 @@ impl Guest {
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
             .env("HOME", ".")
             .env("TMPDIR", ".")
-            .env("LD_PRELOAD", host::clock_library()?)
+            .env("LD_PRELOAD", library)
             // Whoever calls a function first would leave the registers of that moment on the stack.
             .env("LD_BIND_NOW", "1")
             .env("STRADDLE_CLOCK", CLOCK)
@@ -285,6 +289,14 @@ impl Guest {
         // A group of its own: what the terminal sends goes to us, and all of it can be ended at once. The guest writes to what
         // would be its input, so that the script's two outputs stay apart from each other and from the console.
         let (errors, input) = std::io::pipe().map_err(GuestError::io("making a pipe"))?;
+        if !job.unconfined {
+            let failed = || GuestError::io("preparing the guest's confinement");
+            let writable = writable(job, folder).map_err(failed())?;
+            let confinement =
+                Confinement::new(folder.path(), &writable, library_descriptor).map_err(failed())?;
+            // SAFETY: it makes system calls only, with what was prepared.
+            unsafe { command.pre_exec(move || confinement.enter()) };
+        }
         let child = command
             .current_dir(folder.path())
             .process_group(0)
@@ -292,7 +304,13 @@ impl Guest {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(GuestError::io(format!("starting {}", kernel.path().display())))?;
+            .map_err(|error| match error.raw_os_error() {
+                Some(confine::NOTHING) => GuestError::Host {
+                    what: "this machine can confine the guest neither by namespaces nor by Landlock".into(),
+                    cure: "--unconfined lets its root change whatever you may change here".into(),
+                },
+                _ => GuestError::io(format!("starting {}", kernel.path().display()))(error),
+            })?;
         Ok(Self { child, errors: Some(errors), ended: None })
     }
 
@@ -357,6 +375,14 @@ impl Drop for Guest {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// What the guest may write on the host: its folder, and what the job names.
+fn writable(job: &Job, folder: &Folder) -> std::io::Result<Writable> {
+    let mut folders = vec![folder.path().canonicalize()?];
+    folders.extend(job.output.as_ref().map(std::fs::canonicalize).transpose()?);
+    let files = job.events.iter().map(std::fs::canonicalize).collect::<Result<_, _>>()?;
+    Ok(Writable { folders, files })
 }
 
 fn socket(drive: usize) -> String {

@@ -19,6 +19,7 @@ pub struct Guests<'a> {
     charges: Charges,
     host_limit: Duration,
     stop: &'a AtomicBool,
+    unconfined: bool,
     /// The processors that no guest is tied to at the moment.
     free: Mutex<BTreeSet<usize>>,
 }
@@ -28,7 +29,14 @@ impl<'a> Guests<'a> {
     pub fn new(charges: Charges, host_limit: Duration, stop: &'a AtomicBool) -> Result<Self, LabError> {
         let kernel = Kernel::find().map_err(|error| LabError::Failed(error.to_string()))?;
         let free = Mutex::new(straddle_guest::processors().into_iter().collect());
-        Ok(Self { kernel, charges, host_limit, stop, free })
+        Ok(Self { kernel, charges, host_limit, stop, unconfined: false, free })
+    }
+
+    /// Leaves the guests all that their caller may do to the host, where nothing there can confine them.
+    #[must_use]
+    pub fn unconfined(mut self, unconfined: bool) -> Self {
+        self.unconfined = unconfined;
+        self
     }
 
     fn claim(&self) -> Option<usize> {
@@ -58,6 +66,7 @@ impl Machine for Guests<'_> {
             environment: job.environment.clone(),
             input: job.input.clone(),
             output: job.output.clone(),
+            unconfined: self.unconfined,
             memory: job.memory,
             seed: job.seed,
             charges: self.charges,

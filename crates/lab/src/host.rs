@@ -101,7 +101,7 @@ fn run(program: &str, words: &[&str], input: &str, device: &Path) -> Result<(), 
 }
 
 /// A mount point, and whatever else a job needs, for as long as it runs.
-struct Folder(tempfile::TempDir);
+struct Folder(straddle_guest::RunFolder);
 
 impl Folder {
     fn join(&self, name: &str) -> PathBuf {
@@ -128,7 +128,7 @@ impl Machine for Host<'_> {
             return Err(LabError::Failed("a job for one device only".to_owned()));
         };
         let partition = drive.start.map(|start| self.partition_at(start)).transpose()?;
-        let folder = Folder(tempfile::Builder::new().prefix("straddle-").tempdir().map_err(failed)?);
+        let folder = Folder(straddle_guest::RunFolder::new(&std::env::temp_dir()).map_err(failed)?);
         fs::create_dir(folder.join("mount")).map_err(failed)?;
         for (name, text) in [("library", LIBRARY), ("script", &job.script), ("results", "")] {
             fs::write(folder.join(name), text).map_err(failed)?;

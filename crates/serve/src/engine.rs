@@ -3,6 +3,7 @@
 //! The law of this module: it knows no transport. A job names its owner and what the owner calls it; when the model says that it
 //! is done and the wall's clock has come so far, it is handed back.
 
+use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
@@ -13,8 +14,12 @@ use crate::clock::{Clock, Pace};
 use crate::served::{Payload, ServeError, Served};
 
 /// A longer write of zeroes goes to the drive in pieces of this size, one after the other: what a power cut would undo is kept
-/// in memory.
-const LONGEST_ZEROES: u64 = 32 << 20;
+/// in memory, and others get their turn in between.
+const LONGEST_ZEROES: u64 = 4 << 20;
+/// As long may a discard be, which costs less.
+const LONGEST_DISCARD: u64 = 128 << 20;
+/// Without delay, as many of the drive's events happen before others get their turn.
+const MOST_EVENTS: usize = 4096;
 /// While nobody waits, the drive's own doings (emptying its cache) are looked after this often.
 const IDLE: Nanos = Nanos::new(1_000_000);
 
@@ -44,7 +49,7 @@ pub struct Finished {
     pub due: Time,
 }
 
-/// Zeroes that are still to be written.
+/// What is still to be done of a job that goes in pieces.
 #[derive(Clone, Copy, Debug)]
 struct Rest {
     offset: u64,
@@ -60,6 +65,8 @@ pub struct Engine {
     /// By the number of the drive's request.
     jobs: Vec<Option<(Job, Option<Rest>)>>,
     unused: Vec<usize>,
+    /// Jobs of which a piece is done and another is to be.
+    unfinished: VecDeque<(Job, Rest)>,
     done: Vec<Completion>,
     lateness: Latency,
 }
@@ -72,7 +79,8 @@ impl Engine {
             Pace::NoDelay => None,
         };
         let (jobs, unused, done) = (Vec::new(), Vec::new(), Vec::new());
-        Self { served, clock, jobs, unused, done, lateness: Latency::new() }
+        let unfinished = VecDeque::new();
+        Self { served, clock, jobs, unused, unfinished, done, lateness: Latency::new() }
     }
 
     /// The drive.
@@ -92,7 +100,7 @@ impl Engine {
 
     /// Jobs that are not done.
     pub fn outstanding(&self) -> usize {
-        self.jobs.len() - self.unused.len()
+        self.jobs.len() - self.unused.len() + self.unfinished.len()
     }
 
     fn now(&self) -> Time {
@@ -101,16 +109,31 @@ impl Engine {
 
     /// Hands a job to the drive.
     pub fn submit(&mut self, job: &Job, payload: Payload<'_>) -> Result<(), ServeError> {
+        self.submit_from(job, job.offset, job.length, payload)
+    }
+
+    /// Hands to the drive what can go at once of the `length` bytes of the job that begin at `offset`.
+    fn submit_from(
+        &mut self,
+        job: &Job,
+        offset: u64,
+        length: u64,
+        payload: Payload<'_>,
+    ) -> Result<(), ServeError> {
+        let unit = self.served.discard_unit();
         let (first, rest) = match payload {
-            Payload::Zeroes => split(job, Payload::Zeroes),
-            Payload::KeptZeroes => split(job, Payload::KeptZeroes),
-            _ => (job.length, None),
+            Payload::Zeroes => split(offset, length, LONGEST_ZEROES, 1, Payload::Zeroes),
+            Payload::KeptZeroes => split(offset, length, LONGEST_ZEROES, 1, Payload::KeptZeroes),
+            _ if job.operation == Operation::Discard => {
+                split(offset, length, LONGEST_DISCARD, unit, Payload::None)
+            }
+            _ => (length, None),
         };
         let number = self.unused.pop().unwrap_or_else(|| {
             self.jobs.push(None);
             self.jobs.len() - 1
         });
-        let request = Request::new(number as u64, job.operation, job.offset, first);
+        let request = Request::new(number as u64, job.operation, offset, first);
         let now = self.now();
         match self.served.submit(now, request, payload, &mut self.done) {
             Ok(()) => {
@@ -124,25 +147,31 @@ impl Engine {
         }
     }
 
-    /// Lets everything happen that is due; what is done goes to `finished`. An error is one of the store at a power cut.
+    /// Lets everything happen that is due; what is done goes to `finished`. Of a job that goes in pieces at most one is begun: call it
+    /// again after the clients have had their turn. An error is one of the store at a power cut.
     pub fn advance(&mut self, finished: &mut Vec<Finished>) -> io::Result<()> {
-        loop {
-            match &self.clock {
-                Some(_) => {
-                    let now = self.now();
-                    self.served.advance(now, &mut self.done)?;
-                }
-                None => self.run()?,
-            }
-            if !self.hand_back(finished) || self.served.is_cut() {
-                return Ok(());
-            }
+        if let Some((job, rest)) = self.unfinished.pop_front()
+            && self.submit_from(&job, rest.offset, rest.length, rest.payload).is_err()
+        {
+            finished.push(Finished { job, failed: true, due: self.now() });
         }
+        match &self.clock {
+            Some(_) => {
+                let now = self.now();
+                self.served.advance(now, &mut self.done)?;
+            }
+            None => self.run()?,
+        }
+        self.hand_back(finished);
+        Ok(())
     }
 
     /// Lets the drive's time go by until nobody waits.
     fn run(&mut self) -> io::Result<()> {
-        while self.served.outstanding() > 0 {
+        for _ in 0..MOST_EVENTS {
+            if self.served.outstanding() == 0 {
+                break;
+            }
             let Some(next) = self.served.next_event() else { break };
             self.served.advance(next, &mut self.done)?;
         }
@@ -152,28 +181,17 @@ impl Engine {
         Ok(())
     }
 
-    /// Hands back what is done; true if some of it goes on.
-    fn hand_back(&mut self, finished: &mut Vec<Finished>) -> bool {
-        let mut goes_on = false;
-        let mut done = std::mem::take(&mut self.done);
-        for completion in done.drain(..) {
+    /// Hands back what is done; what goes on waits for its turn.
+    fn hand_back(&mut self, finished: &mut Vec<Finished>) {
+        for completion in self.done.drain(..) {
             let number = usize::try_from(completion.id.0).unwrap_or(usize::MAX);
             let Some((job, rest)) = self.jobs.get_mut(number).and_then(Option::take) else { continue };
             self.unused.push(number);
-            let Some(rest) = rest else {
-                finished.push(Finished { job, failed: false, due: completion.at });
-                continue;
-            };
-            goes_on = true;
-            let next = Job { offset: rest.offset, length: rest.length, ..job };
-            if self.submit(&next, rest.payload).is_err() {
-                finished.push(Finished { job, failed: true, due: completion.at });
+            match rest {
+                Some(rest) => self.unfinished.push_back((job, rest)),
+                None => finished.push(Finished { job, failed: false, due: completion.at }),
             }
         }
-        // What was done meanwhile is in the field; the other vector keeps its memory for the next time.
-        done.append(&mut self.done);
-        self.done = done;
-        goes_on
     }
 
     /// These have been sent, now.
@@ -188,7 +206,12 @@ impl Engine {
 
     /// How long nothing happens, unless somebody asks for something; `None` for ever.
     pub fn pause(&self) -> Option<Duration> {
-        let clock = self.clock.as_ref()?;
+        if !self.unfinished.is_empty() && !self.served.is_cut() {
+            return Some(Duration::ZERO);
+        }
+        let Some(clock) = &self.clock else {
+            return (self.served.outstanding() > 0).then_some(Duration::ZERO);
+        };
         let next = self.served.next_event()?;
         let now = clock.now();
         let wait = next.since(now);
@@ -197,11 +220,43 @@ impl Engine {
     }
 }
 
-/// The length of the first piece of a write of zeroes, and what is left of it.
-fn split(job: &Job, payload: Payload<'static>) -> (u64, Option<Rest>) {
-    if job.length <= LONGEST_ZEROES {
-        return (job.length, None);
+/// The length of the first piece of at most `longest` bytes, and what is left. Pieces end at multiples of `unit` bytes, or a discard
+/// would leave what lies in two of them.
+fn split(
+    offset: u64,
+    length: u64,
+    longest: u64,
+    unit: u64,
+    payload: Payload<'static>,
+) -> (u64, Option<Rest>) {
+    let end = offset.saturating_add(longest);
+    let first = (end - end % unit).saturating_sub(offset);
+    if length <= longest || first == 0 {
+        return (length, None);
     }
-    let (offset, length) = (job.offset.saturating_add(LONGEST_ZEROES), job.length - LONGEST_ZEROES);
-    (LONGEST_ZEROES, Some(Rest { offset, length, payload }))
+    (first, Some(Rest { offset: offset + first, length: length - first, payload }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_together_the_whole_and_cut_no_unit() {
+        for (offset, length, unit) in
+            [(0, 10, 1), (7, 1000, 12), (12, 1200, 12), (5, 100, 200), (0, 100, 100)]
+        {
+            let (mut at, mut left, mut pieces) = (offset, length, 0);
+            loop {
+                let (first, rest) = split(at, left, 100, unit, Payload::Zeroes);
+                assert!(first > 0 && first <= left, "{offset} {length} {unit}");
+                pieces += 1;
+                let Some(rest) = rest else { break assert_eq!(first, left) };
+                assert_eq!((rest.offset, rest.length), (at + first, left - first));
+                assert!(rest.offset.is_multiple_of(unit) && first <= 100);
+                (at, left) = (rest.offset, rest.length);
+            }
+            assert_eq!(pieces > 1, length > 100);
+        }
+    }
 }

@@ -220,6 +220,11 @@ impl Served {
         self.volatile
     }
 
+    /// The bytes that a discard takes as one; where it begins or ends inside of them, they stay.
+    pub(crate) const fn discard_unit(&self) -> u64 {
+        self.discard_unit
+    }
+
     /// Takes the contents out, to be those of another drive.
     pub fn into_store(self) -> Store {
         self.store

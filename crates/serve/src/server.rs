@@ -4,6 +4,7 @@
 //! slow fills its own buffer and is not read from until it has emptied it.
 
 mod client;
+mod limits;
 mod poller;
 
 use std::collections::HashMap;
@@ -12,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use straddle_drive::Profile;
 use straddle_vhost::{Connection, Offer};
 
@@ -24,18 +25,18 @@ use crate::nbd::{Export, LARGEST_REQUEST};
 use crate::served::Served;
 use crate::summary::{Ending, Snapshot, Totals};
 use client::{Client, ControlClient, Gone, NbdClient, VhostClient};
+use limits::{MOST_CLIENTS, MOST_TURNED_AWAY, Rooms};
 use poller::{Event, Poller};
 
-/// Clients at a time; who comes after is turned away.
-const MOST_CLIENTS: usize = 64;
 /// Queues of a virtual machine.
 const QUEUES: u16 = 4;
-/// A machine's message comes at once or not at all: reading the rest of one does block.
-const MESSAGE_TIME: Duration = Duration::from_secs(1);
 /// How often the state of things is told.
 const TICK: Duration = Duration::from_secs(1);
 /// Without delay, how long the next request is looked for before going to sleep.
 const SPIN: Duration = Duration::from_micros(50);
+/// Passes over the clients with whom something happens before the others are asked: a guest that fills its rings as fast as they
+/// are emptied would keep them waiting for ever.
+const MOST_PASSES: usize = 4;
 /// How long a server that ends waits for what is in flight.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -91,6 +92,10 @@ pub struct Server {
     listeners: Vec<(Purpose, Listener)>,
     clients: HashMap<u64, Client>,
     next_client: u64,
+    /// For large requests.
+    rooms: Rooms,
+    /// Nobody is listened to, because there are no more descriptors for clients.
+    is_deaf: bool,
     poller: Poller,
     signals: UnixStream,
     signal_ids: Vec<signal_hook::SigId>,
@@ -103,6 +108,8 @@ pub struct Server {
     finished: Vec<Finished>,
     /// Clients with whom something has happened since they were last looked after.
     touched: Vec<u64>,
+    /// Clients to look after once more, after all others.
+    again: Vec<u64>,
 }
 
 impl Server {
@@ -119,11 +126,12 @@ impl Server {
         for (purpose, path) in sockets.chain(options.control.iter().map(|path| (Purpose::Control, path))) {
             listeners.push((purpose, Endpoint::Unix(path.clone()).listen(false)?));
         }
+        limits::raise_open_files();
         let poller = Poller::new(TIMER)?;
         let (signals, sender) = UnixStream::pair()?;
         signals.set_nonblocking(true)?;
         let mut signal_ids = Vec::new();
-        for signal in [SIGINT, SIGTERM] {
+        for signal in [SIGHUP, SIGINT, SIGTERM] {
             signal_ids.push(signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?);
         }
         poller.add(&signals, SIGNAL, true, false)?;
@@ -138,6 +146,8 @@ impl Server {
             listeners,
             clients: HashMap::new(),
             next_client: 1,
+            rooms: Rooms::default(),
+            is_deaf: false,
             poller,
             signals,
             signal_ids,
@@ -148,6 +158,7 @@ impl Server {
             ending: None,
             finished: Vec::new(),
             touched: Vec::new(),
+            again: Vec::new(),
         })
     }
 
@@ -162,13 +173,16 @@ impl Server {
         let mut next_tick = Instant::now() + TICK;
         let mut events = Vec::new();
         loop {
-            self.poller.arm(self.engine.pause())?;
+            let overdue = self.end_overdue();
+            let pause = if self.touched.is_empty() { self.engine.pause() } else { Some(Duration::ZERO) };
+            self.poller.arm(pause)?;
             let tick = report.is_some().then(|| next_tick.saturating_duration_since(Instant::now()));
-            let drain = self.ending.map(|(_, until)| until.saturating_duration_since(Instant::now()));
+            let until = self.ending.map(|(_, until)| until).into_iter().chain(overdue);
+            let until = until.min().map(|until| until.saturating_duration_since(Instant::now()));
             // Where nobody waits for the drive, the next request mostly comes sooner than this thread can be woken.
             let busy = std::mem::take(&mut self.busy) && self.no_delay;
             if !(busy && self.poller.spin(SPIN, &mut events)?) {
-                self.poller.wait(tick.into_iter().chain(drain).min(), &mut events)?;
+                self.poller.wait(tick.into_iter().chain(until).min(), &mut events)?;
             }
             for event in events.drain(..) {
                 self.happened(event)?;
@@ -259,17 +273,64 @@ impl Server {
         }
     }
 
+    /// Lets those go that have not come on in time; when the next will have to.
+    fn end_overdue(&mut self) -> Option<Instant> {
+        let now = Instant::now();
+        let (hoarder, next_hoarder) = self.rooms.overdue(now);
+        let deadline = |(id, client): (&u64, &Client)| Some((client.deadline()?, *id));
+        let mut deadlines: Vec<(Instant, u64)> = self.clients.iter().filter_map(deadline).collect();
+        deadlines.retain(|(until, id)| {
+            let is_overdue = *until <= now;
+            if is_overdue {
+                self.let_go(*id, Gone::Broken);
+            }
+            !is_overdue
+        });
+        if let Some(id) = hoarder {
+            self.let_go(id, Gone::Broken);
+        }
+        deadlines.into_iter().map(|(until, _)| until).chain(next_hoarder).min()
+    }
+
+    fn turned_away(&self) -> impl Iterator<Item = u64> {
+        self.clients.iter().filter(|(_, client)| client.is_turned_away()).map(|(id, _)| *id)
+    }
+
+    fn is_full(&self) -> bool {
+        self.clients.len() - self.turned_away().count() >= MOST_CLIENTS
+    }
+
+    /// The one that has been here longest of those that can give way.
+    fn newcomer(&self) -> Option<u64> {
+        let gives_way = |client: &Client| client.is_newcomer() && !client.is_turned_away();
+        self.clients.iter().filter(|(_, client)| gives_way(client)).map(|(id, _)| *id).min()
+    }
+
     fn accept(&mut self, token: u64) -> Result<(), ServerError> {
         let index = usize::try_from(token - LISTENERS).unwrap_or(usize::MAX);
         let Some((purpose, listener)) = self.listeners.get(index) else { return Ok(()) };
         let purpose = *purpose;
-        // A client that is gone before it is accepted is no failure, nor are too many open files: others may leave.
-        let Ok(Some(stream)) = listener.accept() else { return Ok(()) };
-        if self.clients.len() >= MOST_CLIENTS {
-            return Ok(());
+        let stream = match listener.accept() {
+            Ok(Some(stream)) => stream,
+            // A client that is gone before it is accepted is no failure.
+            Ok(None) => return Ok(()),
+            Err(_) => {
+                // There are no descriptors left. It would be tried again at once, and again.
+                match self.newcomer() {
+                    Some(id) => self.let_go(id, Gone::Left),
+                    None => self.listen(false)?,
+                }
+                return Ok(());
+            }
+        };
+        if self.is_full()
+            && let Some(id) = self.newcomer()
+        {
+            self.let_go(id, Gone::Left);
         }
-        let (id, client) = (self.next_client, self.welcome(purpose, stream));
-        let Some(client) = client else { return Ok(()) };
+        let client =
+            if self.is_full() { self.turn_away(purpose, stream) } else { self.welcome(purpose, stream) };
+        let (id, Some(client)) = (self.next_client, client) else { return Ok(()) };
         let fd = match &client {
             Client::Nbd(client) => client.stream.as_fd(),
             Client::Vhost(client) => client.connection.socket(),
@@ -282,23 +343,46 @@ impl Server {
         Ok(())
     }
 
+    /// Waits for clients, or stops doing so.
+    fn listen(&mut self, listens: bool) -> Result<(), ServerError> {
+        for (token, (_, listener)) in (LISTENERS..).zip(&self.listeners) {
+            self.poller.change(listener.as_fd(), token, listens, false)?;
+        }
+        self.is_deaf = !listens;
+        Ok(())
+    }
+
     fn welcome(&self, purpose: Purpose, stream: Stream) -> Option<Client> {
+        stream.prepare().ok()?;
         match (purpose, stream) {
             (Purpose::Vhost, Stream::Unix(stream)) => {
-                stream.set_nonblocking(false).ok()?;
-                stream.set_read_timeout(Some(MESSAGE_TIME)).ok()?;
                 let connection = Connection::new(stream, self.offer.clone()).ok()?;
                 Some(Client::Vhost(Box::new(VhostClient::new(connection))))
             }
             (Purpose::Vhost, Stream::Tcp(_)) => None,
-            (Purpose::Nbd, stream) => {
-                stream.prepare().ok()?;
-                Some(Client::Nbd(Box::new(NbdClient::new(stream))))
+            (Purpose::Nbd, stream) => Some(Client::Nbd(Box::new(NbdClient::new(stream)))),
+            (Purpose::Control, stream) => Some(Client::Control(ControlClient::new(stream))),
+        }
+    }
+
+    /// Tells a client that there is no room for it, if its protocol has words for that.
+    fn turn_away(&mut self, purpose: Purpose, stream: Stream) -> Option<Client> {
+        const REASON: &str = "as many clients as this server takes are here already";
+        stream.prepare().ok()?;
+        if self.turned_away().count() >= MOST_TURNED_AWAY
+            && let Some(id) = self.turned_away().min()
+        {
+            self.let_go(id, Gone::Left);
+        }
+        match purpose {
+            Purpose::Nbd => Some(Client::Nbd(Box::new(NbdClient::turned_away(stream, REASON)))),
+            Purpose::Control => {
+                let answer = serde_json::json!({ "error": REASON }).to_string();
+                // It is let go in any case.
+                let _ = ControlClient::new(stream).answer(answer);
+                None
             }
-            (Purpose::Control, stream) => {
-                stream.prepare().ok()?;
-                Some(Client::Control(ControlClient::new(stream)))
-            }
+            Purpose::Vhost => None,
         }
     }
 
@@ -343,18 +427,25 @@ impl Server {
         }
     }
 
-    /// Looks after all clients with whom something has happened, and after the drive, until there is nothing more to do.
+    /// Looks after all clients with whom something has happened, and after the drive, until there is nothing more to do, or the
+    /// others have waited for long enough.
     fn turn(&mut self) -> Result<(), ServerError> {
-        loop {
-            for index in 0..self.touched.len() {
-                self.pump(self.touched[index]);
+        for _ in 0..MOST_PASSES {
+            self.again.clear();
+            // Some are touched while others are looked after.
+            let mut index = 0;
+            while let Some(id) = self.touched.get(index).copied() {
+                self.pump(id);
+                index += 1;
             }
             self.finished.clear();
             self.engine.advance(&mut self.finished).map_err(ServerError::Store)?;
             let finished = std::mem::take(&mut self.finished);
             finished.iter().for_each(|finished| self.deliver(finished));
-            for index in 0..self.touched.len() {
-                self.flush(self.touched[index]);
+            let mut index = 0;
+            while let Some(id) = self.touched.get(index).copied() {
+                self.flush(id);
+                index += 1;
             }
             self.engine.sent(&finished);
             let idle = finished.is_empty();
@@ -362,22 +453,49 @@ impl Server {
             self.finished = finished;
             if idle || self.engine.served().is_cut() {
                 self.touched.clear();
-                return Ok(());
+                self.touched.append(&mut self.again);
+                break;
             }
         }
+        Ok(())
     }
 
     fn pump(&mut self, id: u64) {
         let Self { clients, engine, export, totals, .. } = self;
         let result = match clients.get_mut(&id) {
-            Some(Client::Nbd(client)) => client.pump(id, export, engine, totals),
+            Some(Client::Nbd(client)) => client.pump(id, export, engine, totals).map(|()| false),
             // A guest that is told to go on while the server ends would keep it from ending.
             Some(Client::Vhost(client)) if self.ending.is_none() => client.pump(id, engine, totals),
-            _ => Ok(()),
+            _ => Ok(false),
         };
-        if let Err(gone) = result {
-            self.let_go(id, gone);
+        match result {
+            // It has put in more than fits meanwhile: the others first, and then at once.
+            Ok(true) => self.again.push(id),
+            Ok(false) => self.assign_room(id),
+            Err(gone) => self.let_go(id, gone),
         }
+    }
+
+    /// Gives room for a large request to a client that needs it, or takes it back and hands it on.
+    fn assign_room(&mut self, id: u64) {
+        let now = Instant::now();
+        let Some(Client::Nbd(client)) = self.clients.get_mut(&id) else { return };
+        let (wants, mut next) = (client.wants_room(), None);
+        if wants {
+            client.set_room(self.rooms.ask(id, now));
+        } else {
+            client.set_room(false);
+            next = self.rooms.leave(id, now);
+        }
+        self.admit(next);
+    }
+
+    fn admit(&mut self, next: Option<u64>) {
+        let Some(id) = next else { return };
+        if let Some(Client::Nbd(client)) = self.clients.get_mut(&id) {
+            client.set_room(true);
+        }
+        self.touch(id);
     }
 
     fn deliver(&mut self, finished: &Finished) {
@@ -390,7 +508,7 @@ impl Server {
         self.touch(id);
         let result = match self.clients.get_mut(&id) {
             Some(Client::Nbd(client)) => {
-                client.complete(finished, &self.engine);
+                client.complete(finished);
                 Ok(())
             }
             Some(Client::Vhost(client)) => client.complete(finished, &self.engine),
@@ -403,7 +521,7 @@ impl Server {
 
     fn flush(&mut self, id: u64) {
         let result = match self.clients.get_mut(&id) {
-            Some(Client::Nbd(client)) => client.flush(id << 8, &self.poller),
+            Some(Client::Nbd(client)) => client.flush(id << 8, &self.poller, &self.engine),
             Some(Client::Vhost(client)) => client.flush(),
             _ => Ok(()),
         };
@@ -416,6 +534,12 @@ impl Server {
         self.totals.broken += u64::from(gone == Gone::Broken);
         if let Some(Client::Vhost(mut client)) = self.clients.remove(&id) {
             client.unwatch(&self.poller);
+        }
+        let next = self.rooms.leave(id, Instant::now());
+        self.admit(next);
+        if std::mem::take(&mut self.is_deaf) {
+            // Where that fails the server stays deaf until the next client goes.
+            self.is_deaf = self.listen(true).is_err();
         }
     }
 }

@@ -1,15 +1,15 @@
 //! A connection: the messages that set the device up, and the requests that then come through its rings.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use vm_memory::{FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMmap, MmapRegion};
-
+use crate::chain::Damage;
 use crate::config::{CONFIG_BYTES, Offer, feature};
-use crate::message::{self, Message};
-use crate::request::{self, BlockRequest, Status, Taken};
+use crate::memory::{Memory, Region};
+use crate::message::{self, Message, Progress, Receiver};
+use crate::notifier::Notifier;
+use crate::request::{self, BlockRequest, Status, Taken, Terms};
 use crate::ring::{Addresses, Ring};
 
 /// Requests of the protocol, by the names of its specification.
@@ -65,9 +65,20 @@ pub enum VhostError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A ring that does not make sense, or lies outside the guest's memory.
-    #[error("a ring of the guest is damaged: {0}")]
+    /// A ring that cannot be set up like this.
+    #[error("a ring of the guest cannot be as it says: {0}")]
     Ring(#[source] virtio_queue::Error),
+    /// The guest has broken the rules of a ring: the device needs a reset, and does nothing before it.
+    #[error("queue {queue} of the guest is damaged: {damage}")]
+    Broken {
+        /// Which queue, from zero.
+        queue: usize,
+        /// What is wrong with it.
+        damage: Damage,
+    },
+    /// The guest has truncated the file that its memory is.
+    #[error("the guest has taken its memory away")]
+    MemoryLost,
 }
 
 /// What a message has changed.
@@ -75,19 +86,14 @@ pub enum VhostError {
 pub enum Received {
     /// Nothing that the owner must care about.
     Settled,
-    /// A queue began or ended to be in use: poll [`Connection::kicks`] anew, and look with [`Connection::take`].
+    /// A message has begun; the rest of it has not come yet.
+    Incomplete,
+    /// A queue began or ended to be in use: wait for [`Connection::kicks`] again, and look with [`Connection::take`].
     QueuesChanged,
     /// The device was reset or a queue stopped: requests that are still out are no longer waited for.
     Reset,
     /// The other side is gone.
     Gone,
-}
-
-/// A piece of the guest's memory, in the addresses of the process that owns it.
-struct Region {
-    user: u64,
-    guest: u64,
-    length: u64,
 }
 
 /// A connection to a guest.
@@ -97,9 +103,11 @@ pub struct Connection {
     config: [u8; CONFIG_BYTES],
     features: u64,
     protocol: u64,
-    memory: GuestMemoryMmap,
-    regions: Vec<Region>,
+    receiver: Receiver,
+    memory: Memory,
     rings: Vec<Ring>,
+    /// The guest has broken a rule: DEVICE_NEEDS_RESET.
+    needs_reset: bool,
     /// Kept open: closing it would tell the guest that the device is gone.
     channel_back: Option<OwnedFd>,
 }
@@ -115,9 +123,10 @@ impl Connection {
             config,
             features: 0,
             protocol: 0,
-            memory: GuestMemoryMmap::new(),
-            regions: Vec::new(),
+            receiver: Receiver::default(),
+            memory: Memory::none(),
             rings,
+            needs_reset: false,
             channel_back: None,
         })
     }
@@ -127,23 +136,34 @@ impl Connection {
         self.socket.as_fd()
     }
 
-    /// The queues in use, each with the descriptor that is readable when [`Connection::take`] has something to do.
+    /// The queues in use, each with the descriptor that becomes readable when [`Connection::take`] has something to do.
+    /// Nobody reads it, so wait for its edges (EPOLLET); reading what others read as well may wait for ever.
     pub fn kicks(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
         self.rings.iter().enumerate().filter_map(|(index, ring)| Some((index, ring.kick()?)))
     }
 
-    /// Makes the queue's kick unreadable until the next one. Call it before [`Connection::take`], not after.
-    pub fn clear_kick(&self, queue: usize) {
-        if let Some(ring) = self.rings.get(queue) {
-            ring.clear_kick();
-        }
+    /// Whether a message has begun and its rest has not come.
+    pub const fn is_within_message(&self) -> bool {
+        self.receiver.is_within()
     }
 
-    /// Waits for one message and does what it says.
+    /// Whether the guest has come as far as lending its memory.
+    pub fn is_set_up(&self) -> bool {
+        self.memory.is_there()
+    }
+
+    /// Whether the guest has damaged a ring: nothing more is taken from any before it resets the device.
+    pub const fn needs_reset(&self) -> bool {
+        self.needs_reset
+    }
+
+    /// Takes what there is of one message, without waiting for any of it, and does what it says.
     pub fn receive(&mut self) -> Result<Received, VhostError> {
         let failed = |source| VhostError::Socket { doing: "receiving a message of the guest", source };
-        let Some(mut message) = message::receive(self.socket.as_fd()).map_err(failed)? else {
-            return Ok(Received::Gone);
+        let mut message = match self.receiver.receive(self.socket.as_fd()).map_err(failed)? {
+            Progress::Message(message) => message,
+            Progress::Incomplete => return Ok(Received::Incomplete),
+            Progress::Gone => return Ok(Received::Gone),
         };
         let result = self.handle(&mut message);
         let asks = message.needs_reply && self.protocol & REPLY_ACK != 0;
@@ -155,28 +175,63 @@ impl Connection {
         result.map(|(received, _)| received)
     }
 
-    /// Takes all requests out of all rings, in the order of the queues. What makes no sense is answered here.
-    pub fn take(&mut self, requests: &mut Vec<BlockRequest>) -> Result<(), VhostError> {
-        let memory = self.memory.clone();
-        for (queue, ring) in self.rings.iter_mut().enumerate() {
-            loop {
-                while let Some(chain) = ring.pop(&memory) {
-                    match request::take(chain, &memory, queue, &self.offer.serial) {
-                        Taken::Request(request) => requests.push(request),
-                        Taken::Answered { head, written } => ring.push(&memory, head, written)?,
-                    }
-                }
-                if !self.offer.event_index || !ring.wants_kicks(&memory)? {
-                    break;
-                }
+    /// Takes the requests out of all rings, in the order of the queues, from each at most as many as fit into it. What makes no
+    /// sense is answered here. True where a guest has put in more meanwhile: look again soon, no kick will say so.
+    pub fn take(&mut self, requests: &mut Vec<BlockRequest>) -> Result<bool, VhostError> {
+        let mut has_more = false;
+        for queue in 0..self.rings.len() {
+            if self.needs_reset {
+                break;
+            }
+            match self.take_from(queue, requests) {
+                Ok(more) => has_more |= more,
+                Err(damage) => return Err(self.fail(queue, damage)),
             }
         }
-        Ok(())
+        self.check_memory()?;
+        Ok(has_more)
+    }
+
+    fn take_from(&mut self, queue: usize, requests: &mut Vec<BlockRequest>) -> Result<bool, Damage> {
+        let Self { rings, memory, offer, features, .. } = self;
+        let (Some(ring), memory) = (rings.get_mut(queue), &memory.map) else { return Ok(false) };
+        let terms = Terms { features: *features, serial: &offer.serial };
+        let indirect = *features & feature::RING_INDIRECT_DESC != 0;
+        for _ in 0..=ring.size() {
+            let Some(chain) = ring.pop(memory, indirect)? else {
+                if *features & feature::RING_EVENT_IDX == 0 || !ring.wants_kicks(memory)? {
+                    return Ok(false);
+                }
+                continue;
+            };
+            match request::take(chain, memory, queue, terms)? {
+                Taken::Request(request) => requests.push(request),
+                Taken::Answered { head, written } => ring.push(memory, head, written)?,
+            }
+        }
+        Ok(true)
+    }
+
+    /// The guest has damaged a queue: all of them stop.
+    fn fail(&mut self, queue: usize, damage: Damage) -> VhostError {
+        self.needs_reset = true;
+        self.rings.iter_mut().for_each(Ring::fail);
+        // Zeroes that stand for what is gone may look like any damage.
+        if self.memory.is_lost() { VhostError::MemoryLost } else { VhostError::Broken { queue, damage } }
+    }
+
+    fn check_memory(&mut self) -> Result<(), VhostError> {
+        if !self.memory.is_lost() {
+            return Ok(());
+        }
+        self.needs_reset = true;
+        self.rings.iter_mut().for_each(Ring::fail);
+        Err(VhostError::MemoryLost)
     }
 
     /// Copies the data of a write into `into`; false where they lie outside the guest's memory.
     pub fn fetch(&self, request: &BlockRequest, into: &mut Vec<u8>) -> bool {
-        request.fetch(&self.memory, into).is_some()
+        request.fetch(&self.memory.map, into).is_some() && !self.memory.is_lost()
     }
 
     /// Gives a request back, with the data of a read. The guest learns of it with [`Connection::signal`].
@@ -186,11 +241,11 @@ impl Connection {
         status: Status,
         data: &[u8],
     ) -> Result<(), VhostError> {
-        let written = request.finish(&self.memory, status, data);
-        match self.rings.get_mut(request.queue) {
-            Some(ring) => ring.push(&self.memory, request.head, written),
-            None => Ok(()),
-        }
+        let written = request.finish(&self.memory.map, status, data);
+        let Some(ring) = self.rings.get_mut(request.queue) else { return Ok(()) };
+        let pushed = ring.push(&self.memory.map, request.head, written);
+        pushed.map_err(|damage| self.fail(request.queue, damage))?;
+        self.check_memory()
     }
 
     /// Interrupts the guest for what has been completed; says whether it was interrupted.
@@ -215,7 +270,7 @@ impl Connection {
                 self.protocol = wanted(message, "SET_PROTOCOL_FEATURES", PROTOCOL_FEATURES)?;
                 settled
             }
-            code::SET_OWNER | code::SET_VRING_ERR => settled,
+            code::SET_OWNER => settled,
             // The configuration has one field that could be written, the cache mode, and that is not offered.
             code::SET_CONFIG => Err(refused("SET_CONFIG", "nothing in the configuration can be changed")),
             code::SET_BACKEND_REQ_FD => {
@@ -228,6 +283,7 @@ impl Connection {
             }
             code::RESET_OWNER | code::RESET_DEVICE => {
                 self.rings.iter_mut().for_each(Ring::stop);
+                self.needs_reset = false;
                 Ok((Received::Reset, false))
             }
             _ => self.handle_ring(message),
@@ -247,14 +303,14 @@ impl Connection {
             code::SET_VRING_ADDR => {
                 need(message, "SET_VRING_ADDR", 40)?;
                 let [descriptors, used, available] =
-                    [8, 16, 24].map(|at| self.guest_address(message.u64(at)));
+                    [8, 16, 24].map(|at| self.memory.guest_address(message.u64(at)));
                 let (Some(descriptors), Some(used), Some(available)) = (descriptors, used, available) else {
                     return Err(refused("SET_VRING_ADDR", "the ring lies outside the guest's memory"));
                 };
                 self.ring(message)?.place(Addresses { descriptors, available, used }).and(settled)
             }
             code::SET_VRING_KICK => {
-                let kick = ring_fd(message);
+                let kick = notifier(message, "SET_VRING_KICK")?;
                 // Without protocol features there is no message that enables a ring: it starts enabled.
                 let enabled = self.features & feature::PROTOCOL_FEATURES == 0;
                 let ring = self.ring(message)?;
@@ -263,8 +319,13 @@ impl Connection {
                 Ok((Received::QueuesChanged, false))
             }
             code::SET_VRING_CALL => {
-                let call = ring_fd(message);
+                let call = notifier(message, "SET_VRING_CALL")?;
                 self.ring(message)?.set_call(call);
+                settled
+            }
+            code::SET_VRING_ERR => {
+                let error = notifier(message, "SET_VRING_ERR")?;
+                self.ring(message)?.set_error(error);
                 settled
             }
             code::SET_VRING_ENABLE => {
@@ -309,38 +370,15 @@ impl Connection {
             return Err(refused(NAME, &format!("{count} regions and {files} files")));
         }
         need(message, NAME, 8 + count * REGION_BYTES)?;
-        let (mut mapped, mut regions) = (Vec::new(), Vec::new());
-        for (index, fd) in std::mem::take(&mut message.fds).into_iter().enumerate() {
+        let region = |index: usize| {
             let at = 8 + index * REGION_BYTES;
-            let [guest, length, user, start] = [0, 8, 16, 24].map(|field| message.u64(at + field));
-            let size = usize::try_from(length).map_err(|_| refused(NAME, "a region is too large"))?;
-            let file = File::from(fd);
-            let has = file.metadata().map_or(0, |file| file.len());
-            // Memory past the file's end could be mapped, and would end this process when touched.
-            if length == 0 || start.checked_add(length).is_none_or(|end| end > has) {
-                let reason =
-                    format!("region {index} cannot be mapped: bytes {start} and {length} more, of {has}");
-                return Err(refused(NAME, &reason));
-            }
-            let file = FileOffset::new(file, start);
-            let mapping = MmapRegion::from_file(file, size)
-                .map_err(|error| refused(NAME, &format!("region {index} cannot be mapped: {error}")))?;
-            let region = GuestRegionMmap::new(mapping, GuestAddress(guest));
-            mapped.push(region.ok_or_else(|| refused(NAME, "a region goes past the end of all addresses"))?);
-            regions.push(Region { user, guest, length });
-        }
-        let memory = GuestMemoryMmap::from_regions(mapped);
-        self.memory = memory.map_err(|error| refused(NAME, &error.to_string()))?;
-        self.regions = regions;
+            let [guest, length, user, offset] = [0, 8, 16, 24].map(|field| message.u64(at + field));
+            Region { user, guest, length, offset }
+        };
+        let regions = (0..count).map(region).collect();
+        let memory = Memory::map(regions, std::mem::take(&mut message.fds));
+        self.memory = memory.map_err(|reason| refused(NAME, &reason))?;
         Ok(())
-    }
-
-    fn guest_address(&self, user: u64) -> Option<u64> {
-        let region = self
-            .regions
-            .iter()
-            .find(|region| user.checked_sub(region.user).is_some_and(|distance| distance < region.length))?;
-        region.guest.checked_add(user - region.user)
     }
 
     fn answer_config(&self, message: &Message) -> Result<(Received, bool), VhostError> {
@@ -371,8 +409,11 @@ impl Connection {
     }
 }
 
-fn ring_fd(message: &mut Message) -> Option<OwnedFd> {
-    if message.u64(0) & NO_FD == 0 { message.fds.pop() } else { None }
+/// The descriptor that comes with a message about a ring, if one does.
+fn notifier(message: &mut Message, name: &str) -> Result<Option<Notifier>, VhostError> {
+    let fd = if message.u64(0) & NO_FD == 0 { message.fds.pop() } else { None };
+    let notifier = fd.map(Notifier::new).transpose();
+    notifier.map_err(|error| refused(name, &format!("the descriptor cannot be used: {error}")))
 }
 
 /// The feature bits that the guest has chosen, if all of them were offered.

@@ -41,28 +41,89 @@ impl Message {
     }
 }
 
-/// Waits for a whole message; `None` where the other side has closed the connection between two messages.
-pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Message>> {
-    let mut header = [0; HEADER_BYTES];
-    let (read, fds) = receive_with_fds(socket, &mut header)?;
-    if read == 0 {
-        return Ok(None);
-    }
-    receive_rest(socket, &mut header[read..])?;
-    let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-    let (code, flags, size) = (word(0), word(4), word(8));
-    let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
-    if flags & VERSION_MASK != VERSION {
-        return Err(invalid(format!("protocol version {}, not {VERSION}", flags & VERSION_MASK)));
-    }
-    let size = usize::try_from(size).ok().filter(|size| *size <= LARGEST_PAYLOAD);
-    let size = size.ok_or_else(|| invalid(format!("a message of more than {LARGEST_PAYLOAD} bytes")))?;
-    let mut payload = vec![0; size];
-    receive_rest(socket, &mut payload)?;
-    Ok(Some(Message { code, needs_reply: flags & NEED_REPLY != 0, payload, fds }))
+/// How far the next message has come.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    /// It is here.
+    Message(Message),
+    /// Not all of it.
+    Incomplete,
+    /// The other side has closed the connection between two messages.
+    Gone,
 }
 
-/// Answers `code` with `payload`.
+/// Takes messages off a socket without ever waiting, in whatever pieces they come.
+#[derive(Debug, Default)]
+pub(crate) struct Receiver {
+    header: [u8; HEADER_BYTES],
+    /// Bytes of the header, and behind them of the payload, that are here.
+    received: usize,
+    payload: Vec<u8>,
+    fds: Vec<OwnedFd>,
+}
+
+impl Receiver {
+    /// Whether a message has begun and not ended.
+    pub(crate) const fn is_within(&self) -> bool {
+        self.received > 0
+    }
+
+    /// Takes what there is of the next message.
+    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<Progress> {
+        while self.received < HEADER_BYTES {
+            let Some((read, fds)) = receive_with_fds(socket, &mut self.header[self.received..])? else {
+                return Ok(Progress::Incomplete);
+            };
+            if read == 0 {
+                return if self.received == 0 { Ok(Progress::Gone) } else { Err(cut_off()) };
+            }
+            self.received += read;
+            self.fds.extend(fds);
+            if self.fds.len() > MOST_FDS {
+                return Err(invalid("more file descriptors than any message has".to_owned()));
+            }
+            if self.received == HEADER_BYTES {
+                self.payload.resize(self.check()?, 0);
+            }
+        }
+        while self.received < HEADER_BYTES + self.payload.len() {
+            let rest = &mut self.payload[self.received - HEADER_BYTES..];
+            match progress(|| recv(socket, &mut *rest, RecvFlags::DONTWAIT).map(|(read, _)| read))? {
+                None => return Ok(Progress::Incomplete),
+                Some(0) => return Err(cut_off()),
+                Some(read) => self.received += read,
+            }
+        }
+        let Self { header, payload, fds, .. } = std::mem::take(self);
+        let (code, flags) = (word(&header, 0), word(&header, 4));
+        Ok(Progress::Message(Message { code, needs_reply: flags & NEED_REPLY != 0, payload, fds }))
+    }
+
+    /// The number of bytes behind the header, if it is one.
+    fn check(&self) -> io::Result<usize> {
+        let (flags, size) = (word(&self.header, 4), word(&self.header, 8));
+        if flags & VERSION_MASK != VERSION {
+            return Err(invalid(format!("protocol version {}, not {VERSION}", flags & VERSION_MASK)));
+        }
+        let size = usize::try_from(size).ok().filter(|size| *size <= LARGEST_PAYLOAD);
+        size.ok_or_else(|| invalid(format!("a message of more than {LARGEST_PAYLOAD} bytes")))
+    }
+}
+
+fn word(header: &[u8; HEADER_BYTES], at: usize) -> u32 {
+    u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+}
+
+fn invalid(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+fn cut_off() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the connection ended within a message")
+}
+
+/// Answers `code` with `payload`. The answers that a guest has not fetched fit into its socket many times over; one that lets it
+/// fill up is an error.
 pub(crate) fn reply(socket: BorrowedFd<'_>, code: u32, payload: &[u8]) -> io::Result<()> {
     let size = u32::try_from(payload.len()).map_err(io::Error::other)?;
     let mut bytes = Vec::with_capacity(HEADER_BYTES + payload.len());
@@ -72,19 +133,25 @@ pub(crate) fn reply(socket: BorrowedFd<'_>, code: u32, payload: &[u8]) -> io::Re
     bytes.extend_from_slice(payload);
     let mut rest = &bytes[..];
     while !rest.is_empty() {
-        let sent = retry(|| send(socket, rest, SendFlags::NOSIGNAL))?;
-        rest = &rest[sent..];
+        match progress(|| send(socket, rest, SendFlags::NOSIGNAL | SendFlags::DONTWAIT))? {
+            Some(sent) => rest = &rest[sent..],
+            None => {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the guest does not fetch its answers"));
+            }
+        }
     }
     Ok(())
 }
 
-fn receive_with_fds(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+/// `None` where nothing is there yet.
+fn receive_with_fds(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<(usize, Vec<OwnedFd>)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let message = retry(|| {
+    let message = progress(|| {
         let mut parts = [io::IoSliceMut::new(buffer)];
-        recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)
+        recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT)
     })?;
+    let Some(message) = message else { return Ok(None) };
     let (bytes, flags) = (message.bytes, message.flags);
     let mut fds = Vec::new();
     for part in control.drain() {
@@ -93,27 +160,18 @@ fn receive_with_fds(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(us
         }
     }
     if flags.contains(ReturnFlags::CTRUNC) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "more file descriptors than any message has"));
+        return Err(invalid("more file descriptors than any message has".to_owned()));
     }
-    Ok((bytes, fds))
+    Ok(Some((bytes, fds)))
 }
 
-fn receive_rest(socket: BorrowedFd<'_>, mut buffer: &mut [u8]) -> io::Result<()> {
-    while !buffer.is_empty() {
-        let (read, _) = retry(|| recv(socket, &mut *buffer, RecvFlags::empty()))?;
-        if read == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        buffer = &mut buffer[read..];
-    }
-    Ok(())
-}
-
-fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
+/// What comes of a call that does not wait: `None` where it would have to.
+fn progress<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<Option<T>> {
     loop {
         match call() {
             Err(Errno::INTR) => (),
-            result => return Ok(result?),
+            Err(Errno::AGAIN) => return Ok(None),
+            result => return Ok(Some(result?)),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Requests of the block device: what stands in a descriptor chain (Virtio 1.2, section 5.2.6).
 
-use virtio_queue::DescriptorChain;
 use vm_memory::{Address, Bytes, GuestAddress, GuestMemoryMmap};
 
-use crate::config::SECTOR;
+use crate::chain::Damage;
+use crate::config::{SECTOR, feature};
+use crate::ring::Chain;
 
 const HEADER_BYTES: usize = 16;
 const RANGE_BYTES: usize = 16;
@@ -77,27 +78,35 @@ pub(crate) enum Taken {
     Answered { head: u16, written: u32 },
 }
 
-/// Takes the chain apart. What makes no sense is answered with an error where there is a place for it.
+/// What the driver was told, and what it has agreed to.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms<'a> {
+    pub(crate) features: u64,
+    pub(crate) serial: &'a str,
+}
+
+/// Takes the chain apart. What makes no sense is answered with an error where there is a place for it; what was not agreed upon
+/// is damage.
 pub(crate) fn take(
-    chain: DescriptorChain<&GuestMemoryMmap>,
+    chain: Chain,
     memory: &GuestMemoryMmap,
     queue: usize,
-    serial: &str,
-) -> Taken {
-    let head = chain.head_index();
+    terms: Terms<'_>,
+) -> Result<Taken, Damage> {
+    let head = chain.head;
     let (mut readable, mut writable) = (Vec::new(), Vec::new());
-    for descriptor in chain {
+    for descriptor in chain.descriptors {
         let parts = if descriptor.is_write_only() { &mut writable } else { &mut readable };
         let length = usize::try_from(descriptor.len()).unwrap_or(usize::MAX);
         parts.push(Part { address: descriptor.addr(), length });
     }
     // The status is the last byte that may be written.
     let Some(status) = cut_last_byte(&mut writable) else {
-        return Taken::Answered { head, written: 0 };
+        return Ok(Taken::Answered { head, written: 0 });
     };
     let answered = |status_byte: Status, data: u32| {
         let written = if memory.write_obj(status_byte.byte(), status).is_ok() { data + 1 } else { 0 };
-        Taken::Answered { head, written }
+        Ok(Taken::Answered { head, written })
     };
     let Some(header) = take_front::<HEADER_BYTES>(&mut readable, memory) else {
         return answered(Status::Error, 0);
@@ -105,8 +114,11 @@ pub(crate) fn take(
     let code = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
     let sector = u64::from_le_bytes(header[8..].try_into().unwrap_or_default());
     let request = |kind, offset, data: Vec<Part>, length| {
-        Taken::Request(BlockRequest { kind, offset, length, queue, head, status, data })
+        Ok(Taken::Request(BlockRequest { kind, offset, length, queue, head, status, data }))
     };
+    if let Some((_, name)) = needs(code).filter(|(bit, _)| terms.features & bit == 0) {
+        return Err(Damage::NotNegotiated(name));
+    }
     match code {
         0 | 1 => {
             let (kind, data) = if code == 0 { (Kind::Read, writable) } else { (Kind::Write, readable) };
@@ -116,7 +128,7 @@ pub(crate) fn take(
             }
         }
         4 => request(Kind::Flush, 0, Vec::new(), 0),
-        8 => match answer_serial(&writable, serial, memory) {
+        8 => match answer_serial(&writable, terms.serial, memory) {
             Some(written) => answered(Status::Ok, written),
             None => answered(Status::Error, 0),
         },
@@ -137,6 +149,16 @@ pub(crate) fn take(
             }
         }
         _ => answered(Status::Unsupported, 0),
+    }
+}
+
+/// The feature that a kind of request needs, and its name.
+const fn needs(code: u32) -> Option<(u64, &'static str)> {
+    match code {
+        4 => Some((feature::FLUSH, "VIRTIO_BLK_F_FLUSH")),
+        11 => Some((feature::DISCARD, "VIRTIO_BLK_F_DISCARD")),
+        13 => Some((feature::WRITE_ZEROES, "VIRTIO_BLK_F_WRITE_ZEROES")),
+        _ => None,
     }
 }
 

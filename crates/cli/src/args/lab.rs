@@ -35,7 +35,7 @@ prepared for the command (stderr says why); 130 if it was interrupted.";
 pub(crate) struct LabArguments {
     /// A modelled drive of the guest, with options behind commas, or the path of a profile ('straddle drive list' names
     /// them). Repeat it for more drives.
-    #[arg(long, value_name = "NAME", required = true, value_parser = Names { prefix: "" }, hide_possible_values = true)]
+    #[arg(long, value_name = "NAME", required_unless_present = "clean", value_parser = Names { prefix: "" }, hide_possible_values = true)]
     pub(crate) drive: Vec<String>,
 
     /// Where the drive's one partition starts: bytes (20KiB), or logical sectors with an s (40s). Without it there is no
@@ -59,9 +59,15 @@ pub(crate) struct LabArguments {
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub(crate) input: Option<PathBuf>,
 
-    /// A folder that the guest can write, $OUTPUT; nothing else on this machine can be.
+    /// A folder that the guest can write, $OUTPUT; nothing else on this machine can be written, whatever its root tries. It
+    /// makes no device nodes and no set-user-ID files there.
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub(crate) output: Option<PathBuf>,
+
+    /// Run the guest where neither namespaces nor Landlock can confine it: its root may then change whatever you may change
+    /// on this machine.
+    #[arg(long)]
+    pub(crate) unconfined: bool,
 
     /// Write every request to this file, as `straddle sim` reads it.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
@@ -101,8 +107,12 @@ pub(crate) struct LabArguments {
     #[arg(long)]
     pub(crate) json: bool,
 
+    /// Remove the folders that killed runs of yours have left, and run nothing. The next run does so as well.
+    #[arg(long, exclusive = true)]
+    pub(crate) clean: bool,
+
     /// A script with its arguments, a command, or a line of bash.
-    #[arg(value_name = "COMMAND", required = true, last = true, value_hint = clap::ValueHint::CommandWithArguments)]
+    #[arg(value_name = "COMMAND", required_unless_present = "clean", last = true, value_hint = clap::ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<String>,
 }
 

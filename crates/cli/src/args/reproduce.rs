@@ -55,6 +55,10 @@ pub(crate) struct ReproduceArguments {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub(crate) runs: u32,
 
+    /// Run guests where neither namespaces nor Landlock can confine them (see `straddle lab --help`).
+    #[arg(long)]
+    pub(crate) unconfined: bool,
+
     /// The seed of the guests' first run.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,

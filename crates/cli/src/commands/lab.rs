@@ -24,6 +24,9 @@ const LINE: &str = "#!/bin/bash\n";
 const WORDS: &str = "#!/bin/bash\nif declare -F \"$1\" >/dev/null; then \"$@\"; else exec \"$@\"; fi\n";
 
 pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
+    if arguments.clean {
+        return clean();
+    }
     let job = job(arguments)?;
     let stop = Arc::new(AtomicBool::new(false));
     on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
@@ -60,15 +63,33 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
     Ok(Exit::Command(u8::try_from(ended.status).unwrap_or(u8::MAX)))
 }
 
+/// Removes what killed runs have left.
+fn clean() -> Result<Exit> {
+    let mut parents = vec![straddle_guest::run_folders(), std::env::temp_dir()];
+    parents.dedup();
+    let (mut removed, mut is_clean) = (0, true);
+    for parent in parents {
+        let cleaned = straddle_guest::remove_orphans(&parent);
+        removed += cleaned.removed.len();
+        for (path, error) in cleaned.left {
+            is_clean = false;
+            output::complain(&output::printable(&format!("{}: {error}", path.display())));
+        }
+    }
+    let folders = if removed == 1 { "folder" } else { "folders" };
+    write_through(std::io::stdout(), format!("{removed} {folders} of killed runs removed\n").as_bytes())?;
+    Ok(if is_clean { Exit::Aligned } else { Exit::Failed })
+}
+
 fn write_through(mut stream: impl Write, piece: &[u8]) -> std::io::Result<()> {
     stream.write_all(piece)?;
     stream.flush()
 }
 
-/// Sets `stop` on the first Ctrl-C or SIGTERM; a second one ends this process at once.
+/// Sets `stop` on the first Ctrl-C, SIGTERM, or end of the terminal; a second one ends this process at once.
 pub(crate) fn on_interrupt(stop: &Arc<AtomicBool>) -> std::io::Result<()> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
-    for signal in [SIGINT, SIGTERM] {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(stop))?;
         signal_hook::flag::register(signal, Arc::clone(stop))?;
     }
@@ -93,6 +114,7 @@ fn job(arguments: &LabArguments) -> Result<Job> {
         environment: Vec::new(),
         input: arguments.input.as_deref().map(folder).transpose()?,
         output: arguments.output.as_deref().map(folder).transpose()?,
+        unconfined: arguments.unconfined,
         memory: arguments.mem.get(),
         seed: arguments.seed,
         charges: Charges::default().scaled(arguments.cpu),

@@ -129,7 +129,8 @@ fn run_lab(
                     .map_err(|error| UsageError(format!("{:#}", anyhow::Error::from(error))))?;
             }
             let guests = Guests::new(straddle_lab::Charges::default(), HOST_LIMIT, &stop);
-            Box::new(guests.context("the lab cannot run (--model-only does without)")?)
+            let guests = guests.context("the lab cannot run (--model-only does without)")?;
+            Box::new(guests.unconfined(arguments.unconfined))
         }
     };
     let inputs = Inputs {

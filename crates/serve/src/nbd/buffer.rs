@@ -55,6 +55,14 @@ impl Buffer {
         self.end = self.start + len;
     }
 
+    /// Gives back memory that what is left does not need.
+    pub(super) fn shrink(&mut self) {
+        if self.bytes.len() > KEPT && self.len() <= KEPT / 4 {
+            self.bytes = self.filled().to_vec();
+            (self.start, self.end) = (0, self.bytes.len());
+        }
+    }
+
     /// The first `bytes` are done with.
     pub(super) fn consume(&mut self, bytes: usize) {
         self.start = (self.start + bytes).min(self.end);

@@ -1,8 +1,10 @@
 //! One client: what came from it, what it waits for, and what is to be sent.
 //!
 //! Memory is bounded whatever the client does: it is read from only while it has less than [`MOST_OWED`] bytes of replies
-//! outstanding or not yet fetched, and less than [`MOST_IN_FLIGHT`] requests.
+//! outstanding or not yet fetched, and less than [`MOST_IN_FLIGHT`] requests. Of those replies, only as many bytes are in memory as can
+//! soon be sent: the data of a read are fetched from the store when it is its turn.
 
+use std::collections::VecDeque;
 use std::io;
 
 use crate::nbd::buffer::Buffer;
@@ -16,6 +18,12 @@ const MOST_IN_FLIGHT: usize = 1024;
 const MOST_OWED: u64 = 64 << 20;
 /// Read from the socket at a time.
 const READ_BYTES: usize = 256 << 10;
+/// Fetched from the store at a time.
+const PIECE: usize = 256 << 10;
+/// Bytes of short replies, not yet sent, beyond which nothing more is read from a client.
+const MOST_UNSENT: usize = 1 << 20;
+/// A request of more bytes is a large one.
+const LARGE: usize = 1 << 20;
 
 const REPLY_MAGIC: u32 = 0x6744_6698;
 const REPLY_BYTES: u64 = 16;
@@ -35,12 +43,28 @@ pub struct Wanted<'a> {
     pub data: &'a [u8],
 }
 
+/// A reply that is not yet in the output.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    cookie: u64,
+    error: u32,
+    /// Data from here on follow, or what is left of them.
+    offset: u64,
+    left: u32,
+    /// Its head is out.
+    has_begun: bool,
+}
+
 /// A client.
 #[derive(Debug)]
 pub struct Session {
     stage: Stage,
+    /// Why this client cannot have the export.
+    refusal: Option<&'static str>,
     input: Buffer,
     output: Buffer,
+    /// Replies behind those in the output.
+    due: VecDeque<Due>,
     /// Bytes that are to be ignored: the data of a write that was refused.
     skip: u64,
     /// Bytes that must be there before it is worth looking again.
@@ -57,13 +81,20 @@ impl Session {
         negotiation::greet(&mut output);
         Self {
             stage: Stage::Flags,
+            refusal: None,
             input: Buffer::default(),
             output,
+            due: VecDeque::new(),
             skip: 0,
             needed: 0,
             in_flight: 0,
             owed: 0,
         }
+    }
+
+    /// A client that gets nothing but this answer, whatever it asks for.
+    pub fn refused(reason: &'static str) -> Self {
+        Self { refusal: Some(reason), ..Self::new() }
     }
 
     /// Where to put what comes from the client; then say how much with [`Session::received`].
@@ -80,7 +111,12 @@ impl Session {
         self.skip -= skipped;
     }
 
-    /// What has to be sent.
+    /// Whether what comes next is the rest of a large request, which takes memory.
+    pub fn wants_room(&self) -> bool {
+        self.needed > LARGE && self.input.len() < self.needed
+    }
+
+    /// What has to be sent; with [`Session::fill`] before it, that is empty only when nothing has to be.
     pub fn output(&self) -> &[u8] {
         self.output.filled()
     }
@@ -97,7 +133,7 @@ impl Session {
 
     /// Whether the client is gone, as far as this side is concerned: all is answered and sent.
     pub fn is_over(&self) -> bool {
-        self.stage == Stage::Ended && self.in_flight == 0 && self.output.len() == 0
+        self.stage == Stage::Ended && self.in_flight == 0 && self.due.is_empty() && self.output.len() == 0
     }
 
     /// Whether the client has come as far as sending requests.
@@ -113,13 +149,16 @@ impl Session {
     /// The next request for the drive. Whatever is no business of the drive is dealt with; `None` when there is nothing more to
     /// do before more bytes come, or some are sent.
     pub fn next(&mut self, export: &Export) -> Result<Option<Wanted<'_>>, Violation> {
+        if self.needed <= LARGE {
+            self.input.shrink();
+        }
         loop {
             if self.is_full() || self.skip > 0 || self.stage == Stage::Ended {
                 return Ok(None);
             }
             if self.stage != Stage::Transmission {
-                let Some(stage) = negotiation::step(self.stage, &mut self.input, &mut self.output, export)?
-                else {
+                let (input, output) = (&mut self.input, &mut self.output);
+                let Some(stage) = negotiation::step(self.stage, input, output, export, self.refusal)? else {
                     return Ok(None);
                 };
                 self.stage = stage;
@@ -157,32 +196,58 @@ impl Session {
         Wanted { cookie, kind, offset, length, data }
     }
 
-    /// A request has ended: with this error, or none (0). `length` is that of a read, for which `fill` gets the data; it is zero
-    /// for all others.
-    pub fn complete(
-        &mut self,
-        cookie: u64,
-        error: u32,
-        length: u32,
-        fill: impl FnOnce(&mut [u8]) -> io::Result<()>,
-    ) {
+    /// A request has ended: with this error, or none (0). Of a read, `read` is its first byte and its length; of all others nothing.
+    pub fn complete(&mut self, cookie: u64, error: u32, read: Option<(u64, u32)>) {
         self.in_flight = self.in_flight.saturating_sub(1);
-        let before = self.output.len();
-        self.reply(cookie, error);
-        if length == 0 {
-            return;
-        }
-        self.owed = self.owed.saturating_sub(REPLY_BYTES + u64::from(length));
+        let (offset, length) = read.unwrap_or_default();
         if error != 0 {
-            return;
+            self.settle(length);
         }
-        let length = length as usize;
-        match fill(&mut self.output.room(length)[..length]) {
-            Ok(()) => self.output.extend(length),
-            Err(_) => {
-                self.output.truncate(before);
-                self.reply(cookie, super::errno::EIO);
+        let left = if error == 0 { length } else { 0 };
+        if left == 0 && self.due.is_empty() {
+            self.reply(cookie, error);
+        } else {
+            self.due.push_back(Due { cookie, error, offset, left, has_begun: false });
+        }
+    }
+
+    /// Fetches what can be sent next with `read`, which gets the first byte and room for the data. An error is one in the middle of
+    /// a reply, which has no place for it: the client has to be cut off.
+    pub fn fill(&mut self, mut read: impl FnMut(u64, &mut [u8]) -> io::Result<()>) -> io::Result<()> {
+        while self.output.len() < PIECE {
+            let Some(mut due) = self.due.pop_front() else { return Ok(()) };
+            let before = self.output.len();
+            if !due.has_begun {
+                self.reply(due.cookie, due.error);
             }
+            let length = PIECE.min(due.left as usize);
+            match read_into(&mut self.output, length, due.offset, &mut read) {
+                Ok(()) => {}
+                Err(error) if due.has_begun => return Err(error),
+                Err(_) => {
+                    self.output.truncate(before);
+                    self.reply(due.cookie, super::errno::EIO);
+                    self.settle(due.left);
+                    continue;
+                }
+            }
+            let taken = u32::try_from(length).unwrap_or(due.left);
+            due =
+                Due { offset: due.offset + u64::from(taken), left: due.left - taken, has_begun: true, ..due };
+            self.owed = self.owed.saturating_sub(taken.into());
+            if due.left > 0 {
+                self.due.push_front(due);
+            } else if taken > 0 {
+                self.owed = self.owed.saturating_sub(REPLY_BYTES);
+            }
+        }
+        Ok(())
+    }
+
+    /// A read of this many bytes is no longer owed any.
+    fn settle(&mut self, length: u32) {
+        if length > 0 {
+            self.owed = self.owed.saturating_sub(REPLY_BYTES + u64::from(length));
         }
     }
 
@@ -195,8 +260,23 @@ impl Session {
     }
 
     fn is_full(&self) -> bool {
-        self.in_flight >= MOST_IN_FLIGHT || self.owed + self.output.len() as u64 >= MOST_OWED
+        self.in_flight + self.due.len() >= MOST_IN_FLIGHT
+            || self.owed >= MOST_OWED
+            || self.output.len() >= MOST_UNSENT
     }
+}
+
+fn read_into(
+    output: &mut Buffer,
+    length: usize,
+    offset: u64,
+    read: &mut impl FnMut(u64, &mut [u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    if length > 0 {
+        read(offset, &mut output.room(length)[..length])?;
+        output.extend(length);
+    }
+    Ok(())
 }
 
 impl Default for Session {

@@ -173,11 +173,15 @@ fn requests_come_out_whole_and_in_order() {
             (15, Kind::WriteZeroes { fua: false, hole: true }, 0, 1 << 20, vec![]),
         ];
         assert_eq!(got, expected);
-        session.complete(10, 0, 0, |_| Ok(()));
-        session.complete(11, 0, 4096, |bytes| {
-            bytes.fill(7);
-            Ok(())
-        });
+        session.complete(10, 0, None);
+        session.complete(11, 0, Some((0, 4096)));
+        session
+            .fill(|offset, bytes| {
+                assert_eq!(offset, 0);
+                bytes.fill(7);
+                Ok(())
+            })
+            .unwrap();
         assert_eq!(session.output(), [reply(10, 0), reply(11, 0), vec![7; 4096]].concat());
     }
 }
@@ -217,10 +221,22 @@ fn a_client_that_does_not_fetch_its_replies_is_not_read_from() {
     assert_eq!(got.len(), 64);
     assert!(!session.is_ready());
     for (cookie, ..) in &got {
-        session.complete(*cookie, 0, 1 << 20, |_| Ok(()));
+        session.complete(*cookie, 0, Some((0, 1 << 20)));
     }
     assert!(!session.is_ready());
-    session.sent(usize::MAX);
+    // Whatever it has asked for, no more is in memory than can soon be sent.
+    let mut sent = 0;
+    loop {
+        session.fill(|_, _| Ok(())).unwrap();
+        let length = session.output().len();
+        assert!(length < 1 << 20, "{length} bytes in memory");
+        if length == 0 {
+            break;
+        }
+        sent += length;
+        session.sent(length);
+    }
+    assert_eq!(sent, 64 * (16 + (1 << 20)));
     assert!(session.is_ready() && session.next(&export()).unwrap().is_some());
     let flushes: Vec<u8> = (0..3000).flat_map(|cookie| request(0, 3, cookie, 0, 0)).collect();
     let (got, _) = feed(&mut transmitting(), &flushes, 1 << 20).unwrap();
@@ -231,8 +247,64 @@ fn a_client_that_does_not_fetch_its_replies_is_not_read_from() {
 fn a_failing_store_is_an_error_and_no_data() {
     let mut session = transmitting();
     feed(&mut session, &request(0, 0, 5, 0, 512), 28).unwrap();
-    session.complete(5, 0, 512, |_| Err(std::io::ErrorKind::Other.into()));
+    let fails = |_: u64, _: &mut [u8]| Err(std::io::ErrorKind::Other.into());
+    session.complete(5, 0, Some((0, 512)));
+    session.fill(fails).unwrap();
     assert_eq!(session.output(), reply(5, errno::EIO));
+    // Within a reply there is no place for an error any more.
+    feed(&mut session, &request(0, 0, 6, 0, 1 << 20), 28).unwrap();
+    session.complete(6, 0, Some((0, 1 << 20)));
+    session.fill(|_, _| Ok(())).unwrap();
+    session.sent(session.output().len());
+    assert!(session.fill(fails).is_err());
+}
+
+#[test]
+fn replies_leave_in_order_and_in_pieces_with_the_bytes_of_their_places() {
+    let mut session = transmitting();
+    let requests =
+        [request(0, 0, 1, 4096, 700_000 / 512 * 512), request(0, 3, 2, 0, 0), request(0, 0, 3, 512, 512)];
+    feed(&mut session, &requests.concat(), 1000).unwrap();
+    let large = 700_000 / 512 * 512;
+    session.complete(1, 0, Some((4096, large)));
+    session.complete(2, 0, None);
+    session.complete(3, 0, Some((512, 512)));
+    let byte = |at: u64| u8::try_from(at / 512 % 251).unwrap();
+    let mut all = Vec::new();
+    while {
+        let read = |offset: u64, buffer: &mut [u8]| {
+            for (at, into) in (offset..).zip(buffer) {
+                *into = byte(at);
+            }
+            Ok(())
+        };
+        session.fill(read).unwrap();
+        !session.output().is_empty()
+    } {
+        let some = session.output().len().min(99_999);
+        all.extend_from_slice(&session.output()[..some]);
+        session.sent(some);
+    }
+    let data = |from: u64, length: u32| (from..from + u64::from(length)).map(byte).collect::<Vec<u8>>();
+    let expected = [reply(1, 0), data(4096, large), reply(2, 0), reply(3, 0), data(512, 512)].concat();
+    assert!(all == expected, "{} bytes beside {}", all.len(), expected.len());
+    assert!(session.is_ready());
+}
+
+#[test]
+fn whoever_is_refused_learns_why_and_gets_nothing() {
+    let mut session = Session::refused("full");
+    feed(&mut session, &3_u32.to_be_bytes(), 4).unwrap();
+    for number in [3, 6, 7, 99] {
+        let (got, sent) = feed(&mut session, &option(number, b""), 100).unwrap();
+        assert_eq!((got, sent), (vec![], answer(number, 1 << 31 | 2, b"full")));
+    }
+    assert!(!session.is_transmitting());
+    assert!(feed(&mut session, &option(1, b""), 100).is_err());
+    let mut session = Session::refused("full");
+    feed(&mut session, &3_u32.to_be_bytes(), 4).unwrap();
+    feed(&mut session, &option(2, b""), 100).unwrap();
+    assert!(session.is_over());
 }
 
 #[test]
@@ -241,7 +313,9 @@ fn a_disconnect_is_over_when_all_is_answered() {
     let bytes = [request(0, 0, 5, 0, 512), request(0, 2, 6, 0, 0)].concat();
     feed(&mut session, &bytes, 100).unwrap();
     assert!(!session.is_ready() && !session.is_over());
-    session.complete(5, 0, 512, |_| Ok(()));
+    session.complete(5, 0, Some((0, 512)));
+    assert!(!session.is_over());
+    session.fill(|_, _| Ok(())).unwrap();
     assert!(!session.is_over());
     session.sent(528);
     assert!(session.is_over());

@@ -1,8 +1,9 @@
 //! The clients, by the way they come in. What they have in common: they hand jobs to the engine, and get them back.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 use straddle_drive::Operation;
 use straddle_vhost::{BlockRequest, Connection, Received, Status, VhostError};
@@ -11,9 +12,14 @@ use crate::endpoint::Stream;
 use crate::engine::{Engine, Finished, Job};
 use crate::nbd::{Export, Kind, Session, Wanted, errno};
 use crate::served::{Payload, ServeError};
+use crate::server::limits::{HANDSHAKE_TIME, MESSAGE_TIME};
 use crate::server::poller::Poller;
 use crate::summary::Totals;
 
+/// Memory beyond this is not kept from one request of a virtual machine to the next.
+const KEPT: usize = 1 << 20;
+/// Bytes of data of a virtual machine's that are at the drive at a time; a larger request goes alone.
+const MOST_DATA: u64 = 64 << 20;
 /// The longest control command.
 const LONGEST_LINE: usize = 256;
 
@@ -33,21 +39,75 @@ pub(super) enum Client {
     Control(ControlClient),
 }
 
+impl Client {
+    /// Whether it has asked for nothing so far that only it can have, so that it can give way to another.
+    pub(super) fn is_newcomer(&self) -> bool {
+        match self {
+            Self::Nbd(client) => !client.session.is_transmitting() && !client.session.is_over(),
+            Self::Vhost(client) => !client.connection.is_set_up(),
+            Self::Control(_) => true,
+        }
+    }
+
+    /// Whether it is here only to be told that there is no room.
+    pub(super) fn is_turned_away(&self) -> bool {
+        matches!(self, Self::Nbd(client) if client.is_turned_away)
+    }
+
+    /// Until when it must have come on.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Nbd(client) => (!client.session.is_transmitting()).then_some(client.since + HANDSHAKE_TIME),
+            // No message needs to come in pieces.
+            Self::Vhost(client) => client.within_message_since.map(|since| since + MESSAGE_TIME),
+            Self::Control(_) => None,
+        }
+    }
+}
+
 pub(super) struct NbdClient {
     pub(super) stream: Stream,
     session: Session,
+    since: Instant,
+    is_turned_away: bool,
+    /// Whether it may take the memory for a large request.
+    has_room: bool,
     /// Whether it is waited for to be readable, and writable.
     interest: (bool, bool),
 }
 
 impl NbdClient {
     pub(super) fn new(stream: Stream) -> Self {
-        Self { stream, session: Session::new(), interest: (true, false) }
+        Self::with(stream, Session::new(), false)
+    }
+
+    /// One that only learns why it cannot be served.
+    pub(super) fn turned_away(stream: Stream, reason: &'static str) -> Self {
+        Self::with(stream, Session::refused(reason), true)
+    }
+
+    fn with(stream: Stream, session: Session, is_turned_away: bool) -> Self {
+        let since = Instant::now();
+        Self { stream, session, since, is_turned_away, has_room: false, interest: (true, false) }
+    }
+
+    /// Whether it is about to receive a large request.
+    pub(super) fn wants_room(&self) -> bool {
+        self.session.wants_room()
+    }
+
+    /// It may receive a large request now, or no longer.
+    pub(super) const fn set_room(&mut self, has_room: bool) {
+        self.has_room = has_room;
+    }
+
+    fn is_ready(&self) -> bool {
+        self.session.is_ready() && (self.has_room || !self.session.wants_room())
     }
 
     /// Takes in what has come.
     pub(super) fn read(&mut self) -> Result<(), Gone> {
-        if !self.session.is_ready() {
+        if !self.is_ready() {
             return Ok(());
         }
         match self.stream.read(self.session.input()) {
@@ -79,23 +139,28 @@ impl NbdClient {
             let job = Job { owner, tag: cookie, operation, offset, length: length.into() };
             if let Err(error) = engine.submit(&job, payload) {
                 totals.failed += 1;
-                let length = if kind == Kind::Read { length } else { 0 };
-                self.session.complete(cookie, errno_of(&error), length, |_| Ok(()));
+                let read = (kind == Kind::Read).then_some((offset, length));
+                self.session.complete(cookie, errno_of(&error), read);
             }
         }
     }
 
     /// Answers a job.
-    pub(super) fn complete(&mut self, finished: &Finished, engine: &Engine) {
+    pub(super) fn complete(&mut self, finished: &Finished) {
         let Finished { job: Job { tag, operation, offset, length, .. }, failed, .. } = *finished;
         let error = if failed { errno::EIO } else { 0 };
-        let length = if operation == Operation::Read { u32::try_from(length).unwrap_or_default() } else { 0 };
-        self.session.complete(tag, error, length, |buffer| engine.served().read(offset, buffer));
+        let length = u32::try_from(length).unwrap_or_default();
+        self.session.complete(tag, error, (operation == Operation::Read).then_some((offset, length)));
     }
 
     /// Sends what can be sent, and waits for what has to be waited for.
-    pub(super) fn flush(&mut self, token: u64, poller: &Poller) -> Result<(), Gone> {
-        while !self.session.output().is_empty() {
+    pub(super) fn flush(&mut self, token: u64, poller: &Poller, engine: &Engine) -> Result<(), Gone> {
+        loop {
+            let read = |offset: u64, buffer: &mut [u8]| engine.served().read(offset, buffer);
+            self.session.fill(read).map_err(|_| Gone::Left)?;
+            if self.session.output().is_empty() {
+                break;
+            }
             match self.stream.write(self.session.output()) {
                 Ok(Some(bytes)) => self.session.sent(bytes),
                 Ok(None) => break,
@@ -105,7 +170,7 @@ impl NbdClient {
         if self.session.is_over() {
             return Err(Gone::Left);
         }
-        let interest = (self.session.is_ready(), !self.session.output().is_empty());
+        let interest = (self.is_ready(), !self.session.output().is_empty());
         if interest != self.interest {
             self.interest = interest;
             poller.change(self.stream.as_fd(), token, interest.0, interest.1).map_err(|_| Gone::Left)?;
@@ -146,29 +211,48 @@ pub(super) struct VhostClient {
     /// Own copies of the descriptors that are waited for: the guest keeps its own open, so closing one does not end the wait.
     kicks: Vec<(usize, OwnedFd)>,
     requests: HashMap<u64, BlockRequest>,
+    /// Taken out of the rings, and not yet handed to the drive.
+    waiting: VecDeque<BlockRequest>,
+    /// Bytes of data that are at the drive.
+    in_flight: u64,
     next: u64,
     taken: Vec<BlockRequest>,
     data: Vec<u8>,
+    /// Since when a message waits for its rest.
+    within_message_since: Option<Instant>,
 }
 
 impl VhostClient {
     pub(super) fn new(connection: Connection) -> Self {
-        let (kicks, requests) = (Vec::new(), HashMap::new());
-        Self { connection, kicks, requests, next: 0, taken: Vec::new(), data: Vec::new() }
+        Self {
+            connection,
+            kicks: Vec::new(),
+            requests: HashMap::new(),
+            waiting: VecDeque::new(),
+            in_flight: 0,
+            next: 0,
+            taken: Vec::new(),
+            data: Vec::new(),
+            within_message_since: None,
+        }
     }
 
     /// Deals with a message, or with the kick of a queue.
     pub(super) fn read(&mut self, token: u64, poller: &Poller) -> Result<(), Gone> {
         let (base, source) = (token & !0xff, token & 0xff);
         if source > 0 {
-            self.connection.clear_kick(usize::try_from(source - 1).unwrap_or_default());
             return Ok(());
         }
-        match self.connection.receive().map_err(|error| gone(&error))? {
-            Received::Settled => {}
+        let received = self.connection.receive().map_err(|error| gone(&error))?;
+        let is_within = self.connection.is_within_message();
+        self.within_message_since = is_within.then(|| self.within_message_since.unwrap_or_else(Instant::now));
+        match received {
+            Received::Settled | Received::Incomplete => {}
             Received::QueuesChanged => self.watch(base, poller).map_err(|_| Gone::Left)?,
             Received::Reset => {
                 self.requests.clear();
+                self.waiting.clear();
+                self.in_flight = 0;
                 self.watch(base, poller).map_err(|_| Gone::Left)?;
             }
             Received::Gone => return Err(Gone::Left),
@@ -180,7 +264,7 @@ impl VhostClient {
         self.unwatch(poller);
         for (queue, kick) in self.connection.kicks() {
             let kick = kick.try_clone_to_owned()?;
-            poller.add(&kick, base + 1 + queue as u64, true, false)?;
+            poller.add_edges(&kick, base + 1 + queue as u64)?;
             self.kicks.push((queue, kick));
         }
         Ok(())
@@ -192,10 +276,20 @@ impl VhostClient {
         }
     }
 
-    pub(super) fn pump(&mut self, owner: u64, engine: &mut Engine, totals: &mut Totals) -> Result<(), Gone> {
-        let mut taken = std::mem::take(&mut self.taken);
-        let result = self.connection.take(&mut taken);
-        for request in taken.drain(..) {
+    /// Hands the requests that are there to the drive; true if more have come meanwhile.
+    pub(super) fn pump(
+        &mut self,
+        owner: u64,
+        engine: &mut Engine,
+        totals: &mut Totals,
+    ) -> Result<bool, Gone> {
+        let has_more = self.connection.take(&mut self.taken).map_err(|error| gone(&error))?;
+        self.waiting.extend(self.taken.drain(..));
+        // All data of a turn are copied in that turn, while others wait.
+        let fits =
+            |in_flight: u64, next: &BlockRequest| in_flight == 0 || in_flight + data(next) <= MOST_DATA;
+        while self.waiting.front().is_some_and(|next| fits(self.in_flight, next)) {
+            let Some(request) = self.waiting.pop_front() else { break };
             let tag = self.next;
             self.next += 1;
             let (operation, payload) = match request.kind {
@@ -212,6 +306,7 @@ impl VhostClient {
             let job = Job { owner, tag, operation, offset: request.offset, length: request.length };
             match engine.submit(&job, payload) {
                 Ok(()) => {
+                    self.in_flight += data(&request);
                     self.requests.insert(tag, request);
                 }
                 Err(_) => {
@@ -220,12 +315,20 @@ impl VhostClient {
                 }
             }
         }
-        self.taken = taken;
-        result.map_err(|error| gone(&error))
+        self.give_back();
+        Ok(has_more)
+    }
+
+    /// The memory of a large request is not kept for the next.
+    fn give_back(&mut self) {
+        if self.data.capacity() > KEPT {
+            self.data = Vec::new();
+        }
     }
 
     pub(super) fn complete(&mut self, finished: &Finished, engine: &Engine) -> Result<(), Gone> {
         let Some(request) = self.requests.remove(&finished.job.tag) else { return Ok(()) };
+        self.in_flight = self.in_flight.saturating_sub(data(&request));
         let mut status = if finished.failed { Status::Error } else { Status::Ok };
         self.data.clear();
         if finished.job.operation == Operation::Read {
@@ -234,7 +337,9 @@ impl VhostClient {
                 status = Status::Error;
             }
         }
-        self.connection.complete(&request, status, &self.data).map_err(|error| gone(&error))
+        let result = self.connection.complete(&request, status, &self.data);
+        self.give_back();
+        result.map_err(|error| gone(&error))
     }
 
     pub(super) fn flush(&mut self) -> Result<(), Gone> {
@@ -242,10 +347,21 @@ impl VhostClient {
     }
 }
 
+/// Bytes that a request brings or fetches.
+const fn data(request: &BlockRequest) -> u64 {
+    match request.kind {
+        straddle_vhost::Kind::Read | straddle_vhost::Kind::Write => request.length,
+        _ => 0,
+    }
+}
+
 fn gone(error: &VhostError) -> Gone {
     match error {
         VhostError::Socket { .. } => Gone::Left,
-        VhostError::Protocol { .. } | VhostError::Ring(_) => Gone::Broken,
+        VhostError::Protocol { .. }
+        | VhostError::Ring(_)
+        | VhostError::Broken { .. }
+        | VhostError::MemoryLost => Gone::Broken,
     }
 }
 

@@ -50,6 +50,12 @@ impl Poller {
         Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), flags(read, write))?)
     }
 
+    /// Waits for the source to become readable, each time that it does; nobody needs to read it for that.
+    pub(super) fn add_edges(&self, source: impl AsFd, token: u64) -> io::Result<()> {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), flags)?)
+    }
+
     pub(super) fn change(&self, source: impl AsFd, token: u64, read: bool, write: bool) -> io::Result<()> {
         Ok(epoll::modify(&self.epoll, source, epoll::EventData::new_u64(token), flags(read, write))?)
     }

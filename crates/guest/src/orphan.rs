@@ -1,0 +1,141 @@
+//! Folders of runs, and what is left of those whose owner was killed.
+//!
+//! A run holds a lock on a file in its folder for as long as it lives, and no other process holds it; however it ends, the system
+//! releases the lock. So a folder whose lock can be had is nobody's, and the next run of the same user removes it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use tempfile::TempDir;
+
+/// How the names of all such folders begin.
+const PREFIX: &str = "straddle-run-";
+const LOCK: &str = "lock";
+/// A folder without a lock may be one that is being made; after this long it is not.
+const AGE: Duration = Duration::from_secs(3600);
+
+/// A folder of a run; it goes with everything in it when this is dropped.
+#[derive(Debug)]
+pub struct RunFolder {
+    folder: TempDir,
+    /// Held as long as the folder is.
+    _lock: File,
+}
+
+impl RunFolder {
+    /// Makes one in `parent`, and removes those there that killed runs of this user have left.
+    pub fn new(parent: &Path) -> io::Result<Self> {
+        // What cannot be removed is in nobody's way.
+        let _ = remove_orphans(parent);
+        loop {
+            let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
+            let lock = OpenOptions::new().write(true).create_new(true).open(folder.path().join(LOCK))?;
+            let is_ours = flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+            // Another run may have taken it for an orphan before it was locked.
+            if is_ours && lock.metadata()?.nlink() > 0 {
+                return Ok(Self { folder, _lock: lock });
+            }
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// What has become of the folders that killed runs have left.
+#[derive(Debug, Default)]
+pub struct Cleaned {
+    /// Those that are gone.
+    pub removed: Vec<PathBuf>,
+    /// Those that are not, each with the reason.
+    pub left: Vec<(PathBuf, io::Error)>,
+}
+
+/// Removes from `parent` the folders of this user's runs that have ended without doing so. Those of runs that live stay.
+pub fn remove_orphans(parent: &Path) -> Cleaned {
+    let mut cleaned = Cleaned::default();
+    let Ok(entries) = fs::read_dir(parent) else { return cleaned };
+    for entry in entries.flatten() {
+        if !entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
+            continue;
+        }
+        let path = entry.path();
+        // Held until the folder is gone, so that no other run removes it at the same time.
+        let Some(_lock) = orphaned(&path) else { continue };
+        match stays_on_one_device(&path).and_then(|()| fs::remove_dir_all(&path)) {
+            Ok(()) => cleaned.removed.push(path),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => cleaned.left.push((path, error)),
+        }
+    }
+    cleaned
+}
+
+/// The lock of a folder of ours that nobody uses, if it has one.
+fn orphaned(path: &Path) -> Option<Option<File>> {
+    let folder = fs::symlink_metadata(path).ok()?;
+    if !folder.is_dir() || folder.uid() != rustix::process::geteuid().as_raw() {
+        return None;
+    }
+    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).ok()?;
+    match OpenOptions::new().read(true).custom_flags(flags).open(path.join(LOCK)) {
+        Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).ok().map(|()| Some(lock)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let age = folder.modified().ok()?.elapsed().ok()?;
+            (age > AGE).then_some(None)
+        }
+        Err(_) => None,
+    }
+}
+
+/// What a killed run has mounted is not removed with its folder.
+fn stays_on_one_device(path: &Path) -> io::Result<()> {
+    let device = fs::symlink_metadata(path)?.dev();
+    for entry in fs::read_dir(path)? {
+        if fs::symlink_metadata(entry?.path())?.dev() != device {
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, "something is mounted in it"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_nobodys_is_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let at = |name: &str| parent.path().join(name);
+        let live = RunFolder::new(parent.path()).unwrap();
+        for name in ["straddle-run-dead", "straddle-run-new", "straddle-other", "elsewhere"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        for name in
+            ["straddle-run-dead/lock", "straddle-run-dead/script", "elsewhere/lock", "straddle-run-file"]
+        {
+            fs::write(at(name), "").unwrap();
+        }
+        std::os::unix::fs::symlink(at("elsewhere"), at("straddle-run-link")).unwrap();
+        std::os::unix::fs::symlink(at("elsewhere"), at("straddle-run-dead/input")).unwrap();
+        let cleaned = remove_orphans(parent.path());
+        assert_eq!(cleaned.removed, [at("straddle-run-dead")]);
+        assert!(cleaned.left.is_empty());
+        for name in
+            ["straddle-run-new", "straddle-other", "elsewhere/lock", "straddle-run-file", "straddle-run-link"]
+        {
+            assert!(fs::symlink_metadata(at(name)).is_ok(), "{name}");
+        }
+        assert!(live.path().is_dir());
+        let path = live.path().to_owned();
+        drop(live);
+        assert!(!path.exists());
+    }
+}

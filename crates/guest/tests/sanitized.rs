@@ -1,0 +1,47 @@
+//! The clock's C under the sanitizers: what it does with files, times and drives, without a guest (`clock/harness.c`).
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const SOURCES: [&str; 5] = ["clock.c", "events.c", "files.c", "interrupts.c", "registers.c"];
+
+/// Compiles the harness with more options, and runs it in a folder of its own; `None` where there is no compiler with sanitizers.
+fn harness(more: &[&str]) -> Option<Output> {
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("harness");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=gnu11", "-g", "-O1", "-fno-omit-frame-pointer"]);
+    compiler.args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]).args(more);
+    compiler.arg("-I").arg(crate_folder.join("clock")).arg("-o").arg(&program);
+    compiler.arg(crate_folder.join("tests/clock/harness.c"));
+    compiler.args(SOURCES.map(|source| crate_folder.join("clock").join(source))).args(["-ldl", "-lpthread"]);
+    let compiled = compiler.output();
+    if !compiled.as_ref().is_ok_and(|output| output.status.success()) {
+        assert!(std::env::var_os("CI").is_none(), "{compiled:?}");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: no compiler with sanitizers: {compiled:?}");
+        return None;
+    }
+    std::fs::write(folder.path().join("events"), "").unwrap();
+    let mut run = Command::new(&program);
+    run.current_dir(folder.path()).env_clear();
+    // It does not begin again, which is for a fixed place in memory. What it keeps for ever is no leak.
+    run.env("STRADDLE_AGAIN", "1").env("STRADDLE_CLOCK", "clock").env("ASAN_OPTIONS", "detect_leaks=0");
+    Some(run.output().unwrap())
+}
+
+#[test]
+fn the_clock_is_clean_under_the_sanitizers() {
+    let Some(output) = harness(&[]) else { return };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn the_sanitizers_see_a_planted_error() {
+    let Some(output) = harness(&["-DPLANTED"]) else { return };
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && errors.contains("index 1024 out of bounds"), "{errors}");
+}

@@ -1,0 +1,107 @@
+//! Descriptor chains (Virtio 1.2, sections 2.7.5 and 2.7.6): followed to their end, or found to be damaged.
+//!
+//! A chain that breaks a rule is never used as far as it goes: whoever wrote it does not know what it is doing, and the
+//! device is of no use to it before it is reset.
+
+use virtio_queue::desc::split::Descriptor;
+use vm_memory::{Address, Bytes, GuestAddress, GuestMemoryMmap};
+
+use crate::ring::LONGEST_RING;
+
+/// Bytes of `struct virtq_desc`.
+const DESCRIPTOR_BYTES: u32 = 16;
+/// The most descriptors of an indirect table. The standard allows as many as the ring has; Linux makes tables of 128 for any ring.
+const LONGEST_TABLE: u32 = LONGEST_RING as u32;
+
+/// What is wrong with a ring, or with a chain in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Damage {
+    /// More chains than fit.
+    #[error("{ahead} chains are said to wait in a ring of {size}")]
+    AvailableIndex {
+        /// Chains that the index promises.
+        ahead: u16,
+        /// What the ring has room for.
+        size: u16,
+    },
+    /// A chain that the device still has.
+    #[error("chain {0} was put in again before it was given back")]
+    InUse(u16),
+    /// A descriptor behind the end of its table.
+    #[error("descriptor {index} of a table of {size}")]
+    Index {
+        /// The descriptor.
+        index: u16,
+        /// The size of its table.
+        size: u32,
+    },
+    /// A chain that comes back to itself.
+    #[error("the chain is longer than its table of {0} descriptors")]
+    Loop(u32),
+    /// A device-readable descriptor behind a device-writable one.
+    #[error("a descriptor to be read comes after one to be written")]
+    Order,
+    /// An indirect table that is empty, too long, cut off, inside another one, or goes on behind its end.
+    #[error("an indirect table of {0} bytes where there can be none")]
+    Table(u32),
+    /// More bytes than the standard allows.
+    #[error("the chain has more than 4 GiB of data")]
+    Long,
+    /// A part of the ring or an indirect table is not in the guest's memory.
+    #[error("it lies outside the guest's memory")]
+    Outside,
+    /// Something that has to be agreed upon, and was not.
+    #[error("{0} was not negotiated")]
+    NotNegotiated(&'static str),
+}
+
+/// Follows the chain that begins at `head` in the table of `size` descriptors at `table`; `indirect` says whether tables outside
+/// the ring were negotiated.
+pub(crate) fn follow(
+    memory: &GuestMemoryMmap,
+    table: GuestAddress,
+    size: u16,
+    head: u16,
+    indirect: bool,
+) -> Result<Vec<Descriptor>, Damage> {
+    let (mut table, mut size) = (table, u32::from(size));
+    let (mut chain, mut index, mut is_indirect): (Vec<Descriptor>, _, _) = (Vec::new(), head, false);
+    let mut bytes: u32 = 0;
+    loop {
+        let descriptor = read(memory, table, size, index)?;
+        if descriptor.refers_to_indirect_table() {
+            let length = descriptor.len();
+            if !indirect {
+                return Err(Damage::NotNegotiated("VIRTIO_F_INDIRECT_DESC"));
+            }
+            let entries = length / DESCRIPTOR_BYTES;
+            let is_whole = length.is_multiple_of(DESCRIPTOR_BYTES) && (1..=LONGEST_TABLE).contains(&entries);
+            if is_indirect || descriptor.has_next() || !is_whole {
+                return Err(Damage::Table(length));
+            }
+            (table, size, index, is_indirect) = (descriptor.addr(), entries, 0, true);
+            continue;
+        }
+        if !descriptor.is_write_only() && chain.last().is_some_and(Descriptor::is_write_only) {
+            return Err(Damage::Order);
+        }
+        bytes = bytes.checked_add(descriptor.len()).ok_or(Damage::Long)?;
+        chain.push(descriptor);
+        if !descriptor.has_next() {
+            return Ok(chain);
+        }
+        // A chain that visits no descriptor twice has no more than its table, and those before an indirect one.
+        if chain.len() >= size as usize + usize::from(is_indirect) * usize::from(LONGEST_RING) {
+            return Err(Damage::Loop(size));
+        }
+        index = descriptor.next();
+    }
+}
+
+fn read(memory: &GuestMemoryMmap, table: GuestAddress, size: u32, index: u16) -> Result<Descriptor, Damage> {
+    if u32::from(index) >= size {
+        return Err(Damage::Index { index, size });
+    }
+    let address = table.checked_add(u64::from(index) * u64::from(DESCRIPTOR_BYTES)).ok_or(Damage::Outside)?;
+    memory.read_obj(address).map_err(|_| Damage::Outside)
+}
