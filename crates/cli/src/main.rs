@@ -14,6 +14,7 @@ mod limited;
 mod measured;
 mod modelled;
 mod output;
+mod overlay;
 mod progress;
 mod report;
 mod schema;
