@@ -278,12 +278,11 @@ fn open_image(path: &Path, options: &Options) -> Result<Target, OpenError> {
     Ok(target)
 }
 
+/// What a file was read through, and its bytes.
+type Unpacked = (Through, Box<dyn Medium>);
+
 /// The bytes in the file at `path`, where `medium` shows that it is compressed.
-fn read_through(
-    path: &Path,
-    medium: &dyn Medium,
-    limits: Limits,
-) -> Result<Option<(Through, Box<dyn Medium>)>, OpenError> {
+fn read_through(path: &Path, medium: &dyn Medium, limits: Limits) -> Result<Option<Unpacked>, OpenError> {
     let Err(foreign) = Format::detect(medium) else { return Ok(None) };
     let Some(packing) = foreign.packing else { return Ok(None) };
     let name = path.display().to_string();

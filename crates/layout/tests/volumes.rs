@@ -1,8 +1,6 @@
 //! Volumes as tools make them in plain files, and their parts by the byte.
 
 mod common;
-#[path = "../../../tests/tools/skip.rs"]
-mod skip;
 #[path = "common/volume.rs"]
 mod volume;
 
@@ -11,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use common::put;
-use skip::skipped;
+use common::tools::skipped;
 use straddle_device::{FileMedium, MemoryMedium};
 use straddle_layout::layer::{Facts, Layer};
 use straddle_units::{ByteCount, ByteOffset, MIB};
