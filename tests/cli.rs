@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "tools/skip.rs"]
+mod skip;
+
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -251,15 +254,15 @@ fn what_cannot_be_meant_is_refused() {
 fn text_is_as_wide_as_the_terminal() {
     let dir = TempDir::new().unwrap();
     let image = dir.path().join("disk.img");
+    if !skip::present(&["sgdisk", "script"]) {
+        return;
+    }
     let status = Command::new("sh")
         .args(["-c", "truncate -s 64M \"$0\" && sgdisk -a1 -n 1:63:40000 -n 2:40001:90000 \"$0\""])
         .arg(&image)
         .stdout(Stdio::null())
         .status();
-    if !status.unwrap().success() {
-        eprintln!("SKIPPED: sgdisk not installed");
-        return;
-    }
+    assert!(status.unwrap().success());
     for (columns, arguments) in
         [(80, "check"), (72, "check"), (80, "explain S001 S002 S064"), (80, "explain")]
     {
@@ -273,11 +276,7 @@ fn text_is_as_wide_as_the_terminal() {
             .args(["-qc", &line, "/dev/null"])
             .stdin(Stdio::null())
             .output();
-        let Ok(output) = output else {
-            eprintln!("SKIPPED: script not installed");
-            return;
-        };
-        let text = String::from_utf8(output.stdout).unwrap();
+        let text = String::from_utf8(output.unwrap().stdout).unwrap();
         assert!(text.lines().count() > 8, "{text}");
         // Commands stay whole, for they are pasted.
         let is_command = |line: &&str| {
@@ -410,5 +409,59 @@ fn a_plan_is_kept_over_a_plan_only() {
             before,
             "{save}"
         );
+    }
+}
+
+/// libtest keeps what a test that passes says on stdout and stderr: a word on what was skipped has to go by the one helper.
+#[test]
+fn what_is_skipped_is_said_by_the_one_helper() {
+    fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                sources(&path, into);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                into.push(path);
+            }
+        }
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut all = Vec::new();
+    sources(&root.join("tests"), &mut all);
+    sources(&root.join("crates"), &mut all);
+    let word = concat!("SKIPPED", ":");
+    let says = |path: &&PathBuf| fs::read_to_string(path).unwrap().contains(word);
+    let saying: Vec<&PathBuf> = all.iter().filter(says).collect();
+    assert_eq!(saying, [&root.join("tests/tools/skip.rs")]);
+}
+
+/// Ctrl-C ends whatever is under way: status 130, or the signal's own end, and nobody is blamed for it.
+#[test]
+fn an_interruption_is_no_failure() {
+    let dir = TempDir::new().unwrap();
+    let lab = skip::present(&["linux.uml"]);
+    let endless: &[&[&str]] = &[
+        &["reproduce", "afd-2019", "--lab-only", "--cache", "cache"],
+        &["lab", "--drive", "wd10ears", "--", "sleep 1000000"],
+        &["drive", "fit", "wd10ears"],
+        &["bench", "random-write", "./scratch", "--area", "16M", "--io", "buffered", "--runtime", "600"],
+    ];
+    for arguments in endless.iter().filter(|arguments| lab || !matches!(arguments[0], "reproduce" | "lab")) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_straddle"));
+        command.args(*arguments).current_dir(dir.path()).stdin(Stdio::null());
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        // Long enough for it to be at work; before that the signal ends it without its having a say.
+        std::thread::sleep(std::time::Duration::from_secs(4));
+        let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        assert!(interrupted.success(), "{arguments:?} was over");
+        let output = child.wait_with_output().unwrap();
+        let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
+        let blame = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.code() == Some(130) || signal == Some(2),
+            "{arguments:?}: {} {blame}",
+            output.status
+        );
+        assert!(!blame.contains("could not") && !blame.contains("cannot"), "{arguments:?}: {blame}");
     }
 }

@@ -236,7 +236,8 @@ fn every_fix_of_a_file_system_is_worth_its_data() {
             for assume in DRIVES {
                 // mkfs.ntfs wants to be told that a file will do.
                 let device = |line: &str, copy: &Path| {
-                    line.replace("DEVICE", &copy.to_string_lossy()).replace("mkfs.ntfs", "mkfs.ntfs -F")
+                    line.replace("DEVICE", &format!("'{}'", copy.display()))
+                        .replace("mkfs.ntfs", "mkfs.ntfs -F")
                 };
                 let lines = try_all(&dir, &image, &["--assume", assume], device);
                 for line in &lines {

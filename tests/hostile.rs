@@ -1,9 +1,12 @@
 //! The real binary against targets that are broken, endless, unreadable or meant to do harm: it ends, with an exit
 //! code that the help names and a message that names the target; it never panics, hangs or fills the memory.
 //!
-//! What cannot be tested on a machine says `SKIPPED` there; where `CI=true` that is a failure.
+//! What cannot be tested on a machine says `SKIPPED` there; under CI that is a failure.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "tools/skip.rs"]
+mod skip;
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
@@ -16,6 +19,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use skip::skipped;
 use tempfile::TempDir;
 
 /// A run that is not over by then hangs. No test measures time: the usual run takes milliseconds.
@@ -91,13 +95,6 @@ fn watch(mut child: Child) -> Run {
     };
     let text = |bytes: JoinHandle<Vec<u8>>| String::from_utf8_lossy(&bytes.join().unwrap()).into_owned();
     Run { out: text(out), err: text(err), code: status.code() }
-}
-
-/// Says loudly that a test cannot run here; a failure where everything has to run.
-#[track_caller]
-fn skip(why: &str) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "with CI=true nothing may be skipped: {why}");
 }
 
 /// Writes `bytes` at `at` into a sparse file of `size` bytes.
@@ -451,7 +448,7 @@ fn a_file_that_may_not_be_read() {
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(binary).stdin(Stdio::null());
         let works = command.arg("--version").output().is_ok_and(|output| output.status.success());
         if !works {
-            return skip("an unreadable file: this is root, and setpriv does not work");
+            return skipped("an unreadable file: this is root, and setpriv does not work");
         }
         let mut again = Command::new("setpriv");
         again.args(command.get_args().filter(|argument| *argument != "--version"));
@@ -485,7 +482,7 @@ fn sizes_at_the_end_of_what_can_be_counted() {
         logical.ended(&[1]);
     }
     if tried < 2 {
-        skip("huge files: no file system here takes them");
+        skipped("huge files: no file system here takes them");
     }
 }
 
@@ -699,7 +696,7 @@ fn tables_with_random_damage() {
     ];
     let dir = TempDir::new().unwrap();
     let Some(images) = images_by_sfdisk(dir.path()) else {
-        return skip("random damage: sfdisk is not installed");
+        return skipped("random damage: sfdisk is not installed");
     };
     let seed = std::env::var("STRADDLE_SEED").ok().and_then(|text| text.parse().ok());
     let seed = seed.unwrap_or(0x5eed_0001_u64).max(1);

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
 
+#[path = "tools/made.rs"]
+mod made;
 mod tools;
 
 use std::fs;
@@ -17,49 +19,6 @@ fn straddle(dir: &Path, args: &[&str]) -> Output {
 }
 
 const PLAN: [&str; 6] = ["--table", "gpt", "--part", "rest", "--save", "plan"];
-
-/// Every mkfs and mklabel of Debian's that is here, each on a whole disk: name as blkid has it, tool, line.
-const MADE: [(&str, &str, &str); 27] = [
-    ("ext4", "mkfs.ext4", "mkfs.ext4 -q disk"),
-    ("xfs", "mkfs.xfs", "truncate -s 400M disk; mkfs.xfs -q disk"),
-    ("btrfs", "mkfs.btrfs", "truncate -s 200M disk; mkfs.btrfs -q disk"),
-    ("vfat", "mkfs.vfat", "mkfs.vfat disk"),
-    ("exfat", "mkfs.exfat", "mkfs.exfat disk"),
-    ("ntfs", "mkfs.ntfs", "mkfs.ntfs -qFf disk"),
-    ("f2fs", "mkfs.f2fs", "mkfs.f2fs -q disk"),
-    ("jfs", "mkfs.jfs", "mkfs.jfs -q disk"),
-    ("nilfs2", "mkfs.nilfs2", "truncate -s 200M disk; mkfs.nilfs2 -q disk"),
-    ("reiserfs", "mkfs.reiserfs", "mkfs.reiserfs -qff disk"),
-    ("bfs", "mkfs.bfs", "mkfs.bfs disk"),
-    ("minix", "mkfs.minix", "mkfs.minix -3 disk"),
-    ("cramfs", "mkfs.cramfs", "mkdir -p d; mkfs.cramfs d c; dd if=c of=disk conv=notrunc status=none"),
-    ("squashfs", "mksquashfs", "mkdir -p d; mksquashfs d c -quiet; dd if=c of=disk conv=notrunc status=none"),
-    ("erofs", "mkfs.erofs", "mkdir -p d; mkfs.erofs c d; dd if=c of=disk conv=notrunc status=none"),
-    (
-        "iso9660",
-        "genisoimage",
-        "mkdir -p d; genisoimage -quiet -o c d; dd if=c of=disk conv=notrunc status=none",
-    ),
-    (
-        "udf",
-        "genisoimage",
-        "mkdir -p d; genisoimage -quiet -udf -o c d; dd if=c of=disk conv=notrunc status=none",
-    ),
-    ("swap", "mkswap", "mkswap disk"),
-    (
-        "crypto_LUKS",
-        "cryptsetup",
-        "echo x | cryptsetup luksFormat -q --pbkdf-force-iterations 4 --pbkdf-memory 32 disk",
-    ),
-    ("xfs_external_log", "mkfs.xfs", "truncate -s 400M x; mkfs.xfs -q -l logdev=disk,size=64m x"),
-    ("sun", "parted", "parted -s disk mklabel sun"),
-    ("sgi", "parted", "parted -s disk mklabel dvh"),
-    ("bsd", "parted", "parted -s disk mklabel bsd"),
-    ("mac", "parted", "parted -s disk mklabel mac"),
-    ("amiga", "parted", "parted -s disk mklabel amiga"),
-    ("atari", "parted", "parted -s disk mklabel atari mkpart primary ext2 1MiB 8MiB"),
-    ("loop", "parted", "parted -s disk mklabel loop"),
-];
 
 /// What no tool here makes: name, byte (from the end where negative), magic.
 const WRITTEN: [(&str, i64, &[u8]); 12] = [
@@ -96,13 +55,13 @@ fn refused_by_name(dir: &Dir, name: &str) {
 
 #[test]
 fn a_disk_full_of_something_is_refused_by_name() {
-    for (name, tool, line) in MADE {
+    for (name, tool, line) in made::CONTENTS.iter().chain(made::TABLES) {
         if !present(&[tool]) {
             continue;
         }
         let dir = Dir::new("full");
         dir.image("disk", 64 << 20);
-        shell(line, dir.path());
+        shell(&line.replace("IMAGE", "disk"), dir.path());
         refused_by_name(&dir, name);
     }
     for (name, at, magic) in WRITTEN {

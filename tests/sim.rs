@@ -191,3 +191,37 @@ fn the_schema_in_docs_is_the_one_in_the_code() {
     let kept = fs::read_to_string(kept).unwrap();
     assert!(kept == straddle(&["schema", "sim"]).out, "docs/sim.schema.json is out of date: run 'make docs'");
 }
+
+/// 4 KiB writes, far from each other, `every` milliseconds.
+fn steady(requests: u64, every: u64) -> String {
+    let mut text = "time_ms,op,offset,length\n".to_owned();
+    for index in 0..requests {
+        writeln!(text, "{},W,{},4096", index * every, (index * 7_919 % 100_000) * 4096).unwrap();
+    }
+    text
+}
+
+/// What is told of two shifts does not depend on how long the trace is, whether the drive keeps up or not.
+#[test]
+fn a_comparison_is_not_a_matter_of_the_traces_length() {
+    let dir = TempDir::new().unwrap();
+    for (every, diverge) in [(40, [false, false]), (7, [false, true]), (1, [true, true])] {
+        let mut ratios: Vec<f64> = Vec::new();
+        for requests in [1000, 4000] {
+            let trace = file(&dir, "steady.csv", &steady(requests, every));
+            let arguments = ["sim", &trace, "--drive", "wd10ears", "--compare"];
+            let report = json(&[&arguments[..], &["--json"]].concat());
+            let found = [0, 1].map(|run| report["runs"][run]["diverges"].as_bool().unwrap());
+            assert_eq!(found, diverge, "every {every} ms: {report}");
+            let text = straddle(&arguments).out.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(
+                text.matches("does not keep up").count(),
+                diverge.iter().filter(|it| **it).count(),
+                "{text}"
+            );
+            let (_, ratio) = text.rsplit_once(" takes ").or_else(|| text.rsplit_once(" take ")).unwrap();
+            ratios.push(ratio.split(' ').next().unwrap().trim_end_matches("times").parse().unwrap());
+        }
+        assert!((ratios[1] / ratios[0] - 1.0).abs() < 0.1, "every {every} ms: {ratios:?}");
+    }
+}

@@ -26,7 +26,7 @@ fn text(dir: &Path, name: &str, args: &[&str]) -> String {
 }
 
 /// Files that are no disk, or of which nothing can be judged: name, and the line that makes it.
-const NO_DISKS: [(&str, &[&str], &str); 12] = [
+const NO_DISKS: [(&str, &[&str], &str); 14] = [
     ("readme", &[], "yes 'Read me first.' | head -c 100000 > readme"),
     ("tiny", &[], "printf x > tiny"),
     ("late", &[], "truncate -s 8M late; printf x | dd of=late bs=1 seek=3000000 conv=notrunc status=none"),
@@ -45,7 +45,9 @@ const NO_DISKS: [(&str, &[&str], &str); 12] = [
         &[],
         "truncate -s 64M dasd; printf '\\345\\326\\323\\361' | dd of=dasd bs=1 seek=8196 conv=notrunc status=none",
     ),
-    ("gzip", &["gzip"], "truncate -s 9M r; gzip -c r > gzip"),
+    ("gzip", &["gzip"], "yes 'Read me first.' | head -c 100000 | gzip -c > gzip"),
+    ("tar.gz", &["gzip", "tar"], "echo x > x; tar -cf - x | gzip -c > tar.gz"),
+    ("gz.gz", &["gzip"], "truncate -s 9M r; gzip -c r | gzip -c > gz.gz"),
     ("wim", &[], "truncate -s 9M wim; printf 'MSWIM\\0\\0\\0' | dd of=wim conv=notrunc status=none"),
 ];
 
@@ -68,7 +70,7 @@ fn what_is_no_disk_is_not_judged() {
         assert!(String::from_utf8_lossy(&quiet.stderr).contains("not judged"), "{name}: {}", told(&quiet));
         // What is known to be no disk fails whatever is allowed.
         let (target, code) = judged(dir.path(), name, &["--allow-unknown"]);
-        let known = matches!(name, "gzip" | "wim");
+        let known = matches!(name, "tar.gz" | "gz.gz" | "wim");
         assert_eq!((word(&target, "status").as_str(), code == 3), ("not_judged", known), "{name}: {target}");
     }
 }
@@ -92,25 +94,188 @@ fn noise_is_not_judged() {
     }
 }
 
+/// What the tools that pack can pack.
+const PACKERS: [&str; 4] = ["gzip", "xz", "zstd", "bzip2"];
+
+/// Images to pack: name, what is needed, and the line that makes it of `my disk`, which has a misaligned partition.
+const TO_PACK: [(&str, &[&str], &str); 5] = [
+    ("my disk", &[], "true"),
+    ("disk.qcow2", &["qemu-img"], "qemu-img convert -O qcow2 'my disk' disk.qcow2"),
+    ("disk.vhd", &["qemu-img"], "qemu-img convert -O vpc 'my disk' disk.vhd"),
+    ("fs", &["mkfs.ext4"], "truncate -s 9M fs; mkfs.ext4 -q -b 1024 fs"),
+    ("blank", &[], "truncate -s 9M blank"),
+];
+
+/// A compressed image is judged as the image is, and says so; the commands of its fixes name what its own command unpacks.
 #[test]
-fn the_command_to_use_is_given_and_works() {
+fn a_compressed_image_is_read_through() {
     let dir = Dir::new("packed");
     let raw = dir.image("my disk", 8 << 20);
     write_table(&raw, 512, "label: dos\nstart=63, size=4000\n");
-    for tool in ["gzip", "xz", "zstd", "bzip2"] {
-        if !present(&[tool]) {
-            continue;
+    for (name, needs, line) in TO_PACK.iter().filter(|(_, needs, _)| present(needs)) {
+        shell(line, dir.path());
+        let (plain, plain_code) = judged(dir.path(), name, &[]);
+        for tool in PACKERS.iter().filter(|tool| present(&[tool])) {
+            let packed = format!("{name}.{tool}");
+            shell(&format!("{tool} -c '{name}' > '{packed}'"), dir.path());
+            let before = fs::read(dir.join(&packed)).unwrap();
+            let (target, code) = judged(dir.path(), &packed, &[]);
+            assert_eq!(
+                (&target["status"], code),
+                (&plain["status"], plain_code),
+                "{packed} {needs:?}: {target}"
+            );
+            assert_eq!(target["device"]["read_through"], **tool, "{target}");
+            assert_eq!(plain["device"].get("read_through"), None);
+            assert_eq!(target["partitions"], plain["partitions"], "{packed}");
+            let of = |target: &Value| -> Vec<String> {
+                list(target, "findings").iter().map(|finding| word(finding, "code")).collect()
+            };
+            assert_eq!(of(&target), of(&plain), "{packed}");
+            let seen = text(dir.path(), &packed, &[]);
+            assert!(seen.contains(&format!(", read through {tool}")), "{seen}");
+            let drawn = output(Command::new(STRADDLE).args(["map", &packed]).current_dir(dir.path()), "");
+            assert!(told(&drawn).contains(&format!(", read through {tool}")), "{}", told(&drawn));
+            assert!(before == fs::read(dir.join(&packed)).unwrap(), "{packed} was written to");
+            // The commands are for a file that is not there before it is unpacked.
+            let lines: Vec<&str> = seen.lines().filter(|line| line.contains("sfdisk")).collect();
+            let operand = match *name {
+                "my disk" => format!("'{packed}.raw'"),
+                _ => "/dev/nbd0".to_owned(),
+            };
+            assert_eq!(lines.is_empty(), matches!(*name, "fs" | "blank"), "{seen}");
+            assert!(lines.iter().all(|line| line.contains(&operand)), "{lines:?}");
+            let quoted = |file: String| if file.contains(' ') { format!("'{file}'") } else { file };
+            let command =
+                format!("{tool} -dc {} > {}", quoted(packed.clone()), quoted(format!("{packed}.raw")));
+            let flat = seen.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(flat.contains(&format!("unpack it: {command}")), *name != "blank", "{seen}");
+            shell(&command, dir.path());
+            assert_eq!(judged(dir.path(), &format!("{packed}.raw"), &[]).1, plain_code, "{command}");
         }
-        let packed = format!("my disk.{tool}");
-        shell(&format!("{tool} -c 'my disk' > '{packed}'"), dir.path());
-        let (target, _) = judged(dir.path(), &packed, &[]);
-        let reason = word(&target, "reason");
-        let (_, rest) = reason.split_once("read here: ").unwrap_or_else(|| panic!("{tool}: {reason}"));
-        let (command, _) = rest.split_once("; --format").unwrap();
-        shell(command, dir.path());
-        let (target, code) = judged(dir.path(), &format!("{packed}.raw"), &[]);
-        assert_eq!((word(&target, "status").as_str(), code), ("error", 1), "{tool}: {target}");
     }
+}
+
+#[test]
+fn what_cannot_be_read_through_is_an_error_at_its_byte() {
+    let dir = Dir::new("cut");
+    let raw = dir.image("disk", 8 << 20);
+    write_table(&raw, 512, "label: dos\nstart=63, size=4000\n");
+    for tool in PACKERS.iter().filter(|tool| present(&[tool])) {
+        shell(
+            &format!("head -c 100000 /dev/urandom >> disk; {tool} -c disk | head -c 90000 > cut.{tool}"),
+            dir.path(),
+        );
+        let (target, code) = judged(dir.path(), &format!("cut.{tool}"), &[]);
+        assert_eq!((word(&target, "status").as_str(), code), ("failed", 3), "{tool}: {target}");
+        let error = word(&target, "error");
+        assert!(error.contains("cannot be read through") && error.contains("byte "), "{tool}: {error}");
+    }
+    // A folder that takes no file.
+    if present(&["gzip"]) {
+        shell("gzip -c disk > disk.gz", dir.path());
+        let mut command = Command::new(STRADDLE);
+        command.args(["check", "disk.gz"]).env("TMPDIR", dir.join("nowhere")).current_dir(dir.path());
+        let run = output(&mut command, "");
+        assert_eq!(run.status.code(), Some(3), "{}", told(&run));
+        assert!(told(&run).contains("nowhere (TMPDIR names another folder)"), "{}", told(&run));
+    }
+}
+
+/// Overlays over overlays over a raw disk: each error gives the command that has one file more read, until all is.
+#[test]
+fn an_overlay_gives_the_command_that_reads_it() {
+    if !present(&["qemu-img"]) {
+        return;
+    }
+    for format in ["qcow2", "qed"] {
+        let dir = Dir::new("overlays");
+        fs::create_dir(dir.join("sub")).unwrap();
+        let raw = dir.image("sub/the base", 8 << 20);
+        write_table(&raw, 512, "label: dos\nstart=63, size=4000\n");
+        shell(
+            &format!(
+                "cd sub; qemu-img create -q -f {format} -b 'the base' -F raw middle; \
+                 qemu-img create -q -f {format} -b middle -F {format} top"
+            ),
+            dir.path(),
+        );
+        let (mut line, mut rounds) = ("straddle check sub/top".to_owned(), 0);
+        let last = loop {
+            let straddle = format!("'{STRADDLE}'{}", line.strip_prefix("straddle").unwrap());
+            let run = output(Command::new("sh").args(["-c", &straddle]).current_dir(dir.path()), "");
+            let flat = told(&run).split_whitespace().collect::<Vec<_>>().join(" ");
+            let Some((_, rest)) = flat.split_once("if it may be read: ") else { break run };
+            // It ends the line; the status follows in parentheses.
+            rest.rsplit_once('(').unwrap().0.trim().clone_into(&mut line);
+            rounds += 1;
+            assert!(rounds < 4, "{flat}");
+        };
+        assert_eq!((last.status.code(), rounds), (Some(1), 2), "{format}: {line}: {}", told(&last));
+    }
+    // What is not there is not offered.
+    let dir = Dir::new("overlays");
+    shell("qemu-img create -q -u -f qcow2 -b gone -F raw top 8M", dir.path());
+    assert!(!text(dir.path(), "top", &[]).contains("may be read"));
+}
+
+/// The fix that findings share is told once, with all that it is for.
+#[test]
+fn a_fix_is_told_once_and_names_what_it_is_for() {
+    let dir = Dir::new("shared");
+    let (mut shared, mut cures) = (0, 0);
+    for script in [
+        "start=63, size=4000\nstart=5000, size=3001\n",
+        "start=2049, size=40001\nstart=43008, size=4096\n",
+        "start=2056, size=4095\nstart=8200, size=4097\nstart=20481, size=9\n",
+    ] {
+        for label in ["dos", "gpt"] {
+            let image = dir.image("disk", 32 << 20);
+            write_table(
+                &image,
+                512,
+                &format!("label: {label}\n{}{script}", if label == "gpt" { "first-lba: 34\n" } else { "" }),
+            );
+            for assume in ["512e", "512e,iu=16KiB", "512e,iu=64KiB,stripe=192KiB", "physical=8192"] {
+                let (target, _) = judged(dir.path(), "disk", &["--assume", assume]);
+                let seen = text(dir.path(), "disk", &["--assume", assume]);
+                let blocks: Vec<String> = seen
+                    .split("\n  fix: ")
+                    .skip(1)
+                    .map(|block| block.split("\n    ").next().unwrap_or_default())
+                    .map(|block| block.split_whitespace().collect::<Vec<_>>().join(" "))
+                    .collect();
+                let findings = list(&target, "findings");
+                let mut groups: Vec<(&Value, Vec<String>)> = Vec::new();
+                for finding in findings.iter().filter(|finding| finding.get("cure").is_some()) {
+                    let code = word(finding, "code");
+                    match groups.iter_mut().find(|(cure, _)| **cure == finding["cure"]) {
+                        Some((_, codes)) => codes.push(code),
+                        None => groups.push((&finding["cure"], vec![code])),
+                    }
+                }
+                assert_eq!(blocks.len(), groups.len(), "{seen}");
+                for (block, (cure, codes)) in blocks.iter().zip(&groups) {
+                    cures += 1;
+                    assert!(block.starts_with(&word(cure, "summary")), "{block}: {cure}");
+                    assert_eq!(block.contains(" as well"), codes.len() > 1, "{block}: {codes:?}");
+                    for code in &codes[1..] {
+                        shared += 1;
+                        assert!(block.contains(code.as_str()), "{block}: {codes:?}");
+                    }
+                    for command in cure["commands"].as_array().into_iter().flatten() {
+                        let line = word(command, "line");
+                        assert_eq!(
+                            seen.lines().filter(|seen| seen.trim() == line).count(),
+                            1,
+                            "{line}\n{seen}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+    assert!(cures > 20 && shared > 10, "{cures} {shared}");
 }
 
 #[test]

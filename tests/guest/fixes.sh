@@ -10,20 +10,12 @@ set -u
 # shellcheck disable=SC1091
 . "$GUEST/lib.sh"
 
-export LVM_SYSTEM_DIR=/run/lvmsys LVM_SUPPRESS_FD_WARNINGS=1
-mkdir -p "$LVM_SYSTEM_DIR"
-cat >"$LVM_SYSTEM_DIR/lvm.conf" <<'END'
-devices { scan=["/dev"] obtain_device_list_from_udev=0 external_device_info_source="none" use_devicesfile=0 }
-activation { udev_sync=0 udev_rules=0 verify_udev_operations=0 monitoring=0 }
-global { use_lvmpolld=0 notify_dbus=0 event_activation=0 thin_check_executable="" cache_check_executable="" }
-backup { backup=0 archive=0 }
-END
+lvm_setup
 printf secret >/tmp/key
 modprobe -a loop dm-mod 2>/dev/null
 
 # What is made here, and the device that DEVICE stands for.
 undo=() device=''
-later() { undo=("$*" "${undo[@]}"); }
 disk() { # MIB START... : a disk of 4096-byte sectors with a partition at each START
 	local mib=$1
 	shift

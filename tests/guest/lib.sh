@@ -59,3 +59,19 @@ gpt() {
 # dmk NAME : the dm-N of a mapping
 dmk() { basename "$(readlink -f "/sys/dev/block/$(dmsetup info -c --noheadings -o major,minor --separator : "$1")")"; }
 dmtopo() { topo "$(dmk "$1")"; }
+
+# lvm_setup : LVM as it has to be where there is no udev and no daemon, with nothing of the machine's own
+lvm_setup() {
+	export LVM_SYSTEM_DIR=/run/lvmsys LVM_SUPPRESS_FD_WARNINGS=1
+	mkdir -p "$LVM_SYSTEM_DIR"
+	cat >"$LVM_SYSTEM_DIR/lvm.conf" <<-'END'
+		devices { scan=["/dev"] obtain_device_list_from_udev=0 external_device_info_source="none" use_devicesfile=0 }
+		activation { udev_sync=0 udev_rules=0 verify_udev_operations=0 monitoring=0 }
+		global { use_lvmpolld=0 notify_dbus=0 event_activation=0 thin_check_executable="" cache_check_executable="" }
+		backup { backup=0 archive=0 }
+	END
+}
+
+# later COMMAND... : what takes down again what is made, the last one first, in the array undo
+undo=()
+later() { undo=("$*" "${undo[@]}"); }

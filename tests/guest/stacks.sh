@@ -133,14 +133,7 @@ part-md-part63-lvm      part:2048:gpt md:1:1.2:- part:63:mbr lvm:-:-:4m:plain ex
 # Small disks make the tools' own choices small as well; the newest xfs wants 300 MiB.
 size_of() { case " $* " in *" xfs "*) echo 320 ;; *" luks2a"* | *" luks2:"*) echo 96 ;; *) echo 64 ;; esac; }
 
-export LVM_SYSTEM_DIR=/run/lvmsys LVM_SUPPRESS_FD_WARNINGS=1
-mkdir -p "$LVM_SYSTEM_DIR"
-cat >"$LVM_SYSTEM_DIR/lvm.conf" <<'END'
-devices { scan=["/dev"] obtain_device_list_from_udev=0 external_device_info_source="none" use_devicesfile=0 }
-activation { udev_sync=0 udev_rules=0 verify_udev_operations=0 monitoring=0 }
-global { use_lvmpolld=0 notify_dbus=0 event_activation=0 thin_check_executable="" cache_check_executable="" }
-backup { backup=0 archive=0 }
-END
+lvm_setup
 units=(--noheadings --nosuffix --units b)
 
 # quietly COMMAND... : prints what it says only if it fails
@@ -155,7 +148,6 @@ quietly() {
 dev='' chain='' undo=() spares=0 depth=0
 
 add() { chain+=$'\t'$1; } # KIND=FIGURES
-later() { undo=("$*" "${undo[@]}"); }
 
 # spare MIB : one more disk, in $spare
 spare() {

@@ -14,23 +14,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
+pub(crate) mod skip;
+#[allow(unused_imports, reason = "each test file is a crate of its own and uses a part of this")]
+pub(crate) use skip::{PATH, present, skipped};
+
 /// The program under test.
 pub(crate) const STRADDLE: &str = env!("CARGO_BIN_EXE_straddle");
-
-/// Where administrators' tools are, whatever the user's PATH says.
-const PATH: &str = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin";
-
-/// Whether all of `tools` are installed; says so when not.
-pub(crate) fn present(tools: &[&str]) -> bool {
-    let installed = |tool: &&&str| PATH.split(':').any(|dir| Path::new(dir).join(tool).exists());
-    let missing: Vec<_> = tools.iter().filter(|tool| !installed(tool)).collect();
-    if missing.is_empty() {
-        return true;
-    }
-    assert!(std::env::var_os("CI").is_none(), "{missing:?} not installed, and this is CI");
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {missing:?} not installed");
-    false
-}
 
 /// A directory that goes when the test ends.
 pub(crate) struct Dir(PathBuf);

@@ -188,7 +188,7 @@ fn free_space_around(context: &Context<'_>, partition: &Partition) -> Option<Spa
 }
 
 /// Quotes a word for a POSIX shell, where it needs it.
-pub(crate) fn quote(word: &str) -> String {
+pub fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,=@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()

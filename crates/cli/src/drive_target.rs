@@ -32,6 +32,7 @@ pub(crate) fn target(
     Ok(Target {
         kind: DeviceKind::Modelled,
         container: None,
+        through: None,
         size,
         medium: Some(Box::new(MemoryMedium::sparse(Vec::new(), size))),
         topology,

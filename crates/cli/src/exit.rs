@@ -2,6 +2,10 @@
 
 use std::io;
 
+use straddle_bench::TargetError;
+use straddle_guest::GuestError;
+use straddle_lab::LabError;
+
 use crate::output;
 
 /// How a command ended, from best to worst. Of several targets the worst counts.
@@ -29,10 +33,14 @@ Exit status:
   2  the command line cannot be understood
   3  a target could not be opened, read or judged, or a published figure was not reproduced
   4  refused for safety (commands that write, and serve)
+130  interrupted (Ctrl-C)
 
 Of several targets the worst status counts; 3 outweighs 1.";
 
 impl Exit {
+    /// Ended by Ctrl-C: as a shell says it of what SIGINT ends.
+    pub(crate) const INTERRUPTED: Self = Self::Command(128 + 2);
+
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Aligned => 0,
@@ -69,6 +77,13 @@ impl std::fmt::Display for RefusedError {
 
 impl std::error::Error for RefusedError {}
 
+/// Whether an error is no more than the user's wish to end.
+fn is_interruption(cause: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(cause.downcast_ref(), Some(GuestError::Interrupted))
+        || matches!(cause.downcast_ref(), Some(LabError::Interrupted))
+        || matches!(cause.downcast_ref(), Some(TargetError::Interrupted))
+}
+
 /// Says on stderr what failed, and which exit that is. A closed pipe is a quiet success: the reader has had enough.
 pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
     let closed = |cause: &(dyn std::error::Error + 'static)| {
@@ -76,6 +91,10 @@ pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
     };
     if error.chain().any(closed) {
         return Exit::Aligned;
+    }
+    // Whoever interrupts it knows why it ended.
+    if error.chain().any(is_interruption) {
+        return Exit::INTERRUPTED;
     }
     output::complain(&output::printable(&format!("{error:#}")));
     if error.is::<UsageError>() {

@@ -15,6 +15,7 @@ mod limited;
 mod measured;
 mod modelled;
 mod output;
+mod overlay;
 mod progress;
 mod report;
 mod schema;

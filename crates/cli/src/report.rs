@@ -213,6 +213,9 @@ struct DeviceReport {
     /// Whether the kernel lets nobody write to it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     read_only: bool,
+    /// How the file is compressed that the image was read through: "gzip", "xz", "zstd" or "bzip2".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_through: Option<&'static str>,
     /// Its zones, of a zoned device.
     #[serde(skip_serializing_if = "Option::is_none")]
     zoned: Option<ZonedReport>,
@@ -491,6 +494,7 @@ fn device_report(audited: &Audited) -> DeviceReport {
         }),
         io_min: bytes(&topology.io_min),
         read_only: target.read_only,
+        read_through: target.through.as_ref().map(|through| through.packing.name()),
         zoned: target
             .zoned
             .as_ref()

@@ -120,9 +120,9 @@ pub(crate) fn target(audited: &Audited, verbose: bool, styles: Styles) -> String
     if verbose {
         let _ = write!(text, "\n{}", tree::draw(audited, styles));
     }
-    let mut told: Vec<&Cure> = Vec::new();
-    for (finding, cost) in audited.told() {
-        text += &finding_text(audited, finding, cost, &mut told, styles);
+    let told: Vec<(&Finding, Option<&Cost>)> = audited.told().collect();
+    for at in 0..told.len() {
+        text += &finding_text(audited, &told, at, styles);
     }
     text
 }
@@ -159,6 +159,10 @@ fn heading(audited: &Audited, styles: Styles) -> String {
     let kind = match &target.container {
         Some(container) => format!("{} image ({})", container.format, container.variant),
         None => "image".to_owned(),
+    };
+    let kind = match &target.through {
+        Some(through) => format!("{kind} in {}", through.packing.a_file()),
+        None => kind,
     };
     if let Some(zoned) = &target.zoned {
         parts.push(format!("{} zoned, zones of {}", printable(&zoned.model), zoned.zone));
@@ -285,7 +289,9 @@ fn status_line(audited: &Audited, styles: Styles) -> String {
         (None, []) => String::new(),
         (None, kinds) => format!(" ({})", kinds.join(", ")),
     };
-    format!("  status: {}{}", paint(style, status.word()), printable(&why))
+    let through = audited.target.through.as_ref();
+    let through = through.map_or_else(String::new, |t| format!(", read through {}", t.packing.name()));
+    format!("  status: {}{}{through}", paint(style, status.word()), printable(&why))
 }
 
 fn table_line(audited: &Audited) -> String {
@@ -462,13 +468,10 @@ fn cost_text(cost: &Cost) -> String {
     text + &format!(" ({source})")
 }
 
-fn finding_text<'a>(
-    audited: &'a Audited,
-    finding: &'a Finding,
-    cost: Option<&Cost>,
-    told: &mut Vec<&'a Cure>,
-    styles: Styles,
-) -> String {
+/// The finding number `at` of those that are `told`, its cost, and its cure, which is told once for all that share it.
+fn finding_text(audited: &Audited, told: &[(&Finding, Option<&Cost>)], at: usize, styles: Styles) -> String {
+    let (before, rest) = told.split_at(at.min(told.len()));
+    let Some(((finding, cost), after)) = rest.split_first() else { return String::new() };
     let style = severity_style(finding.severity, styles);
     let mark = format!("{} {}", finding.severity, finding.rule.code);
     let behind_mark = " ".repeat(mark.len() + 1);
@@ -480,16 +483,37 @@ fn finding_text<'a>(
     if let Some(cost) = cost {
         let _ = writeln!(text, "{}", wrap(&cost_text(cost), width(), "  "));
     }
-    match &finding.cure {
-        // Findings on one partition's placement share a cure, which is told once.
-        Some(cure) if told.contains(&cure) => {}
-        Some(cure) => {
-            text += &cure_text(cure, styles);
-            told.push(cure);
-        }
-        None => {}
+    let shares = |other: &&Finding| other.cure == finding.cure;
+    if let Some(cure) = finding.cure.as_ref().filter(|_| !before.iter().any(|(other, _)| shares(other))) {
+        let others: Vec<&Finding> = after.iter().map(|(other, _)| *other).filter(shares).collect();
+        text += &cure_text(cure, &sharing(finding, &others), styles);
     }
     text
+}
+
+/// So many of the findings that share a cure are named.
+const NAMED: usize = 6;
+
+/// `, for S002 and S041 of partition 2 as well`: what else the cure of `finding` is for.
+fn sharing(finding: &Finding, others: &[&Finding]) -> String {
+    let of = |other: &&Finding| match other.way() {
+        Some(way) if other.layer != finding.layer => format!("{} of {}", other.rule.code, printable(&way)),
+        None if other.subject != finding.subject => {
+            format!("{} of {}", other.rule.code, subject(other.subject))
+        }
+        _ => other.rule.code.to_owned(),
+    };
+    let mut names: Vec<String> = others.iter().map(of).collect();
+    names.dedup();
+    if names.len() > NAMED {
+        let left_out = names.split_off(NAMED - 1).len();
+        names.push(format!("{left_out} more"));
+    }
+    match names.split_last() {
+        None => String::new(),
+        Some((last, [])) => format!(", for {last} as well"),
+        Some((last, rest)) => format!(", for {} and {last} as well", rest.join(", ")),
+    }
 }
 
 /// The physical sectors (or units) at a partition's start, and its first file-system block over them.
@@ -522,8 +546,9 @@ fn drawing(audited: &Audited, finding: &Finding) -> Option<String> {
     })
 }
 
-fn cure_text(cure: &Cure, styles: Styles) -> String {
-    let mut text = format!("{}\n", wrap(&format!("fix: {}", cure.summary), width(), "  "));
+/// A cure, with what it is for as well behind what has to be done.
+fn cure_text(cure: &Cure, sharing: &str, styles: Styles) -> String {
+    let mut text = format!("{}\n", wrap(&format!("fix: {}{sharing}", cure.summary), width(), "  "));
     // What is pasted is often not read to its end: what it may cost stands before it.
     let warning = cure.risk.warning().filter(|_| !cure.commands.is_empty());
     let before: Vec<&str> = warning.into_iter().chain(cure.caution.as_deref()).collect();

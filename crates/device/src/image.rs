@@ -21,6 +21,7 @@ mod parallels;
 mod placement;
 mod qcow2;
 mod qed;
+mod through;
 mod unpack;
 mod vdi;
 mod vhd;
@@ -37,6 +38,8 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset};
 pub use access::{Access, Allowed, MAX_DEPTH};
 pub use foreign::{FORMS, Foreign};
 pub use placement::{Container, Placed, Placement};
+pub(crate) use through::unpack;
+pub use through::{Limits, Packing, UnpackError};
 
 use crate::medium::{FileMedium, Medium, ReadError, check_end};
 use host::Host;

@@ -20,4 +20,4 @@ pub use assume::{Assume, AssumeError};
 pub use evidence::Identity;
 pub use medium::{FileMedium, Medium, MemoryMedium, ReadError};
 pub use sysfs::{DeviceKind, KernelPartition};
-pub use target::{Discovered, OpenError, Options, Target, Zoned, discover, open};
+pub use target::{Discovered, OpenError, Options, Target, Through, Zoned, discover, open};

@@ -13,7 +13,9 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, KERNEL_SECTOR, LbaCount};
 
 use crate::assume::Assume;
 use crate::evidence::{self, Identity};
-use crate::image::{self, Access, Allowed, Container, Format, ImageError, Opened, SectorSizes};
+use crate::image::{
+    self, Access, Allowed, Container, Format, ImageError, Limits, Opened, Packing, SectorSizes, UnpackError,
+};
 use crate::ioctl;
 use crate::live::Machine;
 use crate::medium::{FileMedium, Medium};
@@ -33,11 +35,23 @@ pub enum OpenError {
     #[error("is empty (0 bytes): there is nothing to check")]
     Empty,
     /// A file that is known to be something else than an image that is read here.
-    #[error("is {what}, which is not read here{}; --format raw takes its own bytes for the disk", .command.as_ref().map_or_else(String::new, |line| format!(": {line}")))]
+    #[error("is {what}{}, which is not read here{}; --format raw takes its own bytes for the disk", .within.map_or_else(String::new, |packed| format!(" in {packed}")), .command.as_ref().map_or_else(String::new, |line| format!(": {line}")))]
     NotRead {
         /// What it is: "a gzip file".
         what: &'static str,
+        /// The compressed file that it was in.
+        within: Option<&'static str>,
         /// The command that makes a raw image of it, where there is a usual one.
+        command: Option<String>,
+    },
+    /// A compressed file that cannot be read through.
+    #[error("is {what} that cannot be read through{}", .command.as_ref().map_or_else(String::new, |line| format!(" (to unpack it: {line})")))]
+    Unpack {
+        /// What it is: "a gzip file".
+        what: &'static str,
+        /// Why not.
+        source: UnpackError,
+        /// The command that unpacks it, where that may help.
         command: Option<String>,
     },
     /// An image of a known format that cannot be opened.
@@ -78,6 +92,19 @@ pub struct Options {
     pub format: Option<Format>,
     /// Files that an image may have opened: backing files, parents, extents. Any other stays closed.
     pub allow_backing: Vec<PathBuf>,
+    /// Whether a compressed file is unpacked, to be looked at only, and within which limits.
+    pub read_through: Option<Limits>,
+}
+
+/// The compressed file that a target was read through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Through {
+    /// How it is compressed.
+    pub packing: Packing,
+    /// The file that its command makes, which is what any other program has to be given.
+    pub unpacked: String,
+    /// The command.
+    pub command: String,
 }
 
 /// An open target.
@@ -86,6 +113,8 @@ pub struct Target {
     pub kind: DeviceKind,
     /// The file format around an image's disk; `None` where there is none.
     pub container: Option<Container>,
+    /// The compressed file around the image; `None` where there is none.
+    pub through: Option<Through>,
     /// Its size in bytes; of an image, its disk's.
     pub size: ByteCount,
     /// Its bytes, where they may be read.
@@ -185,6 +214,7 @@ fn open_image(path: &Path, options: &Options) -> Result<Target, OpenError> {
     let mut target = Target {
         kind: DeviceKind::Image,
         container: None,
+        through: None,
         size,
         medium: None,
         topology: Topology::unknown(),
@@ -199,16 +229,34 @@ fn open_image(path: &Path, options: &Options) -> Result<Target, OpenError> {
     };
     let allowed =
         Allowed::new(&options.allow_backing).map_err(|(path, source)| OpenError::Allowed { path, source })?;
-    let medium = Box::new(FileMedium::new(file, size));
+    let mut medium: Box<dyn Medium> = Box::new(FileMedium::new(file, size));
+    if options.format.is_none()
+        && let Some(limits) = options.read_through
+        && let Some((through, unpacked)) = read_through(path, medium.as_ref(), limits)?
+    {
+        if unpacked.is_empty() {
+            return Err(OpenError::Empty);
+        }
+        target.size = unpacked.len();
+        target.through = Some(through);
+        medium = unpacked;
+    }
     let access = Access::new(path, &allowed);
     let opened = match options.format {
         Some(format) => image::open_as(format, medium, &access),
         None => image::open(medium, &access),
     };
+    let within = target.through.as_ref().map(|through| through.packing.a_file());
     let not_read = |error| match error {
         ImageError::NotRead(foreign) => {
-            let command = foreign.command(&path.display().to_string());
-            OpenError::NotRead { what: foreign.what, command }
+            let command = match &target.through {
+                Some(through) => {
+                    let line = foreign.command(&through.unpacked);
+                    line.map(|line| format!("{} && {line}", through.command))
+                }
+                None => foreign.command(&path.display().to_string()),
+            };
+            OpenError::NotRead { what: foreign.what, within, command }
         }
         error => OpenError::Image(error),
     };
@@ -228,6 +276,25 @@ fn open_image(path: &Path, options: &Options) -> Result<Target, OpenError> {
         }
     }
     Ok(target)
+}
+
+/// What a file was read through, and its bytes.
+type Unpacked = (Through, Box<dyn Medium>);
+
+/// The bytes in the file at `path`, where `medium` shows that it is compressed.
+fn read_through(path: &Path, medium: &dyn Medium, limits: Limits) -> Result<Option<Unpacked>, OpenError> {
+    let Err(foreign) = Format::detect(medium) else { return Ok(None) };
+    let Some(packing) = foreign.packing else { return Ok(None) };
+    let name = path.display().to_string();
+    let command = foreign.command(&name);
+    let file = open_for_reading(path).map_err(OpenError::Io)?;
+    let unpacked = image::unpack(file, packing, limits).map_err(|source| {
+        // What is damaged is so for any program.
+        let helps = !matches!(source, UnpackError::Damaged { .. });
+        OpenError::Unpack { what: foreign.what, source, command: command.clone().filter(|_| helps) }
+    })?;
+    let through = Through { packing, unpacked: format!("{name}.raw"), command: command.unwrap_or_default() };
+    Ok(Some((through, unpacked)))
 }
 
 /// Takes the sector sizes that an image states for its disk.
@@ -356,6 +423,7 @@ fn from_sysfs(
     Ok(Target {
         kind,
         container: None,
+        through: None,
         size,
         medium,
         topology,

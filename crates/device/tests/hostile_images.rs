@@ -133,7 +133,7 @@ fn changes() -> impl Strategy<Value = Vec<(usize, usize, Vec<u8>)>> {
 
 #[test]
 fn changed_images_do_no_harm() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     let Some(dir) = std::env::var_os(LIMITED) else {
@@ -250,7 +250,7 @@ fn absurd_qcow2_headers_are_told_with_their_byte() {
 
 #[test]
 fn absurd_tables_are_told_with_their_byte() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     let dir = TempDir::new().unwrap();
@@ -301,7 +301,7 @@ fn absurd_tables_are_told_with_their_byte() {
 
 #[test]
 fn a_vdi_block_past_every_number_is_told() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     let dir = TempDir::new().unwrap();

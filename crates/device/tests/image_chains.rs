@@ -61,7 +61,7 @@ fn use_image(path: &Path, allowed: &[PathBuf]) -> Vec<String> {
 
 #[test]
 fn a_backing_file_stays_closed_unless_named() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     let dir = folder();
@@ -104,7 +104,7 @@ fn a_backing_file_stays_closed_unless_named() {
 
 #[test]
 fn a_secret_is_not_read_by_naming_it() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     let dir = TempDir::new().unwrap();
@@ -135,7 +135,7 @@ fn a_secret_is_not_read_by_naming_it() {
 
 #[test]
 fn a_name_cannot_write_to_the_terminal() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     let dir = TempDir::new().unwrap();
@@ -149,7 +149,7 @@ fn a_name_cannot_write_to_the_terminal() {
 
 #[test]
 fn circles_end() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     let dir = TempDir::new().unwrap();
@@ -172,7 +172,7 @@ fn circles_end() {
 
 #[test]
 fn a_chain_of_sixteen_is_followed() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     let dir = TempDir::new().unwrap();
@@ -247,7 +247,7 @@ const SECTORS: [usize; 12] = [0, 7, 8, 9, 16, 17, 18, 100, 1023, 2048, 4094, 409
 
 #[test]
 fn a_differencing_vhd_is_read_over_its_parent() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     let dir = TempDir::new().unwrap();
@@ -323,7 +323,7 @@ fn differencing_vhdx(dir: &Path, name: &str, parent: &str) {
 
 #[test]
 fn a_differencing_vhdx_is_read_over_its_parent() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     let dir = TempDir::new().unwrap();
@@ -340,7 +340,7 @@ fn a_differencing_vhdx_is_read_over_its_parent() {
 
 #[test]
 fn an_overlays_own_clusters_go_before_the_backing_files() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     let dir = folder();

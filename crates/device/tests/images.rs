@@ -71,7 +71,7 @@ fn alignment(image: &Image) -> u64 {
 
 #[test]
 fn qcow2_of_every_kind() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     for (options, cluster, variant) in [
@@ -98,7 +98,7 @@ fn qcow2_of_every_kind() {
 
 #[test]
 fn qcow2_compressed() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     for options in [
@@ -118,7 +118,7 @@ fn qcow2_compressed() {
 
 #[test]
 fn qcow2_with_a_data_file() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     for options in ["data_file=data", "data_file=data,data_file_raw=on"] {
@@ -137,7 +137,7 @@ fn qcow2_with_a_data_file() {
 
 #[test]
 fn vmdk_of_every_kind() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     for variant in [
@@ -177,7 +177,7 @@ fn vmdk_of_every_kind() {
 
 #[test]
 fn vmdk_of_several_extents() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     for variant in ["twoGbMaxExtentFlat", "twoGbMaxExtentSparse"] {
@@ -206,7 +206,7 @@ fn vmdk_of_several_extents() {
 
 #[test]
 fn vhd_of_every_kind() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     for (options, variant) in [
@@ -237,7 +237,7 @@ fn vhd_of_every_kind() {
 
 #[test]
 fn a_fixed_vhd_is_known_by_its_end_only() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     let (dir, _image) = convert("vpc", "subformat=fixed,force_size=on", false);
@@ -256,7 +256,7 @@ fn a_fixed_vhd_is_known_by_its_end_only() {
 
 #[test]
 fn vhdx_of_every_kind() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     for (options, variant) in [
@@ -291,7 +291,7 @@ fn with_vhdx_headers(bytes: &mut [u8], change: impl Fn(&mut [u8])) {
 
 #[test]
 fn a_vhdx_with_a_log_says_that_it_is_not_replayed() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     let (dir, _image) = convert("vhdx", "", false);
@@ -313,7 +313,7 @@ fn a_vhdx_with_a_log_says_that_it_is_not_replayed() {
 
 #[test]
 fn vdi_of_every_kind() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     for (options, variant) in [("static=off", "dynamic"), ("static=on", "static")] {
@@ -339,7 +339,7 @@ fn vdi_of_every_kind() {
 
 #[test]
 fn encrypted_images_are_refused() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     let dir = TempDir::new().unwrap();
@@ -374,7 +374,7 @@ fn a_raw_image_is_raw() {
 
 #[test]
 fn qed_of_every_kind() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     for (options, cluster) in [
@@ -391,7 +391,7 @@ fn qed_of_every_kind() {
 
 #[test]
 fn parallels_of_every_kind() {
-    if !present("qemu-img") {
+    if !present(&["qemu-img"]) {
         return;
     }
     for (options, block) in [("", MIB), ("cluster_size=64k", 64 * KIB), ("cluster_size=512k", 512 * KIB)] {
@@ -420,7 +420,7 @@ fn every_known_form_is_told_and_not_taken_for_raw() {
         ("bzip2", "bzip2 -c disk"),
         ("tar", "tar -cf - disk"),
     ] {
-        if !present(tool) {
+        if !present(&[tool]) {
             continue;
         }
         let made = Command::new("sh").args(["-c", line]).current_dir(dir.path()).output().unwrap();

@@ -78,7 +78,10 @@ impl Machine for Guests<'_> {
         };
         let ended = straddle_guest::run(&self.kernel, &guest_job, &|_, _| (), self.stop);
         self.release(processor);
-        let ended = ended.map_err(|error| failed(&error))?;
+        let ended = ended.map_err(|error| match error {
+            straddle_guest::GuestError::Interrupted => LabError::Interrupted,
+            error => failed(&error),
+        })?;
         let measured =
             |measured: straddle_guest::Measured| Measured { name: measured.name, seconds: measured.value };
         Ok(Ended {

@@ -121,7 +121,7 @@ impl Machine for Host<'_> {
         let failed = |error: std::io::Error| LabError::Failed(error.to_string());
         let _turn = self.turn.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if self.stop.load(Ordering::Relaxed) {
-            return Err(LabError::Failed("interrupted".to_owned()));
+            return Err(LabError::Interrupted);
         }
         let begun = Instant::now();
         let [drive] = &job.drives[..] else {
@@ -153,7 +153,7 @@ impl Machine for Host<'_> {
             }
             if self.stop.load(Ordering::Relaxed) {
                 child.kill().and_then(|()| child.wait()).map_err(failed)?;
-                return Err(LabError::Failed("interrupted".to_owned()));
+                return Err(LabError::Interrupted);
             }
             std::thread::sleep(MOMENT);
         };

@@ -79,4 +79,7 @@ pub enum LabError {
     /// The guest could not be run, with the cause.
     #[error("{0}")]
     Failed(String),
+    /// The user interrupted it.
+    #[error("interrupted")]
+    Interrupted,
 }

@@ -9,8 +9,9 @@ use std::fmt;
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
-/// How much is read at once from the start: the MBR and a GPT header in 512-byte and in 4096-byte blocks.
-const HEAD_BYTES: u64 = 8192;
+/// How much is read at once from the start: the MBR, a GPT header in 512-byte and in 4096-byte blocks, and all that the
+/// first look for signatures wants (`NEAR`, signature.rs), so that it needs no read of its own.
+const HEAD_BYTES: u64 = 12 * 1024;
 
 /// Why bytes are not to be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +75,7 @@ impl<'a> Reader<'a> {
         ByteOffset::new(self.medium.len().get())
     }
 
-    /// The first bytes of the medium: 8 KiB, or fewer where there are no more.
+    /// The first bytes of the medium: 12 KiB, or fewer where there are no more.
     pub(crate) fn head(&self) -> &[u8] {
         &self.head
     }

@@ -4,11 +4,14 @@
 //! told by PROBE_DO) it looks. The strictest judge is the data: a device is filled with its own addresses, and each
 //! piece of the drive that a layer claims must then hold the address that it claims.
 
+#[path = "../../../tests/tools/skip.rs"]
+mod skip;
+
 use std::error::Error;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use straddle_device::live::{LiveKind, Machine};
@@ -176,20 +179,6 @@ fn verify(disk: &str, name: &str) -> Answer {
 
 // --- on the machine ---------------------------------------------------------------
 
-fn is_present(tools: &[&str]) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let sbin = [PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")];
-    let dirs: Vec<PathBuf> = std::env::split_paths(&path).chain(sbin).collect();
-    let missing: Vec<&&str> =
-        tools.iter().filter(|tool| !dirs.iter().any(|dir| dir.join(tool).is_file())).collect();
-    if missing.is_empty() {
-        return true;
-    }
-    assert!(std::env::var_os("CI").is_none(), "{missing:?} not installed, and this is CI");
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {missing:?} not installed");
-    false
-}
-
 /// The line of the layer called `name`, and a number in it.
 fn number(tree: &str, name: &str, field: &str) -> u64 {
     let line = tree
@@ -218,7 +207,7 @@ fn md_sector(judges: &str) -> u64 {
 fn the_kernel_the_tools_and_the_data_agree() -> Answer {
     let tools =
         ["linux.uml", "mdadm", "cryptsetup", "lvm", "dmsetup", "mkfs.xfs", "make-bcache", "veritysetup"];
-    if !is_present(&tools) {
+    if !skip::present(&tools) {
         return Ok(());
     }
     let dir = std::env::temp_dir().join(format!("straddle-live-guest-{}", std::process::id()));

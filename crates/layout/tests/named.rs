@@ -3,12 +3,18 @@
 
 #![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
 
+#[path = "../../../tests/tools/made.rs"]
+mod made;
+#[path = "../../../tests/tools/skip.rs"]
+mod skip;
+
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
+use skip::present;
 use straddle_device::FileMedium;
 use straddle_layout::{TableKind, read_stack};
 use straddle_units::ByteCount;
@@ -93,82 +99,14 @@ const TABLES: &[Known<'_>] = &[
     ("aix", &[(0, b"\xC9\xC2\xD4\xC1")]),
 ];
 
-/// What mkfs programs make, and the command that makes it of `image`.
-const MADE: &[(&str, &str, &str)] = &[
-    ("bfs", "mkfs.bfs", "mkfs.bfs image"),
-    ("minix", "mkfs.minix", "mkfs.minix -1 image"),
-    ("minix", "mkfs.minix", "mkfs.minix -2 image"),
-    ("minix", "mkfs.minix", "mkfs.minix -3 image"),
-    ("cramfs", "mkfs.cramfs", "mkdir d; mkfs.cramfs d c; dd if=c of=image conv=notrunc status=none"),
-    ("xfs_external_log", "mkfs.xfs", "truncate -s 400M data; mkfs.xfs -q -l logdev=image,size=64m data"),
-    (
-        "udf",
-        "genisoimage",
-        "mkdir d; genisoimage -quiet -udf -o i d; dd if=i of=image conv=notrunc status=none",
-    ),
-    ("udf", "mkudffs", "mkudffs image"),
-    ("gfs2", "mkfs.gfs2", "mkfs.gfs2 -O -p lock_nolock image"),
-    ("ocfs2", "mkfs.ocfs2", "mkfs.ocfs2 -M local -F image"),
-    ("zfs_member", "zpool", "zpool create -f named-test image"),
-];
-
-/// What partitioning tools make.
-const WRITTEN: &[(&str, &str, &str)] = &[
-    ("sun", "fdisk", "printf 's\\nw\\n' | fdisk image"),
-    ("sgi", "fdisk", "printf 'G\\nw\\n' | fdisk image"),
-    ("sun", "parted", "parted -s image mklabel sun"),
-    ("sgi", "parted", "parted -s image mklabel dvh"),
-    ("bsd", "parted", "parted -s image mklabel bsd"),
-    ("mac", "parted", "parted -s image mklabel mac"),
-    ("amiga", "parted", "parted -s image mklabel amiga"),
-    ("atari", "parted", "parted -s image mklabel atari mkpart primary ext2 1MiB 8MiB"),
-    ("pc98", "parted", "parted -s image mklabel pc98"),
-    ("loop", "parted", "parted -s image mklabel loop"),
-];
-
 /// The names that blkid's list has and that other tests of this crate make with the tools that write them.
-const ELSEWHERE: [&str; 25] = [
-    "linux_raid_member",
-    "bcache",
-    "LVM2_member",
-    "DM_verity_hash",
-    "DM_integrity",
-    "crypto_LUKS",
-    "BitLocker",
-    "vfat",
-    "swap",
-    "xfs",
-    "ext4",
-    "ext3",
-    "ext2",
-    "jbd",
-    "reiserfs",
-    "reiser4",
-    "jfs",
-    "iso9660",
-    "ntfs",
-    "squashfs",
-    "btrfs",
-    "nilfs2",
-    "exfat",
-    "f2fs",
-    "erofs",
-];
+const ELSEWHERE: [&str; 5] = ["linux_raid_member", "LVM2_member", "DM_integrity", "BitLocker", "zfs_member"];
 
 /// The names of the list that are not ours: what has become another.
 const NOT_OURS: [(&str, &str); 2] = [
     ("ext4dev", "the kernel takes it for ext4"),
     ("silicon_medley_raid_member", "it has a sum; see the test of its own"),
 ];
-
-fn present(tool: &str) -> bool {
-    let there =
-        ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].iter().any(|dir| Path::new(dir).join(tool).exists());
-    if !there {
-        eprintln!("SKIPPED: {tool} is not installed");
-    }
-    there
-}
 
 fn image(dir: &Path, writes: &[Write<'_>]) -> File {
     let path = dir.join("image");
@@ -212,7 +150,7 @@ fn judge(dir: &Path, name: &str, is_table: bool, what: &str, agreed: &mut usize)
     assert_eq!(ours, name, "{what}");
     // Of those blkid knows nothing.
     let is_parteds = matches!(name, "amiga" | "pc98" | "loop");
-    let theirs = if present("blkid") && !is_parteds { blkid(dir) } else { BTreeSet::new() };
+    let theirs = if present(&["blkid"]) && !is_parteds { blkid(dir) } else { BTreeSet::new() };
     assert!(theirs.is_empty() || theirs.contains(name), "{name}: {what}: blkid says {theirs:?}");
     *agreed += usize::from(!theirs.is_empty());
 }
@@ -233,40 +171,41 @@ fn made_images_have_the_names_that_blkid_gives() {
             judge(dir.path(), name, is_table, &format!("{writes:02x?}"), &mut agreed);
         }
     }
-    assert!(!present("blkid") || agreed > 40, "blkid agreed to only {agreed}");
+    assert!(!present(&["blkid"]) || agreed > 40, "blkid agreed to only {agreed}");
 }
 
 #[test]
 fn what_tools_make_has_the_name_that_blkid_gives() {
     let (mut judged, mut tried) = (0, 0);
-    for (is_table, made) in [(false, MADE), (true, WRITTEN)] {
+    for (is_table, made) in [(false, made::CONTENTS), (true, made::TABLES)] {
         for (name, tool, command) in made {
-            if !present(tool) {
+            if !present(&[tool]) {
                 continue;
             }
             let dir = TempDir::new().unwrap();
             drop(image(dir.path(), &[]));
+            let command = command.replace("IMAGE", "image");
             let line = format!("PATH=$PATH:/usr/sbin:/sbin; {command}");
             let output = Command::new("sh").args(["-c", &line]).current_dir(dir.path()).output().unwrap();
             let told = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(output.status.success(), "{command}: {told}");
             tried += 1;
-            judge(dir.path(), name, is_table, command, &mut judged);
+            judge(dir.path(), name, is_table, &command, &mut judged);
         }
     }
     // It does not name amiga, pc98 and loop, nor bsd where it stands alone.
-    assert!(!present("blkid") || judged + 4 >= tried, "blkid agreed to {judged} of {tried}");
+    assert!(!present(&["blkid"]) || judged + 4 >= tried, "blkid agreed to {judged} of {tried}");
 }
 
 /// blkid's own list of what it knows: nothing on it is unknown here.
 #[test]
 fn nothing_on_blkids_list_is_missing() {
-    if !present("blkid") {
+    if !present(&["blkid"]) {
         return;
     }
     let output = Command::new("/usr/sbin/blkid").arg("-k").output().unwrap();
     let list = String::from_utf8(output.stdout).unwrap();
-    let made = MADE.iter().map(|(name, ..)| *name);
+    let made = made::CONTENTS.iter().map(|(name, ..)| *name);
     let mut ours: BTreeSet<&str> = made.chain(ELSEWHERE).collect();
     let dir = TempDir::new().unwrap();
     for (_, writes) in CONTENTS {

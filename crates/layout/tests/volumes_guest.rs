@@ -3,12 +3,16 @@
 //!
 //! A tool that is not there skips the test, loudly; under CI, where it has to be there, that is a failure.
 
+#[path = "../../../tests/tools/skip.rs"]
+mod skip;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use skip::present;
 use straddle_device::FileMedium;
 use straddle_layout::layer::{Facts, Layer, Lv, Md, Segment};
 use straddle_layout::read_layers;
@@ -17,19 +21,6 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 const TOOLS: [&str; 8] =
     ["linux.uml", "mdadm", "lvm", "dmsetup", "cryptsetup", "integritysetup", "make-bcache", "mkfs.ext4"];
-
-/// Whether all tools are there.
-fn present() -> bool {
-    let paths = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    let is_there = |tool: &&str| paths.split(':').any(|dir| Path::new(dir).join(tool).exists());
-    let missing: Vec<&str> = TOOLS.into_iter().filter(|tool| !is_there(tool)).collect();
-    if !missing.is_empty() {
-        assert!(std::env::var_os("CI").is_none(), "not installed, and this is CI: {missing:?}");
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), "SKIPPED: not installed: {missing:?}");
-    }
-    missing.is_empty()
-}
 
 /// What the guest left, which goes when the test ends.
 struct Stacks(PathBuf);
@@ -167,7 +158,7 @@ fn compare_md(name: &str, judge: &str, layer: &Layer) {
 
 #[test]
 fn md_arrays() {
-    if !present() {
+    if !present(&TOOLS) {
         return;
     }
     let stacks = Stacks::make(&["md"]);
@@ -233,7 +224,7 @@ fn lv(layer: &Layer) -> &Lv {
 
 #[test]
 fn lvm_volumes() {
-    if !present() {
+    if !present(&TOOLS) {
         return;
     }
     let stacks = Stacks::make(&["lvm"]);
@@ -277,7 +268,7 @@ fn lvm_volumes() {
 
 #[test]
 fn luks_and_other_mappings() {
-    if !present() {
+    if !present(&TOOLS) {
         return;
     }
     let stacks = Stacks::make(&["luks", "mapped"]);
@@ -316,7 +307,7 @@ fn luks_and_other_mappings() {
 
 #[test]
 fn stacks_on_stacks() {
-    if !present() {
+    if !present(&TOOLS) {
         return;
     }
     let stacks = Stacks::make(&["nested"]);

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "../../../tests/tools/skip.rs"]
+mod skip;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -12,6 +14,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::{Random, Reading, block_of, random_disk, random_table, seeds, stack_of, topology};
+use skip::{PATH, present};
 use straddle_audit::{Context, Severity};
 use straddle_device::MemoryMedium;
 use straddle_repair::apply::{self, Backup};
@@ -22,21 +25,6 @@ use straddle_repair::{
     to_sfdisk,
 };
 use straddle_units::{Boundary, ByteCount, ByteOffset};
-
-const PATH: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
-
-fn present(tools: &[&str]) -> bool {
-    let installed = |tool: &&&str| PATH.split(':').any(|dir| Path::new(dir).join(tool).exists());
-    let missing: Vec<_> = tools.iter().filter(|tool| !installed(tool)).collect();
-    assert!(
-        missing.is_empty() || std::env::var_os("CI").is_none(),
-        "{missing:?} not installed, and this is CI"
-    );
-    if !missing.is_empty() {
-        let _ = writeln!(std::io::stderr(), "SKIPPED: {missing:?} not installed");
-    }
-    missing.is_empty()
-}
 
 /// What a tool prints; it has to succeed.
 fn tool(name: &str, arguments: &[&str], input: &str, environment: Option<(&str, &str)>) -> String {

@@ -35,6 +35,9 @@ pub struct Options {
 /// The queue of a host in the open loop, if nothing else is said: that of SATA.
 pub const OPEN_DEPTH: u32 = 32;
 
+/// How far a drive is behind a trace that it cannot keep up with, as a share of the trace's time: beyond a burst at its end.
+const LAG: f64 = 0.05;
+
 /// Requests that wrap round keep their distance from every boundary up to this.
 const KEPT: u64 = 1 << 20;
 
@@ -51,6 +54,10 @@ pub struct Replayed {
     pub bytes: u64,
     /// From the first arrival to the last completion.
     pub elapsed: Nanos,
+    /// From the first arrival to the last; what the trace says, and so known in the open loop only.
+    pub span: Nanos,
+    /// From the last arrival to the last completion, in the open loop.
+    pub behind: Nanos,
     /// Reads, from arrival to completion.
     pub reads: Latency,
     /// Writes, from arrival to completion.
@@ -71,6 +78,21 @@ impl Replayed {
     /// The time that reads, writes and flushes took together.
     pub fn busy(&self) -> Nanos {
         self.reads.total() + self.writes.total() + self.flushes.total()
+    }
+
+    /// Whether the drive came after: in the open loop requests that arrive faster than they are done wait for ever longer,
+    /// and how long is a matter of the trace's length alone. They do where, when the last one arrives, more of them are to
+    /// be done than the drive takes at a time, and the drive needs more than a [`LAG`] of the trace's time for that.
+    pub fn diverges(&self) -> bool {
+        let waiting = self.behind.seconds() * self.rate() > f64::from(self.depth);
+        self.pace == Pace::Open && waiting && self.behind.seconds() > self.span.seconds() * LAG
+    }
+
+    /// Requests in a second, from the first arrival to the last completion.
+    fn rate(&self) -> f64 {
+        #[allow(clippy::cast_precision_loss, reason = "to compare with")]
+        let requests = self.requests as f64;
+        requests / self.elapsed.seconds().max(f64::MIN_POSITIVE)
     }
 
     /// The share of reads and writes that are misaligned; `None` of none.
@@ -121,6 +143,8 @@ struct Run {
     done: Vec<Completion>,
     /// The last completion.
     free: Time,
+    /// The first arrival and the last.
+    arrivals: Option<(Time, Time)>,
     replayed: Replayed,
 }
 
@@ -135,6 +159,8 @@ impl Run {
             requests: 0,
             bytes: 0,
             elapsed: Nanos::ZERO,
+            span: Nanos::ZERO,
+            behind: Nanos::ZERO,
             reads: Latency::new(),
             writes: Latency::new(),
             flushes: Latency::new(),
@@ -150,6 +176,7 @@ impl Run {
             outstanding: HashMap::new(),
             done: Vec::new(),
             free: Time::ZERO,
+            arrivals: None,
             replayed,
         }
     }
@@ -182,6 +209,7 @@ impl Run {
         let sent = arrival.max(room).max(self.drive.now());
         // In the open loop a request has arrived even while it waits for room.
         let arrival = if pace == Pace::Open { arrival } else { sent };
+        self.arrivals = Some((self.arrivals.map_or(arrival, |(first, _)| first), arrival));
         let request = Request::new(id, record.operation, offset, record.length);
         self.drive.submit(sent, request, &mut self.done).map_err(LineError::Refused)?;
         self.outstanding.insert(id, (record, arrival));
@@ -254,6 +282,10 @@ impl Run {
     fn report(mut self, requests: u64) -> Replayed {
         self.replayed.requests = requests;
         self.replayed.elapsed = self.free.since(Time::ZERO);
+        if let Some((first, last)) = self.arrivals.filter(|_| self.replayed.pace == Pace::Open) {
+            self.replayed.span = last.since(first);
+            self.replayed.behind = self.free.max(last).since(last);
+        }
         self.replayed.counters = *self.drive.counters();
         self.replayed
     }

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
 use straddle_audit::{Asked, Context, Finding, Judgement, Kind, Place, Recognised, Seen, Severity, Told};
+use straddle_device::image::Limits;
 use straddle_device::live::{LiveDevice, Machine};
 use straddle_device::topology::Source;
 use straddle_device::{DeviceKind, OpenError, Options, ReadError, Target};
@@ -22,6 +23,7 @@ use crate::drive_target;
 use crate::exit::{Exit, UsageError};
 use crate::limited;
 use crate::output::{self, Styles};
+use crate::overlay;
 use crate::report::{Status, TargetReport};
 use crate::schema::{self, Summary};
 use crate::text;
@@ -128,6 +130,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
         logical: arguments.logical,
         format: arguments.format,
         allow_backing: arguments.allow_backing.clone(),
+        read_through: Some(Limits::default()),
     };
     let run = Run { options, arguments: arguments.clone(), form, styles, machine: OnceLock::new() };
     let run = Arc::new(run);
@@ -271,7 +274,12 @@ fn outcome(name: String, audited: Result<Audited>, run: &Run) -> Outcome {
                 worst: Vec::new(),
             }
         }
-        Err(error) => failed(name, format!("{error:#}"), arguments),
+        Err(error) => {
+            let verb = if run.form == Form::Map { "map" } else { "check" };
+            let command = overlay::command(&error, verb, Path::new(&name), &arguments.allow_backing);
+            let hint = command.map_or_else(String::new, |line| format!(": if it may be read: {line}"));
+            failed(name, format!("{error:#}{hint}"), arguments)
+        }
     }
 }
 
@@ -322,12 +330,13 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
     }
     target.remarks.extend(beside(&target, &stack));
     let name = path.display().to_string();
-    let node = target.node.as_ref().map_or_else(|| name.clone(), |node| node.display().to_string());
+    let file = target.through.as_ref().map_or(&name, |through| &through.unpacked).clone();
+    let node = target.node.as_ref().map_or_else(|| file.clone(), |node| node.display().to_string());
     let in_container = target.container.is_some();
     let context = Context {
         // Partitioning tools would write over the format of an image that is not raw: it has to be connected first.
         target: if in_container { CONNECTED } else { &node },
-        file: &name,
+        file: &file,
         is_image: target.kind == DeviceKind::Image && !in_container,
         kind: target.kind,
         size: target.size,
@@ -349,6 +358,13 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
             "the commands below name {CONNECTED}: connect the image there first, with qemu-nbd -c {CONNECTED}"
         );
         target.remarks.push(remark);
+    }
+    if let Some(through) = &target.through {
+        let (what, command) = (through.packing.a_file(), &through.command);
+        let commands = findings.iter().filter_map(|f| f.cure.as_ref()).any(|cure| !cure.commands.is_empty());
+        let unpack =
+            if commands { format!("; for the commands below unpack it: {command}") } else { String::new() };
+        target.remarks.insert(0, format!("it was read through: what is judged is in {what}{unpack}"));
     }
     let recognised = match target.kind {
         // It holds nothing, and is what was asked about.

@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
     };
     let ended = match straddle_guest::run(&Kernel::find()?, &job, &pass, &stop) {
         // As a shell tells it.
-        Err(GuestError::Interrupted) => return Ok(Exit::Command(128 + 2)),
+        Err(GuestError::Interrupted) => return Ok(Exit::INTERRUPTED),
         ended => ended?,
     };
     if arguments.json {

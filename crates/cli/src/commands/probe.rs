@@ -46,12 +46,12 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
     };
     let mut bar = Bar::new();
     let report = match probe(surface.as_mut(), &budget, claims, &mut bar) {
-        Err(ProbeError::Target(TargetError::Interrupted)) => return Ok(Exit::Command(128 + 2)),
+        Err(ProbeError::Target(TargetError::Interrupted)) => return Ok(Exit::INTERRUPTED),
         report => report.map_err(told)?,
     };
     drop(bar);
     let interrupted = stop.load(Ordering::Relaxed);
-    let exit = if interrupted { Exit::Command(128 + 2) } else { Exit::Aligned };
+    let exit = if interrupted { Exit::INTERRUPTED } else { Exit::Aligned };
     if interrupted {
         output::complain("interrupted: this is what is known so far, and nothing is saved");
     } else if let Some(path) = &arguments.save {

@@ -87,8 +87,12 @@ struct RunReport {
     elapsed_ns: u64,
     /// The time that all requests took together, in nanoseconds.
     busy_ns: u64,
-    /// `busy_ns` over that of the first run.
+    /// `busy_ns` over that of the first run; where one of the two runs diverges, a matter of the trace's length.
     ratio: f64,
+    /// Whether the drive does not keep up with the trace's times, so that requests wait for ever longer.
+    diverges: bool,
+    /// From the last arrival to the last completion, in nanoseconds; in the open loop.
+    behind_ns: u64,
     /// Reads, from arrival to completion.
     #[serde(skip_serializing_if = "Option::is_none")]
     reads: Option<KindReport>,
@@ -190,6 +194,8 @@ fn run_report(sim: &Sim<'_>, run: &Run) -> RunReport {
         elapsed_ns: replayed.elapsed.get(),
         busy_ns: replayed.busy().get(),
         ratio: sim.ratio(run),
+        diverges: replayed.diverges(),
+        behind_ns: replayed.behind.get(),
         reads: kind(&replayed.reads),
         writes: kind(&replayed.writes),
         flushes: kind(&replayed.flushes),

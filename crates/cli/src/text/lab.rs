@@ -21,7 +21,7 @@ pub(crate) fn ended(job: &Job, ended: &Ended, width: usize) -> String {
     }
     text.push('\n');
     for measured in &ended.measures {
-        let _ = writeln!(text, "  {:<24} {:>12.6}", printable(&measured.name), measured.value);
+        let _ = writeln!(text, "  {:<24} {:>12.6} s", printable(&measured.name), measured.value);
     }
     for (drive, counters) in job.drives.iter().zip(&ended.counters) {
         let _ = writeln!(text, "{}", wrap(&of_drive(drive, counters), width, "  "));

@@ -93,16 +93,33 @@ fn totals(run: &Run) -> String {
     text + "."
 }
 
-/// What each shift costs, beside the first.
+/// What each shift costs, beside the first. Where requests wait for ever longer, no ratio of their times means anything.
 fn verdicts(sim: &Sim<'_>, width: usize) -> String {
-    let first = sim.runs.first().map_or(0, |run| run.shift);
-    let told = sim.runs.iter().skip(1).map(|run| {
-        let (shift, ratio) = (run.shift, sim.ratio(run));
-        wrap(
-            &format!("With shift {shift} requests take {ratio:.2} times as long as with shift {first}."),
-            width,
-            "",
-        )
-    });
-    told.collect::<Vec<_>>().join("\n")
+    let Some((first, others)) = sim.runs.split_first() else { return String::new() };
+    let mut told: Vec<String> = sim.runs.iter().filter(|run| run.replayed.diverges()).map(lags).collect();
+    for run in others {
+        let (shift, beside, ratio) = (run.shift, first.shift, sim.ratio(run));
+        if !first.replayed.diverges() && !run.replayed.diverges() {
+            told.push(format!(
+                "With shift {shift} requests take {ratio:.2} times as long as with shift {beside}."
+            ));
+        } else if first.replayed.elapsed.seconds() > 0.0 {
+            let all = run.replayed.elapsed.seconds() / first.replayed.elapsed.seconds();
+            told.push(format!(
+                "With shift {shift} the whole trace takes {all:.2} times as long as with shift {beside}; \
+                 --closed-loop compares the requests."
+            ));
+        }
+    }
+    told.iter().map(|line| wrap(line, width, "")).collect::<Vec<_>>().join("\n")
+}
+
+/// That a drive does not keep up.
+fn lags(run: &Run) -> String {
+    let Run { shift, replayed, .. } = run;
+    format!(
+        "With shift {shift} the drive does not keep up: after the trace's {} it is {} behind, and how long a request \
+         waits grows with the trace.",
+        replayed.span, replayed.behind
+    )
 }

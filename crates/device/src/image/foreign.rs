@@ -1,4 +1,5 @@
-//! Files that hold a disk, or something else, in a form that is not read here: known by their magic, as data.
+//! Files that hold a disk, or something else, in a form that is not that of an image: known by their magic, as data. Of
+//! those, compressed ones can be read through (`through.rs`); the others are not read.
 //!
 //! The law of this module: what it names is never taken for a raw image unless the user says so. A file that is not in
 //! the list is no concern of it.
@@ -9,6 +10,7 @@
 
 use straddle_units::ByteOffset;
 
+use super::through::Packing;
 use crate::medium::Medium;
 
 /// A form in which a file may hold a disk, and how to get the disk out of it.
@@ -19,6 +21,8 @@ pub struct Foreign {
     /// The command that makes a raw image of it; FILE stands for the file. Empty where there is no usual one.
     command: &'static str,
     magic: Magic,
+    /// How it is compressed, where it can be read through.
+    pub(crate) packing: Option<Packing>,
 }
 
 impl Foreign {
@@ -47,20 +51,24 @@ enum Magic {
 }
 
 const fn form(what: &'static str, magic: Magic, command: &'static str) -> Foreign {
-    Foreign { what, command, magic }
+    Foreign { what, command, magic, packing: None }
+}
+
+const fn packed(packing: Packing, magic: Magic, command: &'static str) -> Foreign {
+    Foreign { what: packing.a_file(), command, magic, packing: Some(packing) }
 }
 
 const CONVERT: &str = "qemu-img convert -O raw FILE FILE.raw";
 const UNPACK: &str = "tar -xf FILE";
 
-/// Every form that is known and not read.
+/// Every form that is known.
 pub const FORMS: &[Foreign] = &[
-    form("a gzip file", Magic::At(0, b"\x1f\x8b\x08"), "gzip -dc FILE > FILE.raw"),
-    form("an xz file", Magic::At(0, b"\xfd7zXZ\0"), "xz -dc FILE > FILE.raw"),
-    form("a zstd file", Magic::At(0, b"\x28\xb5\x2f\xfd"), "zstd -dc FILE > FILE.raw"),
-    form("a bzip2 file", Magic::Both(b"BZh", 4, b"1AY&SY"), "bzip2 -dc FILE > FILE.raw"),
+    packed(Packing::Gzip, Magic::At(0, b"\x1f\x8b\x08"), "gzip -dc FILE > FILE.raw"),
+    packed(Packing::Xz, Magic::At(0, b"\xfd7zXZ\0"), "xz -dc FILE > FILE.raw"),
+    packed(Packing::Zstd, Magic::At(0, b"\x28\xb5\x2f\xfd"), "zstd -dc FILE > FILE.raw"),
+    packed(Packing::Bzip2, Magic::Both(b"BZh", 4, b"1AY&SY"), "bzip2 -dc FILE > FILE.raw"),
     // Of nothing at all: the end mark follows at once.
-    form("a bzip2 file", Magic::Both(b"BZh", 4, b"\x17\x72\x45\x38\x50\x90"), "bzip2 -dc FILE > FILE.raw"),
+    packed(Packing::Bzip2, Magic::Both(b"BZh", 4, b"\x17\x72\x45\x38\x50\x90"), "bzip2 -dc FILE > FILE.raw"),
     form("an lz4 file", Magic::At(0, b"\x04\x22\x4d\x18"), "lz4 -dc FILE > FILE.raw"),
     form("an lzip file", Magic::At(0, b"LZIP\x01"), "lzip -dc FILE > FILE.raw"),
     form("an lzop file", Magic::At(0, b"\x89LZO\0\r\n\x1a\n"), "lzop -dc FILE > FILE.raw"),

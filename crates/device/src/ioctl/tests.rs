@@ -1,3 +1,6 @@
+#[path = "../../../../tests/tools/skip.rs"]
+mod skip;
+
 use std::error::Error;
 use std::fs::File;
 use std::path::PathBuf;
@@ -93,8 +96,7 @@ fn a_device_answers_or_says_why_not() {
     let Some((path, file)) = candidates.find_map(|path| File::open(&path).ok().map(|file| (path, file)))
     else {
         assert!(!must, "STRADDLE_TEST_DEVICE cannot be opened");
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), "SKIPPED: no block device can be opened here");
+        skip::skipped("no block device can be opened here");
         return;
     };
     let answers = ask(&file);

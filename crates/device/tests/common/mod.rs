@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
 
+#[path = "../../../../tests/tools/skip.rs"]
+pub(crate) mod skip;
+
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,19 +13,10 @@ use straddle_device::image::{Access, Allowed, Image, ImageError, Opened, open};
 use straddle_device::{FileMedium, Medium};
 use straddle_units::{ByteCount, ByteOffset};
 
+pub(crate) use skip::present;
+
 /// The disk's size: no whole number of any format's blocks.
 pub(crate) const DISK: u64 = 33 * (1 << 20) + 3 * 512;
-
-/// Where `tool` is; says so, and fails under CI, when it is nowhere.
-pub(crate) fn present(tool: &str) -> bool {
-    let there = ["/usr/bin", "/usr/local/bin", "/bin"].iter().any(|dir| Path::new(dir).join(tool).exists());
-    if !there {
-        assert!(std::env::var_os("CI").is_none(), "{tool} is not installed, and this is CI");
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), "SKIPPED: {tool} is not installed");
-    }
-    there
-}
 
 /// Runs qemu-img in `dir`; it has to succeed.
 pub(crate) fn qemu_img(dir: &Path, args: &[&str]) -> String {

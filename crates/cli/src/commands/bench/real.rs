@@ -38,7 +38,7 @@ const AREA: u64 = 256 << 20;
 /// Pieces of a disk.
 const REGIONS: u32 = 8;
 /// A shell's status after Ctrl-C.
-const INTERRUPTED: Exit = Exit::Command(128 + 2);
+const INTERRUPTED: Exit = Exit::INTERRUPTED;
 
 pub(super) fn run(
     arguments: &BenchArguments,

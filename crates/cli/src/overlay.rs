@@ -1,0 +1,41 @@
+//! What to do about an image whose bytes are in another file: the command that has that file read too.
+
+use std::path::{Path, PathBuf};
+
+use straddle_device::image::ImageError;
+
+/// The command after which `target` can be read, where `error` is that another file is not opened and that file is there:
+/// `verb` with the files in `allowed` and this one.
+pub(crate) fn command(
+    error: &anyhow::Error,
+    verb: &str,
+    target: &Path,
+    allowed: &[PathBuf],
+) -> Option<String> {
+    let name = error.chain().find_map(missing)?;
+    // What an image names is beside it, where it is no whole path.
+    let beside = target.parent().unwrap_or(Path::new("")).join(name);
+    if !beside.is_file() {
+        return None;
+    }
+    let mut line = format!("straddle {verb} {}", operand(target));
+    for file in allowed.iter().chain([&beside]) {
+        line += &format!(" --allow-backing {}", operand(file));
+    }
+    Some(line)
+}
+
+/// The file that is not opened, as the image names it.
+fn missing<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
+    let boxed = || cause.downcast_ref::<Box<ImageError>>().map(AsRef::as_ref);
+    match cause.downcast_ref::<ImageError>().or_else(boxed)? {
+        ImageError::NotOpened { name, .. } => Some(name),
+        _ => None,
+    }
+}
+
+/// A path for a shell: one that begins with a dash is no option.
+fn operand(path: &Path) -> String {
+    let path = path.display().to_string();
+    straddle_audit::quote(&if path.starts_with('-') { format!("./{path}") } else { path })
+}

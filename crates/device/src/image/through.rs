@@ -1,0 +1,296 @@
+//! Compressed files, read through: their bytes are unpacked into a file without a name, and that is the image.
+//!
+//! The law of this module: what a file may take is bounded, whatever it says of itself. Bytes that are zero take no room in
+//! the file ([`Limits::data`] is about the others), nothing is read past [`Limits::len`], and no decoder gets more than
+//! [`MEMORY`]. What is packed twice is not unpacked twice. A compressed file is not written to by anything here.
+//!
+//! Sources: RFC 1952 (gzip), RFC 8878 (zstd), the .xz file format 1.2.
+
+use std::cell::Cell;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use straddle_units::{ByteCount, ByteOffset, MIB};
+
+use crate::medium::{FileMedium, Medium};
+
+/// How a file is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// Members of RFC 1952, one after the other.
+    Gzip,
+    /// Streams of .xz.
+    Xz,
+    /// Frames of RFC 8878.
+    Zstd,
+    /// Streams of bzip2.
+    Bzip2,
+}
+
+impl Packing {
+    /// Its name: "gzip".
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Xz => "xz",
+            Self::Zstd => "zstd",
+            Self::Bzip2 => "bzip2",
+        }
+    }
+
+    /// What a file of it is: "a gzip file".
+    pub const fn a_file(self) -> &'static str {
+        match self {
+            Self::Gzip => "a gzip file",
+            Self::Xz => "an xz file",
+            Self::Zstd => "a zstd file",
+            Self::Bzip2 => "a bzip2 file",
+        }
+    }
+}
+
+/// What a file may take when it is unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes in all.
+    pub len: ByteCount,
+    /// Bytes in parts of 64 KiB that are not all zero: what is written to the disk that holds temporary files.
+    pub data: ByteCount,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let gib = |count: u64| ByteCount::new(count * 1024 * MIB);
+        Self { len: gib(64), data: gib(4) }
+    }
+}
+
+/// The most memory of a decoder: xz -9 and zstd -19 need half of it.
+const MEMORY: u64 = 128 * MIB;
+
+/// What is left out of the file where it is all zero.
+const PART: usize = 64 << 10;
+
+/// Why a compressed file cannot be read through.
+#[derive(Debug, thiserror::Error)]
+pub enum UnpackError {
+    /// It is damaged, cut short, or wants more memory than it gets.
+    #[error("byte {at} of the file")]
+    Damaged {
+        /// How much of the file had been read.
+        at: ByteOffset,
+        /// What the decoder said.
+        #[source]
+        source: io::Error,
+    },
+    /// It holds more than is unpacked.
+    #[error("it holds more than {limit} ({} bytes){what}", .limit.get())]
+    TooLarge {
+        /// The limit that it reaches.
+        limit: ByteCount,
+        /// Of what, where not of all bytes.
+        what: &'static str,
+    },
+    /// The folder for temporary files does not take it.
+    #[error("no room for it in {} (TMPDIR names another folder)", folder.display())]
+    Scratch {
+        /// The folder.
+        folder: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A file that is counted as it is read.
+struct Counted<'a> {
+    file: BufReader<File>,
+    read: &'a Cell<u64>,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(buf)?;
+        self.read.set(self.read.get().saturating_add(count as u64));
+        Ok(count)
+    }
+}
+
+impl BufRead for Counted<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.file.fill_buf()
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.read.set(self.read.get().saturating_add(amount as u64));
+        self.file.consume(amount);
+    }
+}
+
+/// Members of gzip. As gzip does, it leaves what is none and follows one.
+struct Members<R: BufRead>(Option<flate2::bufread::GzDecoder<R>>);
+
+impl<R: BufRead> Read for Members<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.0 {
+            let count = member.read(buf)?;
+            if count > 0 || buf.is_empty() {
+                return Ok(count);
+            }
+            if let Some(mut rest) = self.0.take().map(flate2::bufread::GzDecoder::into_inner)
+                && rest.fill_buf()?.starts_with(b"\x1f")
+            {
+                self.0 = Some(flate2::bufread::GzDecoder::new(rest));
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// Frames of zstd, and those that are to be skipped.
+struct Frames<R: BufRead> {
+    source: R,
+    decoder: ruzstd::decoding::FrameDecoder,
+    is_open: bool,
+}
+
+impl<R: BufRead> Frames<R> {
+    fn new(source: R) -> Self {
+        let mut decoder = ruzstd::decoding::FrameDecoder::new();
+        decoder.set_max_window_size(MEMORY);
+        Self { source, decoder, is_open: false }
+    }
+
+    /// Begins the next frame with contents; `false` at the end.
+    fn open(&mut self) -> io::Result<bool> {
+        use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+        while !self.source.fill_buf()?.is_empty() {
+            match self.decoder.reset(&mut self.source) {
+                Ok(()) => return Ok(true),
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
+                    let skipped = io::copy(&mut (&mut self.source).take(length.into()), &mut io::sink())?;
+                    if skipped < u64::from(length) {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                }
+                Err(error) => return Err(io::Error::other(error)),
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl<R: BufRead> Read for Frames<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        use ruzstd::decoding::BlockDecodingStrategy;
+        loop {
+            if !self.is_open && !self.open()? {
+                return Ok(0);
+            }
+            self.is_open = true;
+            while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
+                let one = BlockDecodingStrategy::UptoBlocks(1);
+                self.decoder.decode_blocks(&mut self.source, one).map_err(io::Error::other)?;
+            }
+            let count = self.decoder.read(buf)?;
+            if count > 0 || buf.is_empty() {
+                return Ok(count);
+            }
+            self.is_open = false;
+        }
+    }
+}
+
+/// A file without a name in the folder for temporary files: it goes with its last descriptor, however the program ends.
+fn scratch() -> Result<File, UnpackError> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let folder = std::env::temp_dir();
+    let make = || -> io::Result<File> {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = folder.join(format!(".straddle-{}-{count}", std::process::id()));
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+        fs::remove_file(&path)?;
+        Ok(file)
+    };
+    let mut made = make();
+    // A name that another program's leavings hold is not taken from them.
+    for _ in 0..16 {
+        match &made {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => made = make(),
+            _ => break,
+        }
+    }
+    made.map_err(no_room)
+}
+
+/// Fills `buf` as far as there are bytes.
+fn fill(from: &mut dyn Read, buf: &mut [u8]) -> io::Result<usize> {
+    let mut have = 0;
+    while have < buf.len() {
+        match from.read(&mut buf[have..]) {
+            Ok(0) => break,
+            Ok(count) => have += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(have)
+}
+
+/// The bytes that are packed in `file`.
+pub(crate) fn unpack(file: File, packing: Packing, limits: Limits) -> Result<Box<dyn Medium>, UnpackError> {
+    let kept = sparse(file, packing, limits)?;
+    let len = kept.metadata().map_err(no_room)?.len();
+    Ok(Box::new(FileMedium::new(kept, ByteCount::new(len))))
+}
+
+fn no_room(source: io::Error) -> UnpackError {
+    UnpackError::Scratch { folder: std::env::temp_dir(), source }
+}
+
+/// The same as a file without a name.
+fn sparse(file: File, packing: Packing, limits: Limits) -> Result<File, UnpackError> {
+    let read = Cell::new(0);
+    let source = Counted { file: BufReader::with_capacity(PART, file), read: &read };
+    let memory = u32::try_from(MEMORY / 1024).unwrap_or(u32::MAX);
+    let mut bytes: Box<dyn Read + '_> = match packing {
+        Packing::Gzip => Box::new(Members(Some(flate2::bufread::GzDecoder::new(source)))),
+        Packing::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(source, true, memory)),
+        Packing::Zstd => Box::new(Frames::new(source)),
+        Packing::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(source)),
+    };
+    let scratch = scratch()?;
+    let (mut len, mut data) = (0_u64, 0_u64);
+    let mut part = vec![0; PART];
+    loop {
+        let have = fill(bytes.as_mut(), &mut part)
+            .map_err(|source| UnpackError::Damaged { at: ByteOffset::new(read.get()), source })?;
+        let part = &part[..have];
+        let end = len.saturating_add(have as u64);
+        if end > limits.len.get() {
+            return Err(UnpackError::TooLarge { limit: limits.len, what: "" });
+        }
+        if part.iter().any(|byte| *byte != 0) {
+            data = data.saturating_add(have as u64);
+            if data > limits.data.get() {
+                return Err(UnpackError::TooLarge { limit: limits.data, what: " that are not zeros" });
+            }
+            scratch.write_all_at(part, len).map_err(no_room)?;
+        }
+        len = end;
+        if have < PART {
+            break;
+        }
+    }
+    scratch.set_len(len).map_err(no_room)?;
+    Ok(scratch)
+}
+
+#[cfg(test)]
+mod tests;

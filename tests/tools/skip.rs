@@ -1,0 +1,30 @@
+//! A test that cannot run here says so loudly; under CI, where everything has to run, that is a failure.
+//!
+//! libtest keeps what `eprintln!` says of a test that passes. What is written to stderr itself gets to scripts/test, which
+//! counts these lines. tests/cli.rs holds that no test says it in another way.
+
+#![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
+
+use std::io::Write;
+use std::path::Path;
+
+/// Where administrators' tools are, whatever the user's PATH says.
+pub(crate) const PATH: &str = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin";
+
+/// Says why a test, or a part of it, does not run here.
+#[track_caller]
+pub(crate) fn skipped(why: &str) {
+    assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "{why}, and this is CI");
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+}
+
+/// Whether all of `tools` are installed; says so when not.
+#[track_caller]
+pub(crate) fn present(tools: &[&str]) -> bool {
+    let installed = |tool: &&&str| PATH.split(':').any(|dir| Path::new(dir).join(tool).exists());
+    let missing: Vec<_> = tools.iter().filter(|tool| !installed(tool)).collect();
+    if !missing.is_empty() {
+        skipped(&format!("{missing:?} not installed"));
+    }
+    missing.is_empty()
+}
