@@ -90,6 +90,13 @@ pub fn lock(file: &File) -> Result<(), LockError> {
     })
 }
 
+/// Gives both locks up while the file stays open: the kernel may hold it for longer than its process does.
+pub fn unlock(file: &File) {
+    // Where one fails, it ends with the open file.
+    let _ = rustix::fs::flock(file, FlockOperation::Unlock);
+    let _ = ioctl::lock::unlock_whole(file);
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs::OpenOptions;
@@ -108,13 +115,14 @@ mod tests {
         assert_eq!(FileId::of_open(&first).unwrap(), FileId::of_open(&second).unwrap());
         rustix::fs::flock(&first, FlockOperation::NonBlockingLockShared).unwrap();
         assert!(matches!(lock(&second), Err(LockError::Locked)));
-        rustix::fs::flock(&first, FlockOperation::Unlock).unwrap();
+        unlock(&first);
         ioctl::lock::lock_whole(&first).unwrap();
         assert!(matches!(lock(&second), Err(LockError::Locked)));
         // A record lock of the process, not of the open file, would be gone with the first of its files to be closed.
         drop(open("disk.img"));
         assert!(matches!(lock(&second), Err(LockError::Locked)));
-        drop(first);
+        unlock(&first);
         lock(&second).unwrap();
+        assert!(matches!(lock(&first), Err(LockError::Locked)));
     }
 }

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use straddle_device::Options;
 use straddle_device::image::Format;
-use straddle_device::live::Machine;
 use straddle_repair::apply::{self, ApplyError, Backup};
 use straddle_repair::disk::{DiskError, FileDisk};
 use straddle_repair::{Plan, Step};
@@ -58,6 +57,7 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
         out.flush()?;
         return Ok(Exit::Aligned);
     }
+    apply::check_kernel(&target.disk).map_err(|error| failed(error, &target.name))?;
     Backup::of(&steps, plan.disk.size, serial)
         .store(&backup_path)
         .map_err(|error| anyhow::Error::from(error).context(target.name.clone()))?;
@@ -86,6 +86,7 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
     let steps = backup
         .undoing(&target.disk, target.serial.as_deref())
         .map_err(|error| of_apply_error(error, &target.name))?;
+    apply::check_kernel(&target.disk).map_err(|error| of_apply_error(error, &target.name))?;
     apply::write(&mut target.disk, &steps).map_err(|error| of_apply_error(error, &target.name))?;
     let told = tell_kernel(&target, None);
     let mut out = output::stdout();
@@ -133,12 +134,10 @@ fn open(path: &Path, format: Option<Format>) -> Result<Opened> {
     if target.read_only {
         return Err(RefusedError(format!("{name}: nothing was written: the device is read-only")).into());
     }
-    let uses = Machine::read(None).uses(path);
-    if !uses.is_empty() {
-        let text = format!("{name}: nothing was written: it is in use: {}", uses.join("; "));
-        return Err(RefusedError(text).into());
-    }
     let disk = FileDisk::open(path, target.size).map_err(|error| of_apply_error(error.into(), &name))?;
+    if target.id.is_some_and(|id| id != disk.id()) {
+        return Err(of_apply_error(DiskError::Replaced.into(), &name));
+    }
     let serial = target.kernel_name.as_deref().and_then(serial_of);
     let sector = target.topology.logical.value().get();
     Ok(Opened { name, disk, kernel_name: target.kernel_name, serial, sector })
@@ -162,7 +161,9 @@ fn listing(steps: &[Step]) -> String {
 fn of_apply_error(error: ApplyError, name: &str) -> anyhow::Error {
     let is_refusal = matches!(
         error,
-        ApplyError::OtherDisk(_) | ApplyError::InUse(_) | ApplyError::Disk(DiskError::InUse(_))
+        ApplyError::OtherDisk(_)
+            | ApplyError::InUse(_)
+            | ApplyError::Disk(DiskError::InUse(_) | DiskError::Replaced)
     );
     match error {
         ApplyError::Plan(error) => of_plan_error(error, name),

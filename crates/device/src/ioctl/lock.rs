@@ -8,8 +8,17 @@ use std::os::fd::AsRawFd;
 /// wait: [`io::ErrorKind::WouldBlock`] where another open file, or a process with a record lock, has locked any of them,
 /// for reading or for writing. The lock ends with the open file, whichever other files of this process are closed.
 pub fn lock_whole(file: &File) -> io::Result<()> {
+    set(file, libc::F_WRLCK)
+}
+
+/// Gives the lock up.
+pub fn unlock_whole(file: &File) -> io::Result<()> {
+    set(file, libc::F_UNLCK)
+}
+
+fn set(file: &File, kind: i32) -> io::Result<()> {
     let whole = libc::flock {
-        l_type: i16::try_from(libc::F_WRLCK).unwrap_or_default(),
+        l_type: i16::try_from(kind).unwrap_or_default(),
         l_whence: i16::try_from(libc::SEEK_SET).unwrap_or_default(),
         l_start: 0,
         l_len: 0,

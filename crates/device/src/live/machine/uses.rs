@@ -78,6 +78,11 @@ impl Machine {
         self.uses_of_file(&Backing::File(Some(FileId::of(metadata)), path))
     }
 
+    /// Who uses the disk that was looked at as `metadata` apart from its partitions.
+    pub fn uses_of_whole(&self, metadata: &Metadata) -> Vec<String> {
+        self.numbers.get(&number_of(metadata)).map_or_else(Vec::new, |name| self.uses_of_whole_disk(name))
+    }
+
     /// Who uses the device `name`.
     pub fn uses_of_device(&self, name: &str) -> Vec<String> {
         let mut found = Found::default();
