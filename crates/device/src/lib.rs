@@ -13,6 +13,7 @@ pub mod ioctl;
 pub mod live;
 mod medium;
 pub mod quirks;
+pub mod shown;
 pub mod sysfs;
 mod target;
 pub mod topology;

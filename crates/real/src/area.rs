@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use straddle_device::shown::quote_path;
 use straddle_device::{Options, Target};
 use straddle_layout::{Role, Stack, TableKind};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
@@ -53,7 +54,7 @@ pub enum AreaError {
         holds: &'static str,
     },
     /// The table is damaged.
-    #[error("{path}: the partition table is damaged, so what is free is not known (straddle check {path})", path = path.display())]
+    #[error("{path}: the partition table is damaged, so what is free is not known (straddle check {command})", path = path.display(), command = quote_path(path))]
     Damaged {
         /// The target.
         path: PathBuf,

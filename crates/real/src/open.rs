@@ -177,10 +177,17 @@ impl Opened {
 }
 
 impl Opened {
-    /// Whether the file is as long as it was: what is cut short meanwhile is not to be grown by a write behind its end. A
-    /// device keeps its size.
+    /// How long the file is now; a device keeps its size.
+    pub(crate) fn length(&self) -> u64 {
+        match self.kind {
+            Kind::Block => self.size,
+            Kind::File => self.file.metadata().map_or(0, |metadata| metadata.len()),
+        }
+    }
+
+    /// Whether it is as long as it was: what is cut short meanwhile is not to be grown by a write behind its end.
     pub(crate) fn is_whole(&self) -> bool {
-        self.kind == Kind::Block || self.file.metadata().is_ok_and(|metadata| metadata.len() >= self.size)
+        self.length() >= self.size
     }
 
     /// Writes `bytes` at `at`, as far as the file still reaches.

@@ -166,12 +166,16 @@ impl Real {
         let pieces = if self.kept { self.memory().unwrap_or_default() } else { &[] };
         let mut changed = Vec::new();
         for (area, piece) in self.areas.iter().zip(pieces) {
-            if !self.opened.is_whole() {
-                changed.push(*area);
-                continue;
+            let start = area.start().get();
+            // What has been cut off has changed as well.
+            let there = self.opened.length().saturating_sub(start).min(area.len().get());
+            if let Some(rest) = Span::new(area.start(), ByteCount::new(there)) {
+                let now = read_area(&self.opened, rest)?;
+                differing(start, now.bytes(), &piece.bytes()[..now.bytes().len()], &mut changed);
             }
-            let now = read_area(&self.opened, *area)?;
-            differing(area.start().get(), now.bytes(), piece.bytes(), &mut changed);
+            if there < area.len().get() {
+                add(&mut changed, start + there, area.len().get() - there);
+            }
         }
         Ok(changed)
     }

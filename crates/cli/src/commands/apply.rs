@@ -14,7 +14,7 @@ use straddle_repair::{Plan, Step};
 use super::plan::{check_raw, of_open_error, of_plan_error, serial_of};
 use crate::args::{ApplyArguments, UndoArguments};
 use crate::exit::{Exit, RefusedError, UsageError};
-use crate::output::{self, Styles, plural};
+use crate::output::{self, Styles, plural, quote_path};
 use crate::text;
 
 /// No plan is larger.
@@ -52,7 +52,7 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
         writeln!(
             out,
             "nothing was written; without --dry-run the backup would be {}",
-            backup_path.display()
+            output::printable(&backup_path.display().to_string())
         )?;
         out.flush()?;
         return Ok(Exit::Aligned);
@@ -74,7 +74,8 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
         apply::written(&steps),
         plural(steps.iter().filter(|step| matches!(step, Step::Write { .. })).count(), "place")
     )?;
-    writeln!(out, "  to take it back: straddle undo {} --write {name}", backup_path.display())?;
+    let (backup, operand) = (quote_path(&backup_path), quote_path(&arguments.write));
+    writeln!(out, "  to take it back: straddle undo {backup} --write {operand}")?;
     out.flush()?;
     told?;
     Ok(Exit::Aligned)
@@ -152,7 +153,9 @@ fn tell_kernel(target: &Opened, plan: Option<&Plan>) -> Result<()> {
 /// Every write, a line each.
 fn listing(steps: &[Step]) -> String {
     let line = |step: &Step| match step {
-        Step::Write { at, new, what, .. } => format!("byte {at:>14}  {:>8} bytes  {what}\n", new.len()),
+        Step::Write { at, new, what, .. } => {
+            format!("byte {at:>14}  {:>8} bytes  {}\n", new.len(), output::printable(what))
+        }
         Step::Flush => "flush\n".to_owned(),
     };
     steps.iter().map(line).collect()

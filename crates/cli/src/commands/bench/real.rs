@@ -49,21 +49,21 @@ pub(super) fn run(
     let stop = Arc::new(AtomicBool::new(false));
     on_interrupt(&stop).context("signals")?;
     let journals = journals(arguments)?;
-    refuse_unrestored(path, &journals)?;
+    refuse_unrestored(path, &journals, workload.writes())?;
     let made = Made::unless_there(path, arguments)?;
     let mut bar = Bar::new();
     bar.tell("preparing");
-    let (mut real, order, before, kept) = prepare(arguments, path, workload, made.is_some(), &stop)?;
+    let Prepared { mut real, order, before, kept, others } =
+        prepare(arguments, path, workload, made.is_some(), &stop)?;
     let journal = match real.kept().filter(|_| workload.writes()) {
         Some(areas) => Some(Journal::write(&journals, real.opened(), &areas)?),
         None => None,
     };
-    let others = journal.as_ref().and_then(|_| Others::of(real.opened()));
     let mut watch = Watching {
         bar: &mut bar,
         export: Export::open(arguments, workload, &order)?,
         failed: None,
-        others,
+        others: others.filter(|_| journal.is_some()),
         stop: &stop,
         disturbed: false,
     };
@@ -204,13 +204,13 @@ fn journals(arguments: &BenchArguments) -> Result<PathBuf> {
 }
 
 /// A run that did not end has left what the target held: that comes first.
-fn refuse_unrestored(path: &Path, journals: &Path) -> Result<()> {
+fn refuse_unrestored(path: &Path, journals: &Path, writes: bool) -> Result<()> {
     let Ok(metadata) = fs::metadata(path) else { return Ok(()) };
     let this = (path.canonicalize().ok(), FileId::of(&metadata));
     let is_of_this = |left: &Left| match &left.target {
         Some((target, id)) => this.0.as_ref() == Some(target) || this.1 == *id,
         // It may be of any.
-        None => true,
+        None => writes,
     };
     let Some(first) = left(journals).into_iter().find(is_of_this) else { return Ok(()) };
     let (path, first) = (path.display(), first.path.display());
@@ -219,14 +219,24 @@ fn refuse_unrestored(path: &Path, journals: &Path) -> Result<()> {
     Err(RefusedError(message).into())
 }
 
-/// Opens the target, finds its areas, and reads what they hold; says in words what becomes of the contents.
+/// A target that is ready.
+struct Prepared {
+    real: Real,
+    order: Order,
+    before: Before,
+    /// What becomes of its contents, in words.
+    kept: &'static str,
+    others: Option<Others>,
+}
+
+/// Opens the target, finds its areas, and reads what they hold.
 fn prepare(
     arguments: &BenchArguments,
     path: &Path,
     workload: &Workload,
     ours: bool,
     stop: &Arc<AtomicBool>,
-) -> Result<(Real, Order, Before, &'static str)> {
+) -> Result<Prepared> {
     let give = give(arguments, path, ours)?;
     let access = match give {
         _ if !workload.writes() => Access::Read,
@@ -235,6 +245,8 @@ fn prepare(
     };
     let io = if arguments.real.io == Some(Way::Buffered) { Io::Buffered } else { Io::Direct };
     let opened = Opened::open(path, access, io).map_err(in_use)?;
+    // Whoever comes from now on is noticed: before anything is read that is to be written back.
+    let others = Others::of(&opened);
     let seed = u64::from(arguments.seed.unwrap_or(1));
     let (regions, kept) = if workload.writes() {
         let regions = arguments.real.regions.unwrap_or(if opened.kind == Kind::Block { REGIONS } else { 1 });
@@ -269,7 +281,8 @@ fn prepare(
     let settings = Settings { depth: workload.queue_depth(), largest: workload.size() };
     let title = title(path, &opened);
     let kept = if ours { "a file of its own, removed afterwards" } else { kept };
-    Ok((Real::new(opened, title, &contents, settings, Arc::clone(stop))?, order, before, kept))
+    let real = Real::new(opened, title, &contents, settings, Arc::clone(stop))?;
+    Ok(Prepared { real, order, before, kept, others })
 }
 
 /// Whom somebody uses is refused, and not failed.

@@ -252,7 +252,8 @@ impl Machine {
     /// All consumers of this machine or of the captured tree at `root`.
     pub(super) fn find_consumers_of_all(&self, root: &Path) -> Vec<Consumer> {
         let mut consumers = Vec::new();
-        for (name, entry) in &self.devices {
+        // A partition is neither: there may be very many.
+        for (name, entry) in self.devices.iter().filter(|(_, entry)| entry.disk.is_none()) {
             let mut add = |label: String, backing: Option<Backing>| {
                 consumers.extend(backing.map(|backing| Consumer {
                     label,
