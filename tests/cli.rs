@@ -465,3 +465,34 @@ fn an_interruption_is_no_failure() {
         assert!(!blame.contains("could not") && !blame.contains("cannot"), "{arguments:?}: {blame}");
     }
 }
+
+#[test]
+fn help_and_version_that_nobody_gets_are_no_success() {
+    let commands = [
+        "--help",
+        "-h",
+        "--version",
+        "check --help",
+        "bench -h",
+        "drive show --help",
+        "man",
+        "schema",
+        "explain",
+    ];
+    for command in commands {
+        for (to, means) in [("> /dev/full", "full"), (">&-", "closed")] {
+            let line = format!("'{}' {command} {to}", env!("CARGO_BIN_EXE_straddle"));
+            let output = Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).output().unwrap();
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(3), "{command} to a {means} stdout: {told}");
+            assert!(told.contains("os error"), "{command} to a {means} stdout: {told}");
+        }
+        // Whoever has read enough has no complaint.
+        let line = format!("'{}' {command} | true; exit ${{PIPESTATUS[0]}}", env!("CARGO_BIN_EXE_straddle"));
+        let output = Command::new("bash").args(["-c", &line]).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    // /dev/null is open.
+    let line = format!("'{}' --version <>/dev/null 1<>/dev/null", env!("CARGO_BIN_EXE_straddle"));
+    assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
+}

@@ -376,6 +376,7 @@ fn what_depends_on_its_sectors_is_not_converted() {
     let made = fs::read(with_content(&dir, "made", 512, &["mkfs.ext4", "-q", "-F", "-b", "1024"])).unwrap();
     let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &made[1 << 20..321 << 20], 1 << 20).unwrap();
+    drop(file);
     let before = fs::read(&image).unwrap();
     let said = ends(&dir, 4, &["apply", "late.json", "--write", "late"]);
     assert!(said.contains("ext4 has blocks of 1024 bytes"), "{said}");

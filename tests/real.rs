@@ -74,6 +74,7 @@ fn a_file_that_is_there_is_as_it_was_and_every_sample_is_exported() {
         let mut arguments =
             vec!["bench", workload, target.to_str().unwrap(), "--io", "buffered", "--runtime", "1"];
         arguments.extend([
+            "--used",
             "--offsets",
             "0,1",
             "--count",
@@ -116,7 +117,7 @@ fn ctrl_c_ends_a_run_and_leaves_nothing() {
         command
             .args(["bench", "random-write"])
             .arg(&target)
-            .args(["--io", "buffered"])
+            .args(["--used", "--io", "buffered"])
             .env("XDG_STATE_HOME", dir.path());
         let child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -157,8 +158,8 @@ fn what_must_not_be_measured_is_refused_and_not_touched() {
     let empty = dir.image("empty.img", 0);
     refused(&["random-write", empty.to_str().unwrap()], 3, "empty");
     let small = dir.image("small.img", 1 << 20);
-    refused(&["random-write", small.to_str().unwrap(), "--io", "buffered"], 4, "no free space");
-    refused(&["dd", path, "--size", "64M", "--io", "buffered"], 2, "the workload needs");
+    refused(&["random-write", small.to_str().unwrap(), "--used", "--io", "buffered"], 4, "no free space");
+    refused(&["dd", path, "--used", "--size", "64M", "--io", "buffered"], 2, "the workload needs");
     assert!(fs::read(&target).unwrap().iter().all(|byte| *byte == 0));
 }
 

@@ -31,21 +31,22 @@ fn mixed(seed: u64) -> u64 {
 fn bench(target: &Path, journals: &Path) -> Command {
     let mut command = Command::new(STRADDLE);
     command.args(["bench", "random-write"]).arg(target).arg("--journals").arg(journals);
-    command.args(["--io", "buffered", "--runtime", "30"]).stdin(Stdio::null());
+    command.args(["--used", "--io", "buffered", "--runtime", "30"]).stdin(Stdio::null());
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
 
-fn restored(journals: &Path) -> String {
+fn restored(journals: &Path, options: &[&str], status: i32) -> String {
+    let mut command = Command::new(STRADDLE);
     let output =
-        Command::new(STRADDLE).args(["bench", "--restore", "--journals"]).arg(journals).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        command.args(["bench", "--restore", "--journals"]).arg(journals).args(options).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{text}");
     text
 }
 
 #[test]
-fn a_killed_run_leaves_what_was_there() {
+fn a_killed_run_leaves_what_was_there_and_what_its_owner_writes_then() {
     let (count, seed) = (number("RESTORES", 40), number("RESTORE_SEED", 1));
     let dir = Dir::new("restore");
     let (target, journals) = (dir.join("disk.img"), dir.join("journals"));
@@ -60,26 +61,66 @@ fn a_killed_run_leaves_what_was_there() {
         run.kill().unwrap();
         run.wait().unwrap();
         assert!(fs::read(&target).unwrap() == bytes, "{again}: it differs before anything was put back");
-        let journal = fs::read_dir(&journals).ok().and_then(|mut entries| entries.next());
-        // A power cut can tear what was being written: only a complete journal allows for that.
-        let complete =
-            journal.is_some_and(|entry| fs::read(entry.unwrap().path()).unwrap().ends_with(b"STRADDLE"));
-        if complete {
-            let file = OpenOptions::new().write(true).open(&target).unwrap();
-            let torn = vec![0xEE; 1 + (drawn >> 40) as usize % 70_000];
-            let at = (drawn >> 8) % (SIZE - torn.len() as u64);
-            file.write_all_at(&torn, at).unwrap();
-            // Two journals of one target would not know of each other.
-            let refused = bench(&target, &journals).status().unwrap();
-            assert_eq!(refused.code(), Some(4), "{again}");
-            during += 1;
-        } else {
+        let left = || fs::read_dir(&journals).into_iter().flatten().map(|entry| entry.unwrap().path());
+        let complete = left().find(|path| path.extension().is_some_and(|end| end == "journal"));
+        if complete.is_none() {
             before += 1;
+            restored(&journals, &[], 0);
+            assert_eq!(left().count(), 0, "{again}");
+            continue;
         }
-        let told = restored(&journals);
-        assert!(fs::read(&target).unwrap() == bytes, "{again}: {told}");
-        assert_eq!(fs::read_dir(&journals).map_or(0, Iterator::count), 0, "{again}: {told}");
+        during += 1;
+        let refused = bench(&target, &journals).status().unwrap();
+        assert_eq!(
+            refused.code(),
+            Some(4),
+            "{again}: two journals of one target would not know of each other"
+        );
+        match drawn % 3 {
+            0 => {
+                let told = restored(&journals, &[], 0);
+                assert!(fs::read(&target).unwrap() == bytes, "{again}: {told}");
+            }
+            1 => owner_writes(&target, &journals, &bytes, drawn, &again),
+            _ => journal_is_damaged(&target, &journals, &complete.unwrap(), &bytes, drawn, &again),
+        }
+        assert_eq!(left().count(), 0, "{again}");
     }
     println!("{count} kills: {before} before the journal was complete, {during} after that");
     assert!(during > 0, "no run was killed while it measured");
+}
+
+/// From a byte to tens of thousands, anywhere: they stay until they may go.
+fn owner_writes(target: &Path, journals: &Path, bytes: &[u8], drawn: u64, again: &str) {
+    let file = OpenOptions::new().write(true).open(target).unwrap();
+    let length = if drawn & 8 == 0 { 1 } else { 1 + (drawn >> 40) as usize % 70_000 };
+    let at = usize::try_from((drawn >> 8) % (SIZE - length as u64)).unwrap();
+    let theirs: Vec<u8> = bytes[at..].iter().take(length).map(|byte| !byte).collect();
+    file.write_all_at(&theirs, at as u64).unwrap();
+    // Who still has it open for writing is asked to end first.
+    drop(file);
+    let mut changed = bytes.to_vec();
+    changed[at..at + length].copy_from_slice(&theirs);
+    let told = restored(journals, &[], 4);
+    assert!(fs::read(target).unwrap() == changed, "{again}: {told}");
+    assert!(told.contains("left alone") && told.contains(&(at / 512 * 512).to_string()), "{again}: {told}");
+    let told = restored(journals, &["--force"], 0);
+    assert!(fs::read(target).unwrap() == bytes, "{again}: {told}");
+}
+
+/// Cut short, or with one bit that has changed: it is not used, and has another name.
+fn journal_is_damaged(target: &Path, journals: &Path, journal: &Path, bytes: &[u8], drawn: u64, again: &str) {
+    let mut whole = fs::read(journal).unwrap();
+    let at = (drawn >> 8) as usize % whole.len();
+    match drawn & 8 {
+        0 => whole.truncate(at),
+        _ => whole[at] ^= 1,
+    }
+    fs::write(journal, &whole).unwrap();
+    let told = restored(journals, &["--force"], 3);
+    assert!(fs::read(target).unwrap() == bytes, "{again}: {told}");
+    let renamed = journal.with_extension("damaged");
+    assert!(told.contains(renamed.to_str().unwrap()) && !told.contains("removed"), "{again}: {told}");
+    assert!(fs::read(&renamed).unwrap() == whole && !journal.exists(), "{again}: {told}");
+    fs::remove_file(renamed).unwrap();
 }

@@ -5,7 +5,7 @@ use straddle_units::{Boundary, ByteCount};
 
 use crate::Context;
 use crate::catalogue as rules;
-use crate::cure::quote;
+use crate::cure::operand;
 use crate::finding::{Command, Cure, Finding, Miss, Risk};
 
 /// Finds everything about the container that the image is in.
@@ -50,7 +50,7 @@ fn check_placement(context: &Context<'_>, container: &Container, findings: &mut 
 
 /// Converts the image to another format.
 fn convert(context: &Context<'_>, format: &str) -> Cure {
-    let target = quote(context.file);
+    let target = operand(context.file);
     Cure {
         summary: "convert the image to a format that keeps blocks aligned (raw, qcow2, VHDX, or a fixed VHD)"
             .to_owned(),
@@ -58,14 +58,14 @@ fn convert(context: &Context<'_>, format: &str) -> Cure {
             tool: "qemu-img",
             line: format!(
                 "qemu-img convert -O {format} {target} {}",
-                quote(&format!("{}.new", context.file))
+                operand(&format!("{}.new", context.file))
             ),
         }],
         moving: None,
         risk: Risk::Safe,
         caution: Some(format!(
             "with the guest shut down; a file of the name {} is overwritten, and the guest's configuration has to name it",
-            quote(&format!("{}.new", context.file))
+            operand(&format!("{}.new", context.file))
         )),
     }
 }

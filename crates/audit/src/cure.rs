@@ -6,6 +6,7 @@ mod room;
 
 use std::cmp::Ordering;
 
+use straddle_device::shown::is_hidden;
 use straddle_layout::{Partition, PartitionType, Role, TableKind, types};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
@@ -188,14 +189,7 @@ fn free_space_around(context: &Context<'_>, partition: &Partition) -> Option<Spa
 }
 
 /// Quotes a word for a POSIX shell, where it needs it.
-pub fn quote(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,=@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
-}
+pub use straddle_device::shown::quote;
 
 /// The target as an operand: a name that begins with a dash is no option.
 pub(crate) fn operand(target: &str) -> String {
@@ -224,9 +218,15 @@ impl Entry<'_> {
         Some(self.context.stack.block.get()).filter(|size| self.context.is_image && *size != 512)
     }
 
-    /// Whether the partition's name may stand in a command: a terminal obeys control characters, quoted or not.
+    /// Whether the partition's name may stand in a command: a terminal obeys control characters, quoted or not, and who
+    /// reads it sees something else than is there.
     fn name_can_be_shown(&self) -> bool {
-        !self.partition.attributes.name.contains(char::is_control)
+        !self.partition.attributes.name.contains(is_hidden)
+    }
+
+    /// Whether sgdisk can write the name: for it a colon ends the name, and nothing quotes one (sgdisk 1.0.10).
+    fn name_is_for_sgdisk(&self) -> bool {
+        !self.partition.attributes.name.contains(':')
     }
 
     /// What to mind: that a table is not its data, and what the tools cannot do.
@@ -266,6 +266,9 @@ impl Entry<'_> {
                 }
                 _ => "parted makes the partition anew, with another UUID and the type Linux filesystem",
             });
+        }
+        if matches!(self.partition.kind, PartitionType::Guid(_)) && !self.name_is_for_sgdisk() {
+            parts.push("sgdisk cannot write a name with a colon");
         }
         if self.context.stack.kind == TableKind::HybridMbr {
             parts.push("these change the GPT: make the hybrid MBR anew afterwards (sgdisk -h)");
@@ -324,7 +327,7 @@ impl Entry<'_> {
     /// sgdisk works on GPT only, and cannot be told an image's sector size.
     fn sgdisk(&self) -> Option<Command> {
         let PartitionType::Guid(kind) = self.partition.kind else { return None };
-        if self.told_sector_size().is_some() || !self.name_can_be_shown() {
+        if self.told_sector_size().is_some() || !self.name_can_be_shown() || !self.name_is_for_sgdisk() {
             return None;
         }
         let (number, start, last) = (self.partition.number, self.start, self.last());

@@ -85,7 +85,7 @@ pub fn called(layer: &Layer) -> String {
         _ => layer.kind.to_owned(),
     };
     // Names come from the disk, and go to terminals.
-    let name: String = layer.name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    let name = straddle_device::shown::printable(&layer.name);
     if name.is_empty() { what } else { format!("{what} {name}") }
 }
 

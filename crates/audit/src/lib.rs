@@ -114,7 +114,7 @@ pub fn run(context: &Context<'_>) -> Vec<Finding> {
         placement::check(context, partition, &mut findings);
         hidden::check(context, partition, &mut findings);
     }
-    if context.target.contains(char::is_control) {
+    if context.target.contains(straddle_device::shown::is_hidden) {
         findings.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(Cure::without_commands);
     }
     layers::check(context, &mut findings);

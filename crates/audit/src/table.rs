@@ -5,7 +5,7 @@ use straddle_units::{ByteCount, ByteOffset, LbaCount};
 
 use crate::Context;
 use crate::catalogue as rules;
-use crate::cure::quote;
+use crate::cure::operand;
 use crate::finding::{Command, Cure, Finding, Risk, Rule, Subject};
 
 /// How many blocks an MBR entry can address: its fields have 32 bits.
@@ -75,7 +75,7 @@ fn cure_of(context: &Context<'_>, problem: &Problem) -> Option<Cure> {
             "connect the disk the way it was partitioned (with {table}-byte sectors; an enclosure or controller \
              probably showed it so), or have the table rewritten in place, which refuses where what is inside depends on \
              the sectors: straddle plan {} --convert-table {device} --save plan.json",
-            quote(context.target)
+            operand(context.target)
         )),
         _ => Cure::advice(rule_of(problem).0.cure),
     };
@@ -83,7 +83,7 @@ fn cure_of(context: &Context<'_>, problem: &Problem) -> Option<Cure> {
 }
 
 fn rewrite_gpt(context: &Context<'_>) -> Cure {
-    let command = Command { tool: "sgdisk", line: format!("sgdisk -e {}", quote(context.target)) };
+    let command = Command { tool: "sgdisk", line: format!("sgdisk -e {}", operand(context.target)) };
     Cure {
         summary: "write both copies anew from the good one, at their places".to_owned(),
         // sgdisk cannot be told an image's sector size.
@@ -113,7 +113,7 @@ fn check_mbr_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
     );
     let cure = Cure {
         summary: "convert the table to GPT".to_owned(),
-        commands: vec![Command { tool: "sgdisk", line: format!("sgdisk -g {}", quote(context.target)) }],
+        commands: vec![Command { tool: "sgdisk", line: format!("sgdisk -g {}", operand(context.target)) }],
         moving: None,
         risk: Risk::Backup,
         caution: Some(

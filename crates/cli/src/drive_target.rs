@@ -46,6 +46,7 @@ pub(crate) fn target(
         partition: None,
         node: None,
         read_only: false,
+        id: None,
         zoned: None,
         remarks: vec![format!("modelled: {}; nothing is written on it", profile.title)],
     })

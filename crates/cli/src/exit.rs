@@ -1,12 +1,15 @@
 //! Exit codes: one meaning each, the same for every command.
 
-use std::io;
+use std::io::{self, IsTerminal, Write};
 
+use clap::{CommandFactory, Parser};
 use straddle_bench::TargetError;
+use straddle_device::shown::is_hidden;
 use straddle_guest::GuestError;
 use straddle_lab::LabError;
 
-use crate::output;
+use crate::args::{Arguments, Colour};
+use crate::output::{self, Styles};
 
 /// How a command ended, from best to worst. Of several targets the worst counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,6 +85,39 @@ fn is_interruption(cause: &(dyn std::error::Error + 'static)) -> bool {
     matches!(cause.downcast_ref(), Some(GuestError::Interrupted))
         || matches!(cause.downcast_ref(), Some(LabError::Interrupted))
         || matches!(cause.downcast_ref(), Some(TargetError::Interrupted))
+}
+
+/// Help, the version, or what is wrong with the command line. clap would print it by itself, and not tell whether it could.
+pub(crate) fn of_command_line(error: clap::Error) -> anyhow::Result<Exit> {
+    if error.use_stderr() {
+        let is_coloured =
+            io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+        let text = shown(error).render();
+        let text = if is_coloured { text.ansi().to_string() } else { text.to_string() };
+        // Where that cannot be written, the exit code has to do.
+        let _ = io::stderr().write_all(text.as_bytes());
+        return Ok(Exit::Usage);
+    }
+    let is_coloured = Styles::choose(Colour::Auto).is_coloured();
+    let text = if is_coloured { error.render().ansi().to_string() } else { error.render().to_string() };
+    let mut out = output::stdout();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(Exit::Aligned)
+}
+
+/// The same error with what was typed, or came from a file's name, made printable: the message has it as it is.
+fn shown(error: clap::Error) -> clap::Error {
+    let typed: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    if !typed.iter().any(|word| word.contains(is_hidden)) {
+        return error;
+    }
+    let shown = Arguments::try_parse_from(typed.iter().map(|word| output::printable(word)));
+    // Where that would be understood, no more than the kind of error can be said.
+    shown
+        .err()
+        .filter(clap::Error::use_stderr)
+        .unwrap_or_else(|| clap::Error::new(error.kind()).with_cmd(&Arguments::command()))
 }
 
 /// Says on stderr what failed, and which exit that is. A closed pipe is a quiet success: the reader has had enough.

@@ -43,7 +43,7 @@ fn escaped(text: &str) -> String {
             '>' => escaped += "&gt;",
             '"' => escaped += "&quot;",
             '\n' => escaped.push(' '),
-            letter if letter.is_control() => (),
+            letter if straddle_device::shown::is_hidden(letter) => (),
             letter => escaped.push(letter),
         }
     }

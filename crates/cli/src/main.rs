@@ -5,6 +5,7 @@
 
 mod args;
 mod chart;
+mod closed;
 mod commands;
 mod cost;
 mod drive_target;
@@ -27,7 +28,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let arguments = args::Arguments::parse();
-    let exit = commands::run(&arguments).unwrap_or_else(|error| exit::of_error(&error));
+    let run = args::Arguments::try_parse()
+        .map_or_else(exit::of_command_line, |arguments| commands::run(&arguments));
+    let exit = run.unwrap_or_else(|error| exit::of_error(&error));
     ExitCode::from(exit.code())
 }

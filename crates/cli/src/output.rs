@@ -1,10 +1,15 @@
 //! Where output goes, and how it is coloured.
 
-use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+mod net;
+
+use std::io::{self, BufWriter, IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
+use straddle_device::shown::is_hidden;
+pub(crate) use straddle_device::shown::{printable, quote_path};
 
 use crate::args::Colour;
+pub(crate) use net::Net;
 
 /// Styles for text on stdout; empty ones where colour is off.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +32,7 @@ impl Styles {
             Colour::Never => false,
             Colour::Auto => !no_color && !dumb && io::stdout().is_terminal(),
         };
+        net::allow_styles(coloured);
         if !coloured {
             return Self::default();
         }
@@ -42,14 +48,21 @@ impl Styles {
     }
 }
 
+impl Styles {
+    /// Whether there is any.
+    pub(crate) fn is_coloured(self) -> bool {
+        self.heading != Style::new()
+    }
+}
+
 /// `text` in `style`.
 pub(crate) fn paint(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Standard output, written in large pieces.
-pub(crate) fn stdout() -> BufWriter<Stdout> {
-    BufWriter::with_capacity(64 * 1024, io::stdout())
+/// Standard output, written in large pieces, and for a terminal that is to obey nobody else.
+pub(crate) fn stdout() -> BufWriter<Net> {
+    BufWriter::with_capacity(64 * 1024, Net::new())
 }
 
 /// Text that is no terminal's is made for this width.
@@ -73,22 +86,30 @@ fn terminal_width() -> Option<usize> {
     Some(usize::from(width.0).max(LEAST_WIDTH))
 }
 
-/// Says something on stderr. Where that cannot be written either, the exit code has to do.
+/// Says something on stderr, in one line. Where that cannot be written either, the exit code has to do.
 pub(crate) fn complain(message: &str) {
-    let _ = writeln!(io::stderr(), "straddle: {message}");
+    let _ = writeln!(io::stderr(), "straddle: {}", printable(message));
 }
 
-/// `text` for a terminal, with control characters as escapes: a name from anywhere must not be obeyed.
-pub(crate) fn printable(text: &str) -> String {
-    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(escaped).collect()
+/// JSON in which what is hidden in strings is escaped. Outside of strings there is nothing of that but line feeds.
+pub(crate) fn json_escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c == '\n' || !is_hidden(c) {
+            text.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            text += &format!("\\u{unit:04x}");
+        }
+    }
+    text
 }
 
 /// Prints `value` as indented JSON.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     let mut out = stdout();
-    serde_json::to_writer_pretty(&mut out, value)?;
-    writeln!(out)?;
+    writeln!(out, "{}", json_escaped(&serde_json::to_string_pretty(value)?))?;
     out.flush()?;
     Ok(())
 }

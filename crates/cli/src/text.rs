@@ -85,8 +85,8 @@ pub(crate) fn lines(audited: &Audited) -> String {
 /// What a finding says, with what it is about in front; one on a layer begins with the way to it by itself.
 fn about(finding: &Finding) -> String {
     match finding.layer.is_empty() {
-        false => finding.sentence(),
-        true => format!("{}: {}", subject(finding.subject), finding.sentence()),
+        false => printable(&finding.sentence()),
+        true => printable(&format!("{}: {}", subject(finding.subject), finding.sentence())),
     }
 }
 
@@ -548,20 +548,21 @@ fn drawing(audited: &Audited, finding: &Finding) -> Option<String> {
 
 /// A cure, with what it is for as well behind what has to be done.
 fn cure_text(cure: &Cure, sharing: &str, styles: Styles) -> String {
-    let mut text = format!("{}\n", wrap(&format!("fix: {}{sharing}", cure.summary), width(), "  "));
+    let mut text =
+        format!("{}\n", wrap(&format!("fix: {}{sharing}", printable(&cure.summary)), width(), "  "));
     // What is pasted is often not read to its end: what it may cost stands before it.
     let warning = cure.risk.warning().filter(|_| !cure.commands.is_empty());
     let before: Vec<&str> = warning.into_iter().chain(cure.caution.as_deref()).collect();
     if !before.is_empty() {
-        let _ = writeln!(text, "{}", wrap(&before.join("; "), width(), "    "));
+        let _ = writeln!(text, "{}", wrap(&printable(&before.join("; ")), width(), "    "));
     }
     for command in &cure.commands {
-        let _ = writeln!(text, "    {}", paint(styles.heading, &command.line));
+        let _ = writeln!(text, "    {}", paint(styles.heading, &printable(&command.line)));
     }
     if let Some(moving) = &cure.moving {
         let before = "with its data (offline, with a backup; it cannot resume if interrupted):";
         let _ = writeln!(text, "{}", wrap(before, width(), "    "));
-        let _ = writeln!(text, "    {}", paint(styles.heading, &moving.line));
+        let _ = writeln!(text, "    {}", paint(styles.heading, &printable(&moving.line)));
     }
     text
 }

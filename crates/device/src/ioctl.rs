@@ -10,6 +10,8 @@
 #![allow(unsafe_code)]
 
 pub mod dm;
+pub mod lock;
+pub mod loops;
 pub mod zones;
 
 use std::ffi::c_void;

@@ -4,6 +4,7 @@
 //! disagreeing sources are all kept, and nothing is ever written. All `unsafe` of the workspace is in [`ioctl`].
 
 mod assume;
+pub mod claim;
 pub mod evidence;
 pub mod fields;
 pub mod identify;
@@ -12,11 +13,13 @@ pub mod ioctl;
 pub mod live;
 mod medium;
 pub mod quirks;
+pub mod shown;
 pub mod sysfs;
 mod target;
 pub mod topology;
 
 pub use assume::{Assume, AssumeError};
+pub use claim::FileId;
 pub use evidence::Identity;
 pub use medium::{FileMedium, Medium, MemoryMedium, ReadError};
 pub use sysfs::{DeviceKind, KernelPartition};

@@ -12,6 +12,7 @@ use rustix::fs::{Advice, OFlags};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, KERNEL_SECTOR, LbaCount};
 
 use crate::assume::Assume;
+use crate::claim::FileId;
 use crate::evidence::{self, Identity};
 use crate::image::{
     self, Access, Allowed, Container, Format, ImageError, Limits, Opened, Packing, SectorSizes, UnpackError,
@@ -135,6 +136,8 @@ pub struct Target {
     pub read_only: bool,
     /// Its zones, where it is a zoned device.
     pub zoned: Option<Zoned>,
+    /// The file or device that `medium` reads; `None` where nothing was opened, and in a captured tree.
+    pub id: Option<FileId>,
     /// What could not be read, and why.
     pub remarks: Vec<String>,
 }
@@ -225,6 +228,7 @@ fn open_image(path: &Path, options: &Options) -> Result<Target, OpenError> {
         node: None,
         read_only: false,
         zoned: None,
+        id: Some(FileId::of(&metadata)),
         remarks: Vec::new(),
     };
     let allowed =
@@ -419,6 +423,7 @@ fn from_sysfs(
     let kernel_name = Some(name.to_owned());
     let kernel_partitions = Some(sysfs::partitions(disk));
     let zoned = zones(disk, file.as_ref(), size);
+    let id = file.as_ref().filter(|_| sysroot.is_none()).and_then(|file| FileId::of_open(file).ok());
     let medium = file.map(|file| Box::new(FileMedium::new(file, size)) as Box<dyn Medium>);
     Ok(Target {
         kind,
@@ -434,6 +439,7 @@ fn from_sysfs(
         node,
         read_only: disk.number("ro") == Some(1),
         zoned,
+        id,
         remarks,
     })
 }

@@ -203,13 +203,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The text of a field that ends with its first zero byte. What is no UTF-8, and control characters, are replaced.
+/// The text of a field that ends with its first zero byte, as it is printed. What is no UTF-8 is replaced.
 fn text(field: &[u8]) -> String {
     let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
-    printable(&String::from_utf8_lossy(&field[..end]))
-}
-
-/// `text` without control characters.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    straddle_device::shown::printable(&String::from_utf8_lossy(&field[..end]))
 }

@@ -1,11 +1,13 @@
 //! Where a target may be written, and who says so.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use straddle_device::live::Machine;
+use straddle_device::shown::quote_path;
 use straddle_device::{Options, Target};
 use straddle_layout::{Role, Stack, TableKind};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
+
+use crate::open::Opened;
 
 /// Areas begin at multiples of this: no boundary that a drive has is greater.
 const GRAIN: u64 = 1 << 20;
@@ -43,14 +45,6 @@ pub enum AreaError {
         /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Somebody uses it.
-    #[error("{path}: in use: {by}", path = path.display())]
-    InUse {
-        /// The target.
-        path: PathBuf,
-        /// By whom.
-        by: String,
-    },
     /// It has no partition table, so that nobody knows what is free.
     #[error("{path}: no partition table, so what is free is not known ({holds})", path = path.display())]
     NoTable {
@@ -60,7 +54,7 @@ pub enum AreaError {
         holds: &'static str,
     },
     /// The table is damaged.
-    #[error("{path}: the partition table is damaged, so what is free is not known (straddle check {path})", path = path.display())]
+    #[error("{path}: the partition table is damaged, so what is free is not known (straddle check {command})", path = path.display(), command = quote_path(path))]
     Damaged {
         /// The target.
         path: PathBuf,
@@ -75,39 +69,39 @@ pub enum AreaError {
     },
 }
 
-/// Finds the areas on the file or device `path`, rising; they do not overlap.
-pub fn areas(path: &Path, size: u64, wanted: Areas) -> Result<Vec<Span>, AreaError> {
+/// Finds the areas on what is open, rising; they do not overlap.
+pub fn areas(opened: &Opened, wanted: Areas) -> Result<Vec<Span>, AreaError> {
     let given = match wanted.give {
-        Give::Free => free(path)?,
+        Give::Free => free(opened)?,
         Give::Used | Give::Destroyed => {
-            let uses = Machine::read(None).uses(path);
-            if !uses.is_empty() {
-                return Err(AreaError::InUse { path: path.to_owned(), by: uses.join("; ") });
-            }
-            Span::new(ByteOffset::ZERO, ByteCount::new(size)).into_iter().collect()
+            Span::new(ByteOffset::ZERO, ByteCount::new(opened.size)).into_iter().collect()
         }
     };
     let areas = spread(&given, wanted);
     if areas.is_empty() {
         let needed = (wanted.bytes / u64::from(wanted.regions.max(1))).clamp(2 * GRAIN, u64::MAX);
-        return Err(AreaError::Full { path: path.to_owned(), needed });
+        return Err(AreaError::Full { path: opened.path.clone(), needed });
     }
     Ok(areas)
 }
 
 /// The gaps between the partitions of a disk, within what its table says may be used.
-fn free(path: &Path) -> Result<Vec<Span>, AreaError> {
+fn free(opened: &Opened) -> Result<Vec<Span>, AreaError> {
+    let path = &opened.path;
     let look =
         |source: Box<dyn std::error::Error + Send + Sync>| AreaError::Look { path: path.to_owned(), source };
     let target = straddle_device::open(path, &Options::default()).map_err(|error| look(error.into()))?;
     let Some(medium) = &target.medium else {
         return Err(look("its bytes cannot be read".into()));
     };
+    if target.partition.is_none() && target.id != Some(opened.id) {
+        return Err(look("it was replaced while it was opened".into()));
+    }
     let block = target.topology.logical.value();
     let stack =
         straddle_layout::read_stack(&**medium, Some(block), None).map_err(|error| look(error.into()))?;
     if target.partition.is_some() {
-        return Err(AreaError::NoTable { path: path.to_owned(), holds: "it is a partition" });
+        return Err(AreaError::NoTable { path: path.clone(), holds: "it is a partition" });
     }
     match stack.kind {
         TableKind::Gpt | TableKind::Mbr => {}

@@ -3,19 +3,22 @@
 //! The law of this crate: a target is left as it was. Every write puts back the bytes that were read from its place before
 //! the first one ([`Contents::Kept`]), which a journal on another file holds as well until the end; only a file that was
 //! made for the measurement, or a device that its owner has given up by name, is written with anything else. Nothing is
-//! written outside the areas that were given, and the check of that is the last thing before the system call.
+//! written outside the areas that were given, and the check of that is the last thing before the system call. What others
+//! have written meanwhile is theirs: nothing is put back over it unless its owner says so.
 
 mod area;
 mod conditions;
 mod journal;
 mod memory;
 mod open;
+mod others;
 mod ring;
 mod sync;
 mod target;
 
 pub use area::{AreaError, Areas, Give, areas};
 pub use conditions::{Before, Conditions};
-pub use journal::{Journal, JournalError, Restored, pending, restore, target_of};
+pub use journal::{Journal, JournalError, Left, Restored, left, pending, restore};
 pub use open::{Access, Io, Kind, OpenError, Opened};
+pub use others::Others;
 pub use target::{Contents, Real, RealError, Settings};

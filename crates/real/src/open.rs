@@ -5,9 +5,11 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use straddle_device::FileId;
+use straddle_device::claim::{self, LockError};
 use straddle_device::image::Format;
 use straddle_device::live::Machine;
 
@@ -38,7 +40,8 @@ pub enum Kind {
 pub enum Access {
     /// Reading only.
     Read,
-    /// Writing beside others who use the device: into free space.
+    /// Writing beside others who use partitions of the device: into free space. Nobody may use the disk as a whole; a file
+    /// is nobody's.
     Share,
     /// Writing where nobody else may: a block device is claimed (`O_EXCL`), which fails when it is mounted or held.
     Claim,
@@ -62,6 +65,12 @@ pub enum OpenError {
         path: PathBuf,
         /// By whom.
         by: String,
+    },
+    /// The path leads to another file than a moment ago.
+    #[error("{path}: was replaced while it was opened", path = path.display())]
+    Replaced {
+        /// The target.
+        path: PathBuf,
     },
     /// Neither a file nor a block device.
     #[error("{path}: neither a regular file nor a block device", path = path.display())]
@@ -100,6 +109,8 @@ pub struct Opened {
     pub file: File,
     /// What it is.
     pub kind: Kind,
+    /// Which file or device it is, under whichever name.
+    pub id: FileId,
     /// Its size in bytes.
     pub size: u64,
     /// The smallest unit that can be read by itself, in bytes.
@@ -112,10 +123,11 @@ pub struct Opened {
 const UNITS: [u64; 4] = [512, 1024, 2048, 4096];
 
 impl Opened {
-    /// Opens `path`. The lock (flock, as udev and the tools that partition use it) ends with the file.
+    /// Opens `path`. For writing it is locked, which ends with the file, and nobody else may use it.
     pub fn open(path: &Path, access: Access, io: Io) -> Result<Self, OpenError> {
         let unusable = |source| OpenError::Unusable { path: path.to_owned(), source };
-        let found = path.metadata().map_err(unusable)?.file_type();
+        let metadata = path.metadata().map_err(unusable)?;
+        let found = metadata.file_type();
         let kind = match (found.is_file(), found.is_block_device()) {
             (true, _) => Kind::File,
             (_, true) => Kind::Block,
@@ -146,17 +158,12 @@ impl Opened {
                 Some(Errno::INVAL) if io == Io::Direct => OpenError::NoDirect { path: path.to_owned() },
                 _ => unusable(source),
             })?;
-        if access != Access::Read {
-            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => {
-                    let by = "another program has locked it".to_owned();
-                    return Err(OpenError::InUse { path: path.to_owned(), by });
-                }
-                Err(errno) => return Err(unusable(errno.into())),
-            }
+        let id = FileId::of_open(&file).map_err(unusable)?;
+        if id != FileId::of(&metadata) {
+            return Err(OpenError::Replaced { path: path.to_owned() });
         }
         if access != Access::Read {
+            take(&file, path, access)?;
             // What others have written before must not be paid for by us.
             file.sync_all().map_err(unusable)?;
         }
@@ -165,15 +172,58 @@ impl Opened {
             return Err(OpenError::Empty { path: path.to_owned() });
         }
         let sector = unit(&file, size, io).map_err(unusable)?;
-        Ok(Self { path: path.to_owned(), file, kind, size, sector, io })
+        Ok(Self { path: path.to_owned(), file, kind, id, size, sector, io })
+    }
+}
+
+impl Opened {
+    /// How long the file is now; a device keeps its size.
+    pub(crate) fn length(&self) -> u64 {
+        match self.kind {
+            Kind::Block => self.size,
+            Kind::File => self.file.metadata().map_or(0, |metadata| metadata.len()),
+        }
+    }
+
+    /// Whether it is as long as it was: what is cut short meanwhile is not to be grown by a write behind its end.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.length() >= self.size
+    }
+
+    /// Writes `bytes` at `at`, as far as the file still reaches.
+    pub(crate) fn write_inside(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        let end = u64::try_from(bytes.len()).ok().and_then(|length| at.checked_add(length));
+        if end.is_none_or(|end| end > self.size) || !self.is_whole() {
+            return Err(io::Error::other("it has been cut short"));
+        }
+        self.file.write_all_at(bytes, at)
     }
 }
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // Should the kernel still hold the file for a while, the lock is gone.
-        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+        claim::unlock(&self.file);
     }
+}
+
+/// Locks what is open, and looks who else uses it: those who lock nothing are found only so.
+fn take(file: &File, path: &Path, access: Access) -> Result<(), OpenError> {
+    let unusable = |source| OpenError::Unusable { path: path.to_owned(), source };
+    claim::lock(file).map_err(|error| match error {
+        LockError::Locked => OpenError::InUse { path: path.to_owned(), by: error.to_string() },
+        LockError::Io(source) => unusable(source),
+    })?;
+    let metadata = file.metadata().map_err(unusable)?;
+    let machine = Machine::read(None);
+    let uses = if access == Access::Share && metadata.file_type().is_block_device() {
+        machine.uses_of_whole(&metadata)
+    } else {
+        machine.uses_of(&metadata, path)
+    };
+    if uses.is_empty() {
+        return Ok(());
+    }
+    Err(OpenError::InUse { path: path.to_owned(), by: uses.join("; ") })
 }
 
 /// The size of a file, or, where `stat` says nothing, of a device.

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use straddle_bench::{Clock, Description, Target, TargetError};
 use straddle_drive::{Completion, Counters, Nanos, Operation, Request, RequestId, Time};
 use straddle_probe::Surface;
-use straddle_units::Span;
+use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::memory::Memory;
 use crate::open::Opened;
@@ -55,16 +55,6 @@ pub enum RealError {
     /// Areas that come one after the other are for one request at a time.
     #[error("areas can be prepared for one request at a time only")]
     Depth,
-    /// Its contents could not be put back.
-    #[error("{path}: cannot write back the bytes from byte {offset} on")]
-    PutBack {
-        /// The target.
-        path: String,
-        /// From where.
-        offset: u64,
-        /// What the system said.
-        source: io::Error,
-    },
     /// More at a time than possible.
     #[error("io_uring cannot be used; measure with one request at a time (--queue-depth 1)")]
     Ring(#[source] io::Error),
@@ -97,6 +87,8 @@ pub struct Real {
     sent: u64,
 }
 
+/// What differs is told in sectors of this size.
+const SECTOR: usize = 512;
 /// So much is read at once when contents are read or compared.
 const CHUNK: usize = 1 << 20;
 
@@ -165,28 +157,27 @@ impl Real {
             })
     }
 
-    /// Looks whether the areas hold what they held, and puts back what differs; the number of bytes that did.
-    pub fn put_back(&mut self) -> Result<u64, RealError> {
+    /// Where the areas hold something else than what was read from them, rising. Only that was ever written there, so
+    /// somebody else has changed it. Nothing is put back: these bytes are theirs.
+    pub fn changed(&mut self) -> Result<Vec<Span>, RealError> {
         if let Engine::Ring(ring) = &mut self.engine {
             ring.drain();
         }
-        let path = || self.opened.path.display().to_string();
-        let mut wrong = 0;
         let pieces = if self.kept { self.memory().unwrap_or_default() } else { &[] };
+        let mut changed = Vec::new();
         for (area, piece) in self.areas.iter().zip(pieces) {
-            let offset = area.start().get();
-            let now = read_area(&self.opened, *area)?;
-            if now.bytes() == piece.bytes() {
-                continue;
+            let start = area.start().get();
+            // What has been cut off has changed as well.
+            let there = self.opened.length().saturating_sub(start).min(area.len().get());
+            if let Some(rest) = Span::new(area.start(), ByteCount::new(there)) {
+                let now = read_area(&self.opened, rest)?;
+                differing(start, now.bytes(), &piece.bytes()[..now.bytes().len()], &mut changed);
             }
-            let differing = now.bytes().iter().zip(piece.bytes()).filter(|(now, then)| now != then).count();
-            wrong += differing as u64;
-            let file = &self.opened.file;
-            std::os::unix::fs::FileExt::write_all_at(file, piece.bytes(), offset)
-                .and_then(|()| file.sync_all())
-                .map_err(|source| RealError::PutBack { path: path(), offset, source })?;
+            if there < area.len().get() {
+                add(&mut changed, start + there, area.len().get() - there);
+            }
         }
-        Ok(wrong)
+        Ok(changed)
     }
 
     /// What was read from the areas, in their order; `None` while requests are on their way, or where nothing is kept.
@@ -332,6 +323,9 @@ impl Target for Real {
             return Err(TargetError::Interrupted);
         }
         let failed = |source| TargetError::Failed { request, source };
+        if request.operation.is_write() && !self.opened.is_whole() {
+            return Err(failed(io::Error::other("the file has been cut short, and is not to be grown")));
+        }
         if let Some(places) = self.across(&request) {
             return self.write_across(request, &places);
         }
@@ -401,6 +395,33 @@ impl Surface for Real {
         }
         Ok(())
     }
+}
+
+/// Adds the sectors, beginning at byte `start`, in which two readings of the same place differ; neighbours become one span.
+pub(crate) fn differing(start: u64, now: &[u8], then: &[u8], spans: &mut Vec<Span>) {
+    if now == then {
+        return;
+    }
+    let mut at = start;
+    for (now, then) in now.chunks(SECTOR).zip(then.chunks(SECTOR)) {
+        let length = now.len() as u64;
+        if now != then {
+            add(spans, at, length);
+        }
+        at += length;
+    }
+}
+
+/// Adds a span behind the others, or makes the last one longer.
+pub(crate) fn add(spans: &mut Vec<Span>, start: u64, length: u64) {
+    let (from, length) = match spans.last() {
+        Some(last) if last.end().get() == start => (last.start().get(), last.len().get() + length),
+        _ => (start, length),
+    };
+    if from != start {
+        spans.pop();
+    }
+    spans.extend(Span::new(ByteOffset::new(from), ByteCount::new(length)));
 }
 
 /// Reads an area whole.

@@ -81,25 +81,79 @@ proptest! {
         }
         for _ in 0..outstanding { real.wait().unwrap(); }
         prop_assert!(matches!(real.wait(), Err(TargetError::Idle)));
-        prop_assert_eq!(real.put_back().unwrap(), 0);
+        prop_assert_eq!(real.changed().unwrap(), []);
         drop(real);
         prop_assert!(fs::read(&path).unwrap() == bytes);
     }
 }
 
 #[test]
-fn what_differs_is_put_back() {
+fn what_somebody_else_wrote_is_found_and_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk.img");
     fs::write(&path, pattern(1)).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let mut real = real(&path, Io::Buffered, &Contents::Kept(vec![span(0, SIZE)]), 1, &stop);
-    let mut torn = pattern(1);
-    torn[1_000_000..1_000_100].fill(0xEE);
-    fs::write(&path, &torn).unwrap();
-    let wrong = real.put_back().unwrap();
-    assert!((95..=100).contains(&wrong), "{wrong}");
-    assert!(fs::read(&path).unwrap() == pattern(1));
+    let mut theirs = pattern(1);
+    theirs[1_000_000..1_000_100].fill(0xEE);
+    theirs[2_000_000] ^= 1;
+    fs::write(&path, &theirs).unwrap();
+    assert_eq!(real.changed().unwrap(), [span(999_936, 512), span(1_999_872, 512)]);
+    assert!(fs::read(&path).unwrap() == theirs);
+}
+
+#[test]
+fn a_file_that_is_cut_short_is_not_grown() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.img");
+    for (depth, operation) in [(1, Operation::Write), (4, Operation::Write), (1, Operation::WriteFua)] {
+        fs::write(&path, pattern(1)).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut real = real(&path, Io::Buffered, &Contents::Kept(vec![span(0, SIZE)]), depth, &stop);
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(8192).unwrap();
+        for at in [SIZE - 4096, 4096, 65_536] {
+            let error = real.submit(Request::new(0, operation, at, 4096)).unwrap_err();
+            let TargetError::Failed { source, .. } = error else { panic!("{error}") };
+            assert!(source.to_string().contains("cut short"), "{source}");
+        }
+        assert_eq!(real.changed().unwrap(), [span(8192, SIZE - 8192)]);
+        assert_eq!(fs::metadata(&path).unwrap().len(), 8192);
+    }
+}
+
+#[test]
+fn whom_another_name_a_lock_or_an_open_file_shows_is_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, other) = (folder.path().join("disk.img"), folder.path().join("other"));
+    fs::write(&path, pattern(1)).unwrap();
+    fs::hard_link(&path, &other).unwrap();
+    let refused = |word: &str| {
+        for access in [Access::Claim, Access::Share] {
+            for path in [&path, &other] {
+                let error = Opened::open(path, access, Io::Buffered).unwrap_err();
+                let told = error.to_string();
+                assert!(
+                    matches!(error, straddle_real::OpenError::InUse { .. }) && told.contains(word),
+                    "{told}"
+                );
+            }
+        }
+    };
+    let first = Opened::open(&path, Access::Claim, Io::Buffered).unwrap();
+    refused("locked");
+    drop(first);
+    // A process that locks nothing.
+    let mut writer = std::process::Command::new("sleep");
+    let mut writer =
+        writer.arg("60").stdout(fs::OpenOptions::new().append(true).open(&other).unwrap()).spawn().unwrap();
+    refused("open for writing");
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    let mut reader = std::process::Command::new("sleep");
+    let mut reader = reader.arg("60").stdin(fs::File::open(&other).unwrap()).spawn().unwrap();
+    assert!(Opened::open(&path, Access::Claim, Io::Buffered).is_ok());
+    reader.kill().unwrap();
+    reader.wait().unwrap();
 }
 
 proptest! {
@@ -133,7 +187,7 @@ proptest! {
             real.submit(Request::new(0, Operation::Write, prepared.start().get(), prepared.len().get())).unwrap();
             real.wait().unwrap();
         }
-        prop_assert_eq!(real.put_back().unwrap(), 0);
+        prop_assert_eq!(real.changed().unwrap(), []);
         drop(real);
         prop_assert!(fs::read(&path).unwrap() == bytes);
     }

@@ -7,16 +7,18 @@ mod backup;
 
 use std::io;
 
+use straddle_device::ioctl::reread_partitions;
+use straddle_device::sysfs::Directory;
 use straddle_device::{Medium, ReadError};
-use straddle_layout::{Role, Stack, read_stack};
+use straddle_layout::{Partition, Role, Stack, read_stack};
 use straddle_units::{ByteCount, ByteOffset};
 
-use crate::disk::{Disk, DiskError};
+use crate::disk::{Disk, DiskError, FileDisk};
 use crate::encode::{Step, encode};
 use crate::error::PlanError;
 use crate::fingerprint::Fingerprint;
 use crate::lost::Lost;
-use crate::plan::{Change, Plan, Slot, Table};
+use crate::plan::{Change, Entry, Plan, Slot, Table};
 
 pub use backup::{Backup, BackupError};
 
@@ -138,16 +140,62 @@ fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
             Change::Kept => entry.sectors,
             Change::Grown { from } => from,
         };
-        let is_there =
-            |p: &straddle_layout::Partition| p.start.get() == entry.start && p.count.get() == sectors;
-        if plan.fresh || !stack.partitions.iter().any(is_there) {
-            let number = entry.number;
-            return Err(
-                PlanError::Invalid(format!("partition {number}, which it keeps, is not there")).into()
-            );
+        let number = entry.number;
+        let invalid = |what: &str| {
+            Err(PlanError::Invalid(format!("partition {number}, which it keeps, {what}")).into())
+        };
+        let is_there = |p: &&Partition| p.start.get() == entry.start && p.count.get() == sectors;
+        let mut same: Vec<&Partition> = stack.partitions.iter().filter(is_there).collect();
+        same.sort_by_key(|p| p.number != number);
+        let Some(present) = same.first().filter(|_| !plan.fresh) else {
+            return invalid("is not there");
+        };
+        let was = crate::plan::kept(present);
+        // Logical partitions are counted along the chain: their numbers follow from those that go or come before them, and
+        // where the first goes its record becomes the next one's.
+        let is_renumbered = match (entry.slot, was.slot) {
+            (Slot::Logical { .. }, Slot::Logical { .. }) => false,
+            (slot, was_slot) => slot != was_slot || number != was.number,
+        };
+        if is_renumbered {
+            return invalid(&format!("is partition {} on the disk", was.number));
+        }
+        let told = (&entry.kind, &entry.uuid, &entry.name, entry.attributes, entry.bootable);
+        if told != (&was.kind, &was.uuid, &was.name, was.attributes, was.bootable) {
+            return invalid("has another type, identity, name, attributes or active flag on the disk");
         }
     }
-    Ok(())
+    check_numbers(plan, stack)
+}
+
+/// Whether logical partitions have the numbers that they will have: the kernel counts them along the chain.
+fn check_numbers(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
+    let invalid = |number: u32, what: &str| {
+        ApplyError::from(PlanError::Invalid(format!("logical partition {number}, which it keeps, {what}")))
+    };
+    let mut kept: Vec<(&Entry, u32, u64)> = Vec::new();
+    for entry in &plan.table.partitions {
+        let Slot::Logical { ebr } = entry.slot else { continue };
+        if entry.change == Change::New {
+            continue;
+        }
+        let found = stack.partitions.iter().find(|p| p.start.get() == entry.start);
+        let Some(Role::Logical { ebr: was }) = found.map(|p| p.role) else {
+            return Err(invalid(entry.number, "is not one on the disk"));
+        };
+        let first = stack.partitions.iter().find(|p| p.role == Role::Extended).map(|p| p.start.get());
+        if ebr != was.get() && Some(ebr) != first {
+            return Err(invalid(entry.number, "has another record on the disk"));
+        }
+        kept.extend(found.map(|p| (entry, p.number, ebr)));
+    }
+    kept.sort_by_key(|(_, was, _)| *was);
+    match kept.iter().zip(5..).find(|((entry, ..), number)| entry.number != *number) {
+        None => Ok(()),
+        Some(((entry, was, _), number)) => {
+            Err(invalid(entry.number, &format!("is partition {was} on the disk, and would become {number}")))
+        }
+    }
 }
 
 /// Whether the converted table lists the partitions that are there, each with its bytes.
@@ -259,20 +307,52 @@ pub fn written(steps: &[Step]) -> ByteCount {
     ByteCount::new(steps.iter().map(len).sum())
 }
 
+/// An error with its causes.
+fn told(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+/// Has the kernel read the present table of a block device again, before anything is written: it refuses while a partition is
+/// open (BLKRRPART), by whomever, and so would refuse the new one.
+pub fn check_kernel(disk: &FileDisk) -> Result<(), ApplyError> {
+    if !disk.is_device() {
+        return Ok(());
+    }
+    match reread_partitions(disk.file()) {
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            Err(ApplyError::InUse(format!("somebody has a partition of it open ({})", told(&error))))
+        }
+        // A kernel that reads no tables, or none of this device, has none to give up.
+        _ => Ok(()),
+    }
+}
+
 /// Has the kernel read the table of a block device, and compares what it then lists with `plan`'s table, or the table that
 /// is read from the disk where there is no plan (after an undo).
-pub fn tell_kernel(disk: &crate::disk::FileDisk, name: &str, plan: Option<&Plan>) -> Result<(), ApplyError> {
-    straddle_device::ioctl::reread_partitions(disk.file()).map_err(|error| {
-        ApplyError::Kernel(format!(
-            "the kernel still has the former one in use ({error}): reboot before using the disk"
-        ))
-    })?;
-    let directory = straddle_device::sysfs::Directory::new(std::path::Path::new("/sys/block").join(name));
-    let mut found: Vec<(u32, u64)> = straddle_device::sysfs::partitions(&directory)
-        .iter()
-        .map(|partition| (partition.number, partition.span.start().get()))
-        .collect();
-    found.sort_unstable();
+pub fn tell_kernel(disk: &FileDisk, name: &str, plan: Option<&Plan>) -> Result<(), ApplyError> {
+    let directory = Directory::new(std::path::Path::new("/sys/block").join(name));
+    let listed = || -> Vec<(u32, u64)> {
+        let mut found: Vec<(u32, u64)> = straddle_device::sysfs::partitions(&directory)
+            .iter()
+            .map(|partition| (partition.number, partition.span.start().get()))
+            .collect();
+        found.sort_unstable();
+        found
+    };
+    let former = listed();
+    if let Err(error) = reread_partitions(disk.file()) {
+        let still = error.kind() == io::ErrorKind::ResourceBusy && !former.is_empty();
+        return Err(ApplyError::Kernel(if still {
+            format!(
+                "the kernel still has the former one, a partition of which somebody has open ({}): reboot before using the disk",
+                told(&error)
+            )
+        } else {
+            format!("the kernel does not read it ({})", told(&error))
+        }));
+    }
+    let found = listed();
     let Some(plan) = plan else { return Ok(()) };
     let block = plan.disk.sector;
     let mut wanted: Vec<(u32, u64)> =

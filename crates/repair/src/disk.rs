@@ -1,16 +1,18 @@
 //! Disks that can be written.
 //!
 //! The law of this module: a [`Disk`] does what it is told and decides nothing; [`FileDisk`] exists only for a raw image or a
-//! block device that nobody else has open for themselves.
+//! block device that nobody else uses, as far as locks, the kernel and /proc tell.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
-use straddle_device::{Medium, ReadError};
+use straddle_device::claim::{self, LockError};
+use straddle_device::live::Machine;
+use straddle_device::{FileId, Medium, ReadError};
 use straddle_units::{ByteCount, ByteOffset};
 
 /// A medium that can be written.
@@ -28,9 +30,12 @@ pub enum DiskError {
     /// The operating system refused.
     #[error("cannot open for writing")]
     Io(#[source] io::Error),
-    /// Somebody else has it open for themselves.
-    #[error("is in use: {0}")]
+    /// Somebody else uses it, or has it open for themselves.
+    #[error("nothing was written: it is in use: {0}")]
     InUse(String),
+    /// The path leads to another file than the one that was looked at.
+    #[error("nothing was written: it was replaced while it was opened")]
+    Replaced,
     /// It is no disk.
     #[error("is neither a block device nor a file")]
     NotADisk,
@@ -41,15 +46,18 @@ pub enum DiskError {
 pub struct FileDisk {
     file: File,
     path: PathBuf,
+    id: FileId,
     len: ByteCount,
     is_device: bool,
 }
 
 impl FileDisk {
-    /// Opens the image or the whole disk at `path`, of `len` bytes. A block device is opened for exclusive use (O_EXCL),
-    /// which the kernel refuses while it, or a partition of it, is mounted or held; an image is locked.
+    /// Opens the image or the whole disk at `path`, of `len` bytes, and locks it. A block device is opened for exclusive use
+    /// (O_EXCL), which the kernel refuses while it, or a partition of it, is mounted or held. Others who use it are looked for:
+    /// not everybody claims what he uses.
     pub fn open(path: &Path, len: ByteCount) -> Result<Self, DiskError> {
-        let kind = std::fs::metadata(path).map_err(DiskError::Io)?.file_type();
+        let metadata = std::fs::metadata(path).map_err(DiskError::Io)?;
+        let kind = metadata.file_type();
         if !kind.is_file() && !kind.is_block_device() {
             return Err(DiskError::NotADisk);
         }
@@ -60,20 +68,33 @@ impl FileDisk {
         let open =
             OpenOptions::new().read(true).write(true).custom_flags(flags.bits().cast_signed()).open(path);
         let file = open.map_err(|error| match error.raw_os_error() {
-            Some(code) if code == Errno::BUSY.raw_os_error() => DiskError::InUse(
-                "the kernel refuses exclusive use, because it or a partition of it is mounted or held"
-                    .to_owned(),
-            ),
+            Some(code) if code == Errno::BUSY.raw_os_error() => {
+                let uses = Machine::read(None).uses(path);
+                let unknown =
+                    "the kernel refuses exclusive use, because it or a partition of it is mounted or held";
+                DiskError::InUse(if uses.is_empty() { unknown.to_owned() } else { uses.join("; ") })
+            }
             _ => DiskError::Io(error),
         })?;
-        let found = file.metadata().map_err(DiskError::Io)?.file_type();
-        if found.is_file() != kind.is_file() || found.is_block_device() != kind.is_block_device() {
-            return Err(DiskError::NotADisk);
+        let found = file.metadata().map_err(DiskError::Io)?;
+        let id = FileId::of(&found);
+        if id != FileId::of(&metadata) {
+            return Err(DiskError::Replaced);
         }
-        if found.is_file() {
-            lock(&file)?;
+        claim::lock(&file).map_err(|error| match error {
+            LockError::Locked => DiskError::InUse(error.to_string()),
+            LockError::Io(source) => DiskError::Io(source),
+        })?;
+        let uses = Machine::read(None).uses_of(&found, path);
+        if !uses.is_empty() {
+            return Err(DiskError::InUse(uses.join("; ")));
         }
-        Ok(Self { file, path: path.to_owned(), len, is_device: found.is_block_device() })
+        Ok(Self { file, path: path.to_owned(), id, len, is_device: kind.is_block_device() })
+    }
+
+    /// Which file or device it is.
+    pub fn id(&self) -> FileId {
+        self.id
     }
 
     /// The open file.
@@ -90,18 +111,6 @@ impl FileDisk {
     pub fn is_device(&self) -> bool {
         self.is_device
     }
-}
-
-/// Locks a file in both ways that others look at: flock(2), and the record locks that QEMU's conflict with.
-fn lock(file: &File) -> Result<(), DiskError> {
-    let in_use = |errno: Errno| match errno {
-        Errno::WOULDBLOCK | Errno::ACCESS => {
-            DiskError::InUse("another program has locked the file".to_owned())
-        }
-        errno => DiskError::Io(errno.into()),
-    };
-    rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).map_err(in_use)?;
-    rustix::fs::fcntl_lock(file, FlockOperation::NonBlockingLockExclusive).map_err(in_use)
 }
 
 impl Medium for FileDisk {

@@ -25,6 +25,7 @@ Examples:
   straddle bench random-write ./scratch --area 64M --runtime 10     a new file here, removed afterwards
   straddle bench random-write /dev/sdb --sync flush           a real disk: in its free space, contents kept
   straddle bench random-write /dev/sdb1 --used --offsets 0,1  an unmounted partition: its contents are put back
+  straddle bench random-write disk.img --used                 a file that is there: its contents are put back
   straddle bench --restore                                    after a crash: puts back what a run had saved";
 
 /// Arguments of `bench`.
@@ -131,7 +132,8 @@ pub(crate) struct RealArguments {
     pub(crate) io: Option<Way>,
 
     /// Use areas that hold data: they are saved first, only ever written with what they hold, and compared at the end.
-    /// Nothing may be mounted from the device. Without this, a block device is written in its free space only.
+    /// Nobody else may use the device or file. Without this, what was there before is written in the free space between
+    /// its partitions only.
     #[arg(long)]
     pub(crate) used: bool,
 
@@ -148,9 +150,14 @@ pub(crate) struct RealArguments {
     #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
     pub(crate) journals: Option<PathBuf>,
 
-    /// Put back what runs that did not end had saved, and nothing else.
+    /// Put back what runs that did not end had saved, and nothing else. What somebody has written since is shown and left
+    /// alone (status 4), and the journal is kept.
     #[arg(long, conflicts_with_all = ["workload", "target"])]
     pub(crate) restore: bool,
+
+    /// With --restore: put back what was there before the run also where somebody has written since.
+    #[arg(long, requires = "restore")]
+    pub(crate) force: bool,
 
     /// Write fio's job file for this run instead of running it. fio keeps nothing of what it overwrites.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]

@@ -23,13 +23,13 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ProbeArguments {
-    /// What to probe: a block device, in the free space between its partitions; a file; a modelled drive, drive:NAME or
+    /// What to probe: a block device or a file, in the free space between its partitions; a modelled drive, drive:NAME or
     /// drive:NAME,OPTION or drive:FILE.toml ('straddle drive list' names them).
     #[arg(value_name = "TARGET", value_parser = Names { prefix: PREFIX }, hide_possible_values = true)]
     pub(crate) target: String,
 
-    /// Probe a block device everywhere, also where data are. Nothing of it may be mounted or held. As in free space, every write
-    /// puts back the bytes that were read from its place.
+    /// Probe a block device or file everywhere, also where data are. Nobody else may use it. As in free space, every write puts
+    /// back the bytes that were read from its place.
     #[arg(long)]
     pub(crate) used: bool,
 

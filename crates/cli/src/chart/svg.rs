@@ -184,7 +184,7 @@ fn escaped(text: &str) -> String {
             '>' => escaped += "&gt;",
             '"' => escaped += "&quot;",
             // Not allowed in XML 1.0, even as a reference.
-            control if control.is_control() => escaped.push(' '),
+            hidden if straddle_device::shown::is_hidden(hidden) => escaped.push(' '),
             other => escaped.push(other),
         }
     }

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use straddle_device::Options;
 use straddle_device::image::Format;
-use straddle_device::live::Machine;
 use straddle_repair::apply::{self, ApplyError, Backup};
 use straddle_repair::disk::{DiskError, FileDisk};
 use straddle_repair::{Plan, Step};
@@ -15,7 +14,7 @@ use straddle_repair::{Plan, Step};
 use super::plan::{check_raw, of_open_error, of_plan_error, serial_of};
 use crate::args::{ApplyArguments, UndoArguments};
 use crate::exit::{Exit, RefusedError, UsageError};
-use crate::output::{self, Styles, plural};
+use crate::output::{self, Styles, plural, quote_path};
 use crate::text;
 
 /// No plan is larger.
@@ -53,11 +52,12 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
         writeln!(
             out,
             "nothing was written; without --dry-run the backup would be {}",
-            backup_path.display()
+            output::printable(&backup_path.display().to_string())
         )?;
         out.flush()?;
         return Ok(Exit::Aligned);
     }
+    apply::check_kernel(&target.disk).map_err(|error| failed(error, &target.name))?;
     Backup::of(&steps, plan.disk.size, serial)
         .store(&backup_path)
         .map_err(|error| anyhow::Error::from(error).context(target.name.clone()))?;
@@ -74,7 +74,8 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
         apply::written(&steps),
         plural(steps.iter().filter(|step| matches!(step, Step::Write { .. })).count(), "place")
     )?;
-    writeln!(out, "  to take it back: straddle undo {} --write {name}", backup_path.display())?;
+    let (backup, operand) = (quote_path(&backup_path), quote_path(&arguments.write));
+    writeln!(out, "  to take it back: straddle undo {backup} --write {operand}")?;
     out.flush()?;
     told?;
     Ok(Exit::Aligned)
@@ -86,6 +87,7 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
     let steps = backup
         .undoing(&target.disk, target.serial.as_deref())
         .map_err(|error| of_apply_error(error, &target.name))?;
+    apply::check_kernel(&target.disk).map_err(|error| of_apply_error(error, &target.name))?;
     apply::write(&mut target.disk, &steps).map_err(|error| of_apply_error(error, &target.name))?;
     let told = tell_kernel(&target, None);
     let mut out = output::stdout();
@@ -133,12 +135,10 @@ fn open(path: &Path, format: Option<Format>) -> Result<Opened> {
     if target.read_only {
         return Err(RefusedError(format!("{name}: nothing was written: the device is read-only")).into());
     }
-    let uses = Machine::read(None).uses(path);
-    if !uses.is_empty() {
-        let text = format!("{name}: nothing was written: it is in use: {}", uses.join("; "));
-        return Err(RefusedError(text).into());
-    }
     let disk = FileDisk::open(path, target.size).map_err(|error| of_apply_error(error.into(), &name))?;
+    if target.id.is_some_and(|id| id != disk.id()) {
+        return Err(of_apply_error(DiskError::Replaced.into(), &name));
+    }
     let serial = target.kernel_name.as_deref().and_then(serial_of);
     let sector = target.topology.logical.value().get();
     Ok(Opened { name, disk, kernel_name: target.kernel_name, serial, sector })
@@ -153,7 +153,9 @@ fn tell_kernel(target: &Opened, plan: Option<&Plan>) -> Result<()> {
 /// Every write, a line each.
 fn listing(steps: &[Step]) -> String {
     let line = |step: &Step| match step {
-        Step::Write { at, new, what, .. } => format!("byte {at:>14}  {:>8} bytes  {what}\n", new.len()),
+        Step::Write { at, new, what, .. } => {
+            format!("byte {at:>14}  {:>8} bytes  {}\n", new.len(), output::printable(what))
+        }
         Step::Flush => "flush\n".to_owned(),
     };
     steps.iter().map(line).collect()
@@ -162,7 +164,9 @@ fn listing(steps: &[Step]) -> String {
 fn of_apply_error(error: ApplyError, name: &str) -> anyhow::Error {
     let is_refusal = matches!(
         error,
-        ApplyError::OtherDisk(_) | ApplyError::InUse(_) | ApplyError::Disk(DiskError::InUse(_))
+        ApplyError::OtherDisk(_)
+            | ApplyError::InUse(_)
+            | ApplyError::Disk(DiskError::InUse(_) | DiskError::Replaced)
     );
     match error {
         ApplyError::Plan(error) => of_plan_error(error, name),

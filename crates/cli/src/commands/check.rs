@@ -310,7 +310,7 @@ fn render(audited: &Audited, run: &Run) -> String {
 
 fn to_json(report: &TargetReport) -> String {
     // Strings, numbers and vectors of them: serialising cannot fail.
-    serde_json::to_string(report).unwrap_or_default()
+    output::json_escaped(&serde_json::to_string(report).unwrap_or_default())
 }
 
 /// Opens, reads and audits one target.

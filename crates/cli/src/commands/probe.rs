@@ -96,11 +96,11 @@ fn open(arguments: &ProbeArguments, stop: &Arc<AtomicBool>) -> Result<Probed> {
 fn open_real(path: &Path, used: bool, stop: &Arc<AtomicBool>) -> Result<Probed> {
     on_interrupt(stop).context("signals")?;
     let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
-    let give = if used || is_file { Give::Used } else { Give::Free };
+    let give = if used { Give::Used } else { Give::Free };
     let access = if give == Give::Used { Access::Claim } else { Access::Share };
     let opened = Opened::open(path, access, Io::Direct).map_err(in_use)?;
     let wanted = Areas { give, regions: 0, bytes: u64::MAX };
-    let regions = areas(path, opened.size, wanted).map_err(crate::commands::bench::real::refused)?;
+    let regions = areas(&opened, wanted).map_err(crate::commands::bench::real::refused)?;
     let rotates = Before::look(&opened).rotates();
     let topology = straddle_device::open(path, &straddle_device::Options::default())?.topology;
     let phase = match topology.alignment_offset.value() {

@@ -178,10 +178,10 @@ fn cache(arguments: &ReproduceArguments) -> Result<PathBuf> {
 /// The command that runs the same again.
 fn command(names: &[&str], arguments: &ReproduceArguments) -> String {
     let mut words = vec!["straddle reproduce".to_owned()];
-    words.extend(names.iter().map(|name| (*name).to_owned()));
-    let path = |path: &PathBuf| path.display().to_string();
+    words.extend(names.iter().map(|name| output::quote_path(Path::new(name))));
+    let path = |path: &PathBuf| output::quote_path(path);
     let valued = [
-        ("--drive", arguments.drive.clone()),
+        ("--drive", arguments.drive.as_deref().map(straddle_device::shown::quote)),
         ("--on", arguments.on.as_ref().map(path)),
         ("--destroy-data", arguments.destroy_data.as_ref().map(path)),
         ("--runs", (arguments.runs != 1).then(|| arguments.runs.to_string())),

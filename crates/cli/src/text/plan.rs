@@ -9,7 +9,7 @@ use straddle_repair::{Change, Considered, Entry, Plan, Slot, type_name};
 use straddle_units::ByteCount;
 
 use crate::commands::plan::Planned;
-use crate::output::{Styles, paint, plural, printable};
+use crate::output::{Styles, paint, plural, printable, quote_path};
 use crate::text::{plain_table, trimmed, wrap};
 use crate::tree;
 
@@ -23,6 +23,7 @@ pub(crate) fn plan(
 ) -> String {
     let plan = &planned.plan;
     let name = printable(&planned.name);
+    let operand = quote_path(Path::new(&planned.name));
     let size = ByteCount::new(plan.disk.size);
     let mut text = format!(
         "{}\n",
@@ -40,12 +41,12 @@ pub(crate) fn plan(
     }
     let _ = match saved {
         Some(path) => {
-            let path = path.display();
-            writeln!(text, "nothing is written yet: straddle apply {path} --write {name}")
+            let path = quote_path(path);
+            writeln!(text, "nothing is written yet: straddle apply {path} --write {operand}")
         }
         None => writeln!(
             text,
-            "nothing is written: keep the plan with --save FILE, then straddle apply FILE --write {name}"
+            "nothing is written: keep the plan with --save FILE, then straddle apply FILE --write {operand}"
         ),
     };
     text

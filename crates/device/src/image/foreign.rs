@@ -8,10 +8,13 @@
 //! `include/wimlib/header.h`; file(1) `magic/Magdir/{compress,archive,filesystems,forensics}`; RFC 1952, RFC 8878,
 //! and the .xz file format 1.2.
 
+use std::path::Path;
+
 use straddle_units::ByteOffset;
 
 use super::through::Packing;
 use crate::medium::Medium;
+use crate::shown::quote_path;
 
 /// A form in which a file may hold a disk, and how to get the disk out of it.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,11 +31,7 @@ pub struct Foreign {
 impl Foreign {
     /// The command that makes a raw image of `file`, which is quoted for a shell where that is needed.
     pub fn command(&self, file: &str) -> Option<String> {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@%".contains(c);
-        let is_safe = !file.is_empty() && !file.starts_with('-') && file.chars().all(is_plain);
-        let quoted = |name: &str| {
-            if is_safe { name.to_owned() } else { format!("'{}'", name.replace('\'', r"'\''")) }
-        };
+        let quoted = |name: &str| quote_path(Path::new(name));
         let raw = quoted(&format!("{file}.raw"));
         let line = self.command.replace("FILE.raw", "\u{0}").replace("FILE", &quoted(file));
         (!line.is_empty()).then(|| line.replace('\u{0}', &raw))

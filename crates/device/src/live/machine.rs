@@ -1,6 +1,7 @@
 //! The machine, or a captured tree of one: its block devices by name and number, and the way up from one of them.
 
 mod stacking;
+mod uses;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -38,6 +39,7 @@ pub struct Machine {
     swap_devices: Vec<String>,
     swap_files: Vec<(PathBuf, Option<String>)>,
     loops: Vec<(LoopUse, Option<String>)>,
+    consumers: Vec<uses::Consumer>,
     tables: Tables,
     remarks: Vec<String>,
 }
@@ -94,6 +96,7 @@ impl Machine {
             swap_devices: Vec::new(),
             swap_files: Vec::new(),
             loops: Vec::new(),
+            consumers: Vec::new(),
             tables: Tables::None,
             remarks: Vec::new(),
         };
@@ -124,29 +127,6 @@ impl Machine {
         let mut walk = Walk::default();
         let device = self.device(name, &mut walk);
         (device, walk.remarks)
-    }
-
-    /// Who uses the file or block device `path`, a partition of it, or something above it: mounts, swap space, loop devices,
-    /// other layers; each in words. None if nobody is known to.
-    pub fn uses(&self, path: &Path) -> Vec<String> {
-        let Ok(metadata) = fs::metadata(path) else { return Vec::new() };
-        if metadata.is_file() {
-            return path.canonicalize().map_or_else(|_| Vec::new(), |file| self.uses_of_file(&file));
-        }
-        let Some(name) = self.numbers.get(&number_of(&metadata)) else { return Vec::new() };
-        let partitions = self.devices.iter().filter(|(_, entry)| entry.disk.as_ref() == Some(name));
-        let names = std::iter::once(name).chain(partitions.map(|(partition, _)| partition));
-        let mut uses = Vec::new();
-        names.filter_map(|name| self.layers(name).0).for_each(|device| collect_uses(&device, &mut uses));
-        uses
-    }
-
-    fn uses_of_file(&self, file: &Path) -> Vec<String> {
-        let swap =
-            self.swap_files.iter().any(|(swap, _)| swap == file).then(|| "it is a swap file".to_owned());
-        let loops = self.loops.iter().filter(|(looped, _)| looped.file == file);
-        let behind = |(looped, _): &(LoopUse, _)| format!("it is the file behind /dev/{}", looped.name);
-        swap.into_iter().chain(loops.map(behind)).collect()
     }
 
     /// Fills in what stands on each device: sysfs says it of the lower one (`holders`) and of the upper one (`slaves`).
@@ -205,6 +185,7 @@ impl Machine {
             Some((LoopUse { name: name.clone(), file, offset: offset.get(), size }, device))
         });
         self.loops = loops.collect();
+        self.consumers = self.find_consumers_of_all(root);
     }
 
     /// The device that a mount shows: by its number, or for file systems that have none of a device (Btrfs) by its source.
@@ -468,17 +449,6 @@ fn number_of(metadata: &fs::Metadata) -> String {
 
 fn bytes_of_sectors(sectors: u64) -> Option<ByteCount> {
     LbaCount::new(sectors).to_bytes(KERNEL_SECTOR)
-}
-
-/// Adds who uses a device, and who uses what stands on it.
-fn collect_uses(device: &LiveDevice, uses: &mut Vec<String>) {
-    let (used, name) = (&device.used_by, &device.name);
-    uses.extend(used.mounts.iter().map(|mount| format!("{name} is mounted at {}", mount.point.display())));
-    uses.extend(used.is_swap.then(|| format!("{name} is swap")));
-    for holder in &device.holders {
-        uses.push(format!("{} holds {name}", holder.name));
-        collect_uses(holder, uses);
-    }
 }
 
 /// The disks under `block`, and their partitions.

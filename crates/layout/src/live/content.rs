@@ -70,8 +70,7 @@ fn loops(place: &Place<'_>) -> Vec<Layer> {
     layers.collect()
 }
 
-/// A path without control characters.
+/// A path as it is printed.
 fn printable(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    straddle_device::shown::printable(&path.to_string_lossy())
 }

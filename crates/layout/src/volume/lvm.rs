@@ -56,7 +56,7 @@ pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
         return Ok(volume(pv, &uuid, Provides::Nothing, remarks));
     };
     remarks.extend(group.remarks.iter().cloned());
-    pv.vg = super::printable(&group.name);
+    pv.vg = straddle_device::shown::printable(&group.name);
     pv.extent_size = group.extent_size();
     let Some(ours) = group.volume_with(&label.uuid) else {
         remarks.push("its volume group does not list it: what it holds is not followed".to_owned());

@@ -1,6 +1,7 @@
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::*;
+use crate::open::{Access, Io};
 
 fn span(start: u64, length: u64) -> Span {
     Span::new(ByteOffset::new(start), ByteCount::new(length)).unwrap()
@@ -30,84 +31,150 @@ impl Case {
         let opened = Opened::open(&self.target, Access::Claim, Io::Buffered).unwrap();
         let areas = [
             (span(4096, 8192), &self.bytes[4096..12288]),
+            (span(12288, 4096), &self.bytes[12288..16384]),
             (span(1 << 20, 1 << 20), &self.bytes[1 << 20..2 << 20]),
         ];
         Journal::write(&self.journals(), &opened, &areas).unwrap()
     }
 
-    fn damage(&self, at: u64) {
+    /// The path of a journal whose run has ended without a word.
+    fn dead(&self) -> PathBuf {
+        self.written().path().to_owned()
+    }
+
+    fn change(&self, at: u64) {
         let file = OpenOptions::new().write(true).open(&self.target).unwrap();
-        file.write_all_at(b"damage", at).unwrap();
+        file.write_all_at(b"theirs", at).unwrap();
+    }
+
+    fn read(&self) -> Vec<u8> {
+        fs::read(&self.target).unwrap()
     }
 }
 
 #[test]
-fn what_was_there_comes_back() {
+fn what_somebody_else_has_written_since_is_kept_until_it_may_go() {
     let case = Case::new();
-    let journal = case.written();
-    case.damage(5000);
-    case.damage((2 << 20) - 6);
-    let path = journal.path().to_owned();
-    drop(journal);
+    let path = case.dead();
+    // In one area, over the border of two, at the end of the last, and outside of all.
+    for at in [5000, 12285, (2 << 20) - 6, 20_000] {
+        case.change(at);
+    }
+    let theirs = case.read();
+    let Restored::Changed { spans, bytes: 0, .. } = restore(&path, false).unwrap() else {
+        panic!("not shown")
+    };
+    assert_eq!(spans, [span(4608, 512), span(11776, 1024), span((2 << 20) - 512, 512)]);
+    assert!(case.read() == theirs && path.exists());
+    let restored = restore(&path, true).unwrap();
+    let target = case.target.canonicalize().unwrap();
+    assert_eq!(restored, Restored::Whole { target, bytes: 2048 });
+    let mut wanted = case.bytes.clone();
+    wanted[20_000..20_006].copy_from_slice(b"theirs");
+    assert!(case.read() == wanted && pending(&case.journals()).is_empty());
+}
+
+#[test]
+fn a_journal_goes_when_the_target_is_as_it_was() {
+    let case = Case::new();
+    let path = case.dead();
     assert_eq!(pending(&case.journals()), std::slice::from_ref(&path));
-    let Restored::Whole { target, bytes } = restore(&path).unwrap() else { panic!("incomplete") };
-    assert_eq!(target, case.target.canonicalize().unwrap());
-    assert!((10..=12).contains(&bytes), "{bytes}");
-    assert!(fs::read(&case.target).unwrap() == case.bytes);
-    assert!(pending(&case.journals()).is_empty());
+    let target = case.target.canonicalize().unwrap();
+    assert_eq!(restore(&path, false).unwrap(), Restored::Whole { target, bytes: 0 });
+    assert!(case.read() == case.bytes && pending(&case.journals()).is_empty());
 }
 
 #[test]
-fn a_journal_cut_anywhere_writes_nothing() {
+fn a_journal_that_is_damaged_anywhere_is_named_kept_and_not_used() {
     let case = Case::new();
-    let whole = fs::read(case.written().path()).unwrap();
-    for length in (0..whole.len()).step_by(whole.len() / 64) {
-        let path = case.journals().join("1-1.journal");
-        fs::write(&path, &whole[..length]).unwrap();
-        case.damage(5000);
-        let damaged = fs::read(&case.target).unwrap();
-        assert_eq!(restore(&path).unwrap(), Restored::Incomplete, "cut at {length}");
-        assert!(fs::read(&case.target).unwrap() == damaged);
-        assert!(!path.exists());
-    }
-}
-
-#[test]
-fn a_damaged_journal_is_not_used_and_stays() {
-    let case = Case::new();
-    let path = case.written().path().to_owned();
-    let whole = fs::read(&path).unwrap();
-    // Blanks behind the header's text mean nothing.
-    let text = whole.iter().position(|byte| *byte == b'}').unwrap();
-    for at in [10, text / 2, HEADER, HEADER + 8191, whole.len() - 9] {
+    let whole = fs::read(case.dead()).unwrap();
+    let text = whole.iter().position(|byte| *byte == b'\n').unwrap();
+    let mut damaged: Vec<Vec<u8>> =
+        (0..whole.len()).step_by(whole.len() / 48).map(|end| whole[..end].to_vec()).collect();
+    damaged.push(whole[..whole.len() - 1].to_vec());
+    damaged.push([&whole[..], b"x"].concat());
+    for at in [0, text / 2, text, text + 5, HEADER - 1, HEADER, HEADER + 8191, HEADER + 8192, whole.len() - 1]
+    {
         let mut bad = whole.clone();
         bad[at] ^= 0x10;
-        fs::write(&path, &bad).unwrap();
-        let before = fs::read(&case.target).unwrap();
-        let error = restore(&path).unwrap_err();
-        assert!(fs::read(&case.target).unwrap() == before, "{at}: {error}");
-        assert!(path.exists(), "{at}");
+        damaged.push(bad);
     }
+    for (index, bad) in damaged.iter().enumerate() {
+        for changed in [false, true] {
+            fs::write(&case.target, &case.bytes).unwrap();
+            if changed {
+                case.change(5000);
+            }
+            let before = case.read();
+            let path = case.journals().join(format!("{index}-{changed}.journal"));
+            fs::write(&path, bad).unwrap();
+            let error = restore(&path, true).unwrap_err();
+            assert!(case.read() == before, "{index}: {error}");
+            let JournalError::Damaged { renamed, what, .. } = error else { panic!("{index}: {error}") };
+            assert!(!path.exists() && fs::read(&renamed).unwrap() == *bad, "{index}");
+            // Where the header is whole, the sums tell what became of the target.
+            if bad.len() >= HEADER && bad[..HEADER] == whole[..HEADER] {
+                assert_eq!(what.contains("does not hold what it held"), changed, "{index}: {what}");
+            }
+        }
+    }
+    assert!(pending(&case.journals()).iter().all(|path| path.extension().unwrap() != DAMAGED));
+}
+
+#[test]
+fn what_never_was_a_journal_goes() {
+    let case = Case::new();
+    let whole = fs::read(case.dead()).unwrap();
+    case.change(5000);
+    let before = case.read();
+    for length in [0, 1, HEADER, whole.len()] {
+        let path = case.journals().join("1-1-1.new");
+        fs::write(&path, &whole[..length]).unwrap();
+        assert_eq!(restore(&path, false).unwrap(), Restored::Incomplete);
+        assert!(case.read() == before && !path.exists());
+    }
+}
+
+#[test]
+fn a_header_says_when_writing_began_and_of_what() {
+    let case = Case::new();
+    let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let path = case.dead();
+    let header = Header::read(&File::open(&path).unwrap()).unwrap().unwrap();
+    assert!((before..=before + 600).contains(&header.began_unix_s));
+    let id = FileId::of(&fs::metadata(&case.target).unwrap());
+    assert_eq!(
+        left(&case.journals()),
+        [Left { path, target: case.target.canonicalize().ok().zip(Some(id)) }]
+    );
 }
 
 #[test]
 fn a_running_measurement_keeps_its_journal() {
     let case = Case::new();
     let journal = case.written();
-    assert_eq!(restore(journal.path()).unwrap(), Restored::Running);
-    assert_eq!(target_of(journal.path()), case.target.canonicalize().ok());
+    assert_eq!(restore(journal.path(), true).unwrap(), Restored::Running);
     let path = journal.path().to_owned();
     journal.remove().unwrap();
     assert!(!path.exists());
 }
 
 #[test]
-fn another_file_in_its_place_is_left_alone() {
+fn another_target_in_its_place_is_left_alone() {
     let case = Case::new();
-    let path = case.written().path().to_owned();
+    let path = case.dead();
+    // Cut short or grown, it is not made as long as it was.
+    for length in [0, 6000, 3 << 20, (4 << 20) - 1, 5 << 20] {
+        OpenOptions::new().write(true).open(&case.target).unwrap().set_len(length).unwrap();
+        let error = restore(&path, true).unwrap_err();
+        assert!(
+            matches!(error, JournalError::OtherTarget { .. } | JournalError::Open { .. }),
+            "{length}: {error}"
+        );
+        assert_eq!(fs::metadata(&case.target).unwrap().len(), length);
+    }
     fs::rename(&case.target, case.folder.path().join("old")).unwrap();
     fs::write(&case.target, vec![7; 4 << 20]).unwrap();
-    assert!(matches!(restore(&path), Err(JournalError::OtherTarget { .. })));
-    assert!(fs::read(&case.target).unwrap().iter().all(|byte| *byte == 7));
-    assert!(path.exists());
+    assert!(matches!(restore(&path, true), Err(JournalError::OtherTarget { .. })));
+    assert!(case.read().iter().all(|byte| *byte == 7) && path.exists());
 }

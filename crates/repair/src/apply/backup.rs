@@ -5,8 +5,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, CWD, OFlags};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use straddle_units::ByteOffset;
@@ -76,6 +79,34 @@ pub struct Backup {
     steps: Vec<Kept>,
 }
 
+/// Writes a file that gets its name when it is whole, so that not even a kill leaves a part of it.
+fn store_unnamed(folder: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
+    let flags = OFlags::TMPFILE.bits().cast_signed();
+    let mut file = OpenOptions::new().write(true).mode(0o666).custom_flags(flags).open(folder)?;
+    file.write_all(text)?;
+    file.sync_all()?;
+    let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
+    rustix::fs::linkat(CWD, unnamed.as_str(), CWD, path, AtFlags::SYMLINK_FOLLOW)?;
+    Ok(())
+}
+
+/// Whether the file system, or the machine, has no files without a name.
+fn is_unsupported(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL | Errno::PERM)
+    )
+}
+
+fn store_named(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(text).and_then(|()| file.sync_all()).inspect_err(|_| {
+        // What is left of it would be in the way of the next one.
+        let _ = std::fs::remove_file(path);
+    })
+}
+
 fn sum_of(steps: &[Kept]) -> String {
     // Strings and numbers: serialising cannot fail.
     hex(&Sha256::digest(serde_json::to_vec(steps).unwrap_or_default()))
@@ -102,14 +133,18 @@ impl Backup {
         Self { version: VERSION, size, serial, sum: sum_of(&steps), steps }
     }
 
-    /// Stores it in a new file, and returns when it is on stable storage: the file and its name.
+    /// Stores it in a new file, and returns when it is on stable storage: the file and its name. What could not be stored
+    /// whole is not left behind.
     pub fn store(&self, path: &Path) -> Result<(), BackupError> {
         let failed = |source: io::Error| BackupError::Store { path: path.to_owned(), source };
-        let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(failed)?;
         let text = serde_json::to_vec(self).map_err(|error| failed(error.into()))?;
-        file.write_all(&text).and_then(|()| file.sync_all()).map_err(failed)?;
         let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
+        match store_unnamed(folder, path, &text) {
+            Err(error) if is_unsupported(&error) => store_named(path, &text),
+            stored => stored,
+        }
+        .and_then(|()| File::open(folder)?.sync_all())
+        .map_err(failed)
     }
 
     /// Reads one that was stored.

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -12,10 +12,11 @@ use straddle_bench::{
     Ended, FEWEST_ROUNDS, Host, Order, Progress, RunError, Sweep, Target, TargetError, Turn, Watch, Workload,
     rounds,
 };
+use straddle_device::FileId;
 use straddle_drive::{Nanos, Profile};
 use straddle_real::{
-    Access, Areas, Before, Conditions, Contents, Give, Io, Journal, Kind, OpenError, Opened, Real, Restored,
-    Settings, areas, pending, restore, target_of,
+    Access, Areas, Before, Conditions, Contents, Give, Io, Journal, Kind, Left, OpenError, Opened, Others,
+    Real, Restored, Settings, areas, left, pending, restore,
 };
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -23,7 +24,7 @@ use crate::args::{BenchArguments, Way};
 use crate::commands::lab::on_interrupt;
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::keep;
-use crate::output::{self, Styles};
+use crate::output::{self, Styles, printable};
 use crate::progress::Bar;
 use crate::report::bench::{Bench, InTurns};
 
@@ -49,27 +50,33 @@ pub(super) fn run(
     let stop = Arc::new(AtomicBool::new(false));
     on_interrupt(&stop).context("signals")?;
     let journals = journals(arguments)?;
-    refuse_unrestored(path, &journals)?;
+    refuse_unrestored(path, &journals, workload.writes())?;
     let made = Made::unless_there(path, arguments)?;
     let mut bar = Bar::new();
     bar.tell("preparing");
-    let (mut real, order, before, kept) = prepare(arguments, path, workload, made.is_some(), &stop)?;
+    let Prepared { mut real, order, before, kept, others } =
+        prepare(arguments, path, workload, made.is_some(), &stop)?;
     let journal = match real.kept().filter(|_| workload.writes()) {
         Some(areas) => Some(Journal::write(&journals, real.opened(), &areas)?),
         None => None,
     };
-    let mut watch =
-        Watching { bar: &mut bar, export: Export::open(arguments, workload, &order)?, failed: None };
+    let mut watch = Watching {
+        bar: &mut bar,
+        export: Export::open(arguments, workload, &order)?,
+        failed: None,
+        others: others.filter(|_| journal.is_some()),
+        stop: &stop,
+        disturbed: false,
+    };
     let measured = rounds(&mut real, workload, Host::default(), &order, &mut watch);
-    let failed = watch.failed.take();
+    let (failed, disturbed) = (watch.failed.take(), watch.disturbed);
     bar.tell("comparing with what was there");
-    let wrong = real.put_back()?;
-    if let Some(journal) = journal {
-        journal.remove()?;
-    }
+    refuse_changed(path, &mut real, journal)?;
     drop(bar);
-    if wrong > 0 {
-        output::complain(&format!("{}: {wrong} bytes had changed and were put back", path.display()));
+    if disturbed {
+        let text =
+            "somebody else had it open for writing during the run, which was stopped; it holds what it held";
+        return Err(RefusedError(format!("{}: {text}", path.display())).into());
     }
     let measured = match measured {
         Err(RunError::Target { source: TargetError::Interrupted, .. }) => {
@@ -113,37 +120,73 @@ fn report(
     super::show(&bench, arguments, styles)
 }
 
+/// Whether the areas hold what they held; then the journal goes. Where they do not, somebody else has written there.
+fn refuse_changed(path: &Path, real: &mut Real, journal: Option<Journal>) -> Result<()> {
+    let changed = real.changed()?;
+    if changed.is_empty() {
+        return Ok(journal.map_or(Ok(()), Journal::remove)?);
+    }
+    let kept = journal.map_or_else(String::new, |journal| {
+        format!("; what was there before the run is kept in {}", journal.path().display())
+    });
+    let (path, told) = (path.display(), told_spans(&changed));
+    let text = format!("{path}: {told} changed during the run, and not by it: nothing was put back{kept}");
+    Err(RefusedError(text).into())
+}
+
 /// Puts back what runs that did not end have left.
 pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
     let folder = journals(arguments)?;
     let found = pending(&folder);
     let mut out = output::stdout();
     if found.is_empty() {
-        writeln!(out, "Nothing to put back: no journal in {}.", folder.display())?;
+        writeln!(out, "Nothing to put back: no journal in {}.", printable(&folder.display().to_string()))?;
     }
     let mut exit = Exit::Aligned;
     for path in found {
-        match restore(&path) {
+        let name = printable(&path.display().to_string());
+        match restore(&path, arguments.real.force) {
             Ok(Restored::Whole { target, bytes }) => {
+                let target = printable(&target.display().to_string());
+                writeln!(out, "{target}: holds what it held; {bytes} bytes were put back.")?;
+            }
+            Ok(Restored::Changed { target, spans, bytes }) => {
+                let target = printable(&target.display().to_string());
                 writeln!(
                     out,
-                    "{}: as it was; {bytes} bytes had changed and were put back.",
-                    target.display()
+                    "{target}: {} are neither what the run found nor what it wrote: left alone; {bytes} unreadable bytes were put back.\n  {name} is kept. What was there before the run comes back with --restore --force; to keep what is there now, remove that file.",
+                    told_spans(&spans)
                 )?;
+                exit = exit.max(Exit::Refused);
             }
             Ok(Restored::Incomplete) => {
-                writeln!(out, "{}: not complete, so nothing had been written; removed.", path.display())?;
+                writeln!(out, "{name}: not complete, so nothing had been written; removed.")?;
             }
             Ok(Restored::Running) => {
-                writeln!(out, "{}: its measurement is still running; left alone.", path.display())?;
+                writeln!(out, "{name}: its measurement is still running; left alone.")?;
             }
             Err(error) => {
-                output::complain(&output::printable(&format!("{:#}", anyhow::Error::from(error))));
-                exit = Exit::Failed;
+                exit = exit.max(if error.is_refusal() { Exit::Refused } else { Exit::Failed });
+                output::complain(&printable(&format!("{:#}", anyhow::Error::from(error))));
             }
         }
     }
+    out.flush()?;
     Ok(exit)
+}
+
+/// No more places than this are named.
+const MOST_TOLD: usize = 4;
+
+/// Spans in words, by their bytes.
+fn told_spans(spans: &[Span]) -> String {
+    let total: u64 = spans.iter().map(|span| span.len().get()).sum();
+    let one = |span: &Span| format!("{} to {}", span.start(), span.end().get().saturating_sub(1));
+    let named: Vec<String> = spans.iter().take(MOST_TOLD).map(one).collect();
+    let more = spans.len().saturating_sub(MOST_TOLD);
+    let more =
+        if more > 0 { format!(" and {more} more places, {total} bytes in all,") } else { String::new() };
+    format!("bytes {}{more}", named.join(", "))
 }
 
 fn journals(arguments: &BenchArguments) -> Result<PathBuf> {
@@ -162,25 +205,39 @@ fn journals(arguments: &BenchArguments) -> Result<PathBuf> {
 }
 
 /// A run that did not end has left what the target held: that comes first.
-fn refuse_unrestored(path: &Path, journals: &Path) -> Result<()> {
-    let Ok(this) = path.canonicalize() else { return Ok(()) };
-    let left =
-        pending(journals).into_iter().find(|journal| target_of(journal).is_some_and(|target| target == this));
-    let Some(first) = left else { return Ok(()) };
-    let (path, first) = (path.display(), first.display());
+fn refuse_unrestored(path: &Path, journals: &Path, writes: bool) -> Result<()> {
+    let Ok(metadata) = fs::metadata(path) else { return Ok(()) };
+    let this = (path.canonicalize().ok(), FileId::of(&metadata));
+    let is_of_this = |left: &Left| match &left.target {
+        Some((target, id)) => this.0.as_ref() == Some(target) || this.1 == *id,
+        // It may be of any.
+        None => writes,
+    };
+    let Some(first) = left(journals).into_iter().find(is_of_this) else { return Ok(()) };
+    let (path, first) = (path.display(), first.path.display());
     let message =
         format!("{path}: an earlier run did not end and left {first}; run straddle bench --restore first");
     Err(RefusedError(message).into())
 }
 
-/// Opens the target, finds its areas, and reads what they hold; says in words what becomes of the contents.
+/// A target that is ready.
+struct Prepared {
+    real: Real,
+    order: Order,
+    before: Before,
+    /// What becomes of its contents, in words.
+    kept: &'static str,
+    others: Option<Others>,
+}
+
+/// Opens the target, finds its areas, and reads what they hold.
 fn prepare(
     arguments: &BenchArguments,
     path: &Path,
     workload: &Workload,
     ours: bool,
     stop: &Arc<AtomicBool>,
-) -> Result<(Real, Order, Before, &'static str)> {
+) -> Result<Prepared> {
     let give = give(arguments, path, ours)?;
     let access = match give {
         _ if !workload.writes() => Access::Read,
@@ -189,12 +246,14 @@ fn prepare(
     };
     let io = if arguments.real.io == Some(Way::Buffered) { Io::Buffered } else { Io::Direct };
     let opened = Opened::open(path, access, io).map_err(in_use)?;
+    // Whoever comes from now on is noticed: before anything is read that is to be written back.
+    let others = Others::of(&opened);
     let seed = u64::from(arguments.seed.unwrap_or(1));
     let (regions, kept) = if workload.writes() {
         let regions = arguments.real.regions.unwrap_or(if opened.kind == Kind::Block { REGIONS } else { 1 });
         let bytes = arguments.real.area.map_or(AREA, |area| area.get());
         let wanted = Areas { give, regions, bytes: if give == Give::Destroyed { u64::MAX } else { bytes } };
-        let found = areas(path, opened.size, wanted).map_err(refused)?;
+        let found = areas(&opened, wanted).map_err(refused)?;
         let told = match give {
             Give::Free => "only free space was used, and what it held was put back",
             Give::Used => "what it held was put back",
@@ -223,7 +282,8 @@ fn prepare(
     let settings = Settings { depth: workload.queue_depth(), largest: workload.size() };
     let title = title(path, &opened);
     let kept = if ours { "a file of its own, removed afterwards" } else { kept };
-    Ok((Real::new(opened, title, &contents, settings, Arc::clone(stop))?, order, before, kept))
+    let real = Real::new(opened, title, &contents, settings, Arc::clone(stop))?;
+    Ok(Prepared { real, order, before, kept, others })
 }
 
 /// Whom somebody uses is refused, and not failed.
@@ -235,11 +295,10 @@ pub(crate) fn in_use(error: OpenError) -> anyhow::Error {
 }
 
 pub(crate) fn refused(error: straddle_real::AreaError) -> anyhow::Error {
-    use straddle_real::AreaError::{Damaged, Full, InUse, Look, NoTable};
+    use straddle_real::AreaError::{Damaged, Full, Look, NoTable};
     let hint = "; --used measures where data are, and puts them back";
     match error {
         Look { .. } => error.into(),
-        InUse { .. } => RefusedError(error.to_string()).into(),
         NoTable { .. } | Damaged { .. } | Full { .. } => RefusedError(format!("{error}{hint}")).into(),
     }
 }
@@ -260,8 +319,7 @@ fn give(arguments: &BenchArguments, path: &Path, ours: bool) -> Result<Give> {
         }
         return Ok(Give::Destroyed);
     }
-    let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
-    Ok(match (ours, is_file || arguments.real.used) {
+    Ok(match (ours, arguments.real.used) {
         (true, _) => Give::Destroyed,
         (_, true) => Give::Used,
         _ => Give::Free,
@@ -318,6 +376,11 @@ struct Watching<'a> {
     bar: &'a mut Bar,
     export: Option<Export>,
     failed: Option<std::io::Error>,
+    others: Option<Others>,
+    /// Ends the run.
+    stop: &'a AtomicBool,
+    /// Whether somebody else wrote, or may have.
+    disturbed: bool,
 }
 
 impl Progress for Watching<'_> {
@@ -343,6 +406,10 @@ impl Watch for Watching<'_> {
         self.bar.tell(&told);
         if let (Some(export), None) = (&mut self.export, &self.failed) {
             self.failed = export.turns(turns).err();
+        }
+        if self.others.as_mut().is_some_and(Others::have_written) {
+            self.disturbed = true;
+            self.stop.store(true, Ordering::Relaxed);
         }
     }
 }

@@ -98,7 +98,7 @@ impl Group {
                 Ok(Event::Open(name)) => {
                     group.remarks.push(format!(
                         "its metadata is nested too deeply at section {}",
-                        super::super::printable(name)
+                        straddle_device::shown::printable(name)
                     ));
                     break;
                 }

@@ -6,10 +6,11 @@
 
 use std::cell::Cell;
 
+use straddle_device::shown::printable;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::super::md::{raid5_first, raid6_first};
-use super::super::{Part, Space, printable, sectors};
+use super::super::{Part, Space, sectors};
 use super::group::{Area, Group, Logical, Physical, Segment};
 use crate::layer::{Facts, Lv, MAX_LAYERS, Segment as SegmentFacts};
 use crate::view::MAX_PIECES;

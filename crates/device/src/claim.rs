@@ -1,0 +1,128 @@
+//! Taking a file or a device before it is written.
+//!
+//! The law of this module: whatever of the project writes to a file or device that it did not make asks here first. Locks
+//! are taken in both ways that others look at; what is opened a second time is held against what was opened first.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::time::Duration;
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::ioctl;
+
+/// How often, and how long apart, a device's lock is tried: udev holds it for as long as it looks at a device
+/// (<https://systemd.io/BLOCK_DEVICE_LOCKING>).
+const TRIES: u32 = 40;
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// By what a file or device is known again, under whichever name: device and inode of a file, the number of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    /// Of what was looked at.
+    pub fn of(metadata: &Metadata) -> Self {
+        if metadata.file_type().is_block_device() {
+            Self::of_device(metadata.rdev())
+        } else {
+            Self::of_file(metadata.dev(), metadata.ino())
+        }
+    }
+
+    /// Of an open file.
+    pub fn of_open(file: &File) -> io::Result<Self> {
+        file.metadata().map(|metadata| Self::of(&metadata))
+    }
+
+    /// Of the file with this inode on this device.
+    pub const fn of_file(device: u64, inode: u64) -> Self {
+        Self { device, inode }
+    }
+
+    /// Of the block device with this number. No file is on device 0.
+    pub const fn of_device(number: u64) -> Self {
+        Self { device: 0, inode: number }
+    }
+
+    /// The inode, or the device's number: for the name of a file that is about this one.
+    pub const fn number(self) -> u64 {
+        self.inode
+    }
+}
+
+/// Why something cannot be taken for writing.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another program has locked it.
+    #[error("another program has locked it")]
+    Locked,
+    /// The operating system failed.
+    #[error("cannot lock")]
+    Io(#[source] io::Error),
+}
+
+/// Locks `file`, which is open for writing, against everybody who looks at locks: with flock(2), as udev and tools that
+/// partition do, and with a record lock of the open file, as QEMU does. Both end with the open file.
+pub fn lock(file: &File) -> Result<(), LockError> {
+    let is_device = file.metadata().map_err(LockError::Io)?.file_type().is_block_device();
+    let mut tries = if is_device { TRIES } else { 1 };
+    loop {
+        tries -= 1;
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => break,
+            Err(Errno::WOULDBLOCK) if tries > 0 => std::thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) => return Err(LockError::Locked),
+            Err(errno) => return Err(LockError::Io(errno.into())),
+        }
+    }
+    ioctl::lock::lock_whole(file).or_else(|error| match Errno::from_io_error(&error) {
+        Some(Errno::WOULDBLOCK | Errno::ACCESS) => Err(LockError::Locked),
+        // Where the file system has no record locks, nobody else has one either.
+        Some(Errno::INVAL | Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        _ => Err(LockError::Io(error)),
+    })
+}
+
+/// Gives both locks up while the file stays open: the kernel may hold it for longer than its process does.
+pub fn unlock(file: &File) {
+    // Where one fails, it ends with the open file.
+    let _ = rustix::fs::flock(file, FlockOperation::Unlock);
+    let _ = ioctl::lock::unlock_whole(file);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+
+    use super::*;
+
+    #[test]
+    fn either_kind_of_lock_is_in_the_way_of_both() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("disk.img");
+        std::fs::write(&path, [0; 4096]).unwrap();
+        std::fs::hard_link(&path, folder.path().join("other")).unwrap();
+        let open =
+            |name: &str| OpenOptions::new().read(true).write(true).open(folder.path().join(name)).unwrap();
+        let (first, second) = (open("disk.img"), open("other"));
+        assert_eq!(FileId::of_open(&first).unwrap(), FileId::of_open(&second).unwrap());
+        rustix::fs::flock(&first, FlockOperation::NonBlockingLockShared).unwrap();
+        assert!(matches!(lock(&second), Err(LockError::Locked)));
+        unlock(&first);
+        ioctl::lock::lock_whole(&first).unwrap();
+        assert!(matches!(lock(&second), Err(LockError::Locked)));
+        // A record lock of the process, not of the open file, would be gone with the first of its files to be closed.
+        drop(open("disk.img"));
+        assert!(matches!(lock(&second), Err(LockError::Locked)));
+        unlock(&first);
+        lock(&second).unwrap();
+        assert!(matches!(lock(&first), Err(LockError::Locked)));
+    }
+}

@@ -1,0 +1,379 @@
+//! Who uses a device or a file: what stands on it and says so (`holders`), and what uses it without claiming it.
+//!
+//! The law of this module: a use is found from whichever end the kernel tells it, through any number of layers. Two
+//! devices use each other's bytes when one stands on the other, so a whole disk's users count for its partitions, and the
+//! users of what is below a device for the device. Other partitions, and other volumes on the same disk, do not.
+
+use std::collections::BTreeSet;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use super::{Machine, number_of, sysfs, text_of};
+use crate::claim::FileId;
+use crate::ioctl;
+use crate::live::MAX_DEPTH;
+use crate::sysfs::{Attributes, Directory, list_names};
+use crate::target::open_for_reading;
+
+/// No more uses than this are told.
+const MAX_TOLD: usize = 64;
+
+/// The bits of a file's flags that say how it is open (fcntl(2)); the number of /proc/PID/fdinfo/FD is octal.
+const ACCESS: u32 = 0o3;
+
+/// Something that uses a file or a device without the kernel listing it as a holder.
+pub(super) struct Consumer {
+    /// In words.
+    label: String,
+    /// The device that it is, where it is one.
+    device: Option<String>,
+    backing: Backing,
+}
+
+/// What a consumer uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Backing {
+    /// A device, by the kernel's name.
+    Device(String),
+    /// A file, by what it is; in a captured tree by its name.
+    File(Option<FileId>, PathBuf),
+}
+
+impl Backing {
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::File(Some(one), _), Self::File(Some(other), _)) => one == other,
+            (Self::File(_, one), Self::File(_, other)) => one == other,
+            (one, other) => one == other,
+        }
+    }
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Found {
+    uses: Vec<String>,
+    seen: BTreeSet<String>,
+    /// What others might have open.
+    watched: Vec<(FileId, String)>,
+}
+
+impl Machine {
+    /// Who uses the file or block device `path`, a part of it, what stands on it, or, where that is another way to the same
+    /// bytes, what it stands on; each in words. None if nobody is known to.
+    pub fn uses(&self, path: &Path) -> Vec<String> {
+        fs::metadata(path).map_or_else(|_| Vec::new(), |metadata| self.uses_of(&metadata, path))
+    }
+
+    /// The same of a file that was looked at as `metadata`: an open one's, which cannot be replaced.
+    pub fn uses_of(&self, metadata: &Metadata, path: &Path) -> Vec<String> {
+        if metadata.file_type().is_block_device() {
+            return self
+                .numbers
+                .get(&number_of(metadata))
+                .map_or_else(Vec::new, |name| self.uses_of_device(name));
+        }
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        self.uses_of_file(&Backing::File(Some(FileId::of(metadata)), path))
+    }
+
+    /// Who uses the disk that was looked at as `metadata` apart from its partitions.
+    pub fn uses_of_whole(&self, metadata: &Metadata) -> Vec<String> {
+        self.numbers.get(&number_of(metadata)).map_or_else(Vec::new, |name| self.uses_of_whole_disk(name))
+    }
+
+    /// Who uses the device `name`.
+    pub fn uses_of_device(&self, name: &str) -> Vec<String> {
+        let mut found = Found::default();
+        let partitions = self.devices.iter().filter(|(_, entry)| entry.disk.as_deref() == Some(name));
+        let names: Vec<&str> =
+            std::iter::once(name).chain(partitions.map(|(partition, _)| partition.as_str())).collect();
+        for name in &names {
+            self.find_above(name, &mut found);
+            found.watched.extend(self.id_of(name));
+        }
+        self.find_below(name, 0, &mut found);
+        self.find_open(&mut found);
+        found.uses
+    }
+
+    /// Who uses the disk `name` as a whole, apart from its partitions: what is free by its table is not free for these.
+    pub fn uses_of_whole_disk(&self, name: &str) -> Vec<String> {
+        let mut found = Found::default();
+        self.find_direct(name, None, &mut found);
+        found.uses
+    }
+
+    fn uses_of_file(&self, file: &Backing) -> Vec<String> {
+        let mut found = Found::default();
+        self.find_users_of_file(file, None, &mut found);
+        if let Backing::File(Some(id), _) = file {
+            found.watched.push((*id, "it".to_owned()));
+        }
+        self.find_open(&mut found);
+        found.uses
+    }
+
+    fn find_users_of_file(&self, file: &Backing, but: Option<&str>, found: &mut Found) {
+        for consumer in self.consumers.iter().filter(|consumer| consumer.backing.is_same(file)) {
+            if but.is_some() && consumer.device.as_deref() == but {
+                continue;
+            }
+            found.tell(match but {
+                None => format!("it is the file behind {}", consumer.label),
+                Some(_) => format!("the file below it is behind {}, too", consumer.label),
+            });
+            if let Some(device) = &consumer.device {
+                self.find_above(device, found);
+            }
+        }
+        let Backing::File(id, path) = file else { return };
+        let is_swap = self.swap_files.iter().any(|(swap, _)| {
+            swap == path || (id.is_some() && self.sysroot.is_none() && file_id(swap) == *id)
+        });
+        if is_swap {
+            found.tell(if but.is_none() { "it is a swap file" } else { "the file below it is a swap file" });
+        }
+    }
+
+    /// What uses the device `name`, and everything that stands on it.
+    fn find_above(&self, name: &str, found: &mut Found) {
+        let Some(entry) = self.devices.get(name) else { return };
+        if !found.seen.insert(name.to_owned()) {
+            return;
+        }
+        self.find_direct(name, None, found);
+        for above in &entry.above {
+            self.find_above(above, found);
+        }
+        for consumer in self.consumers_of(name) {
+            if let Some(device) = &consumer.device {
+                self.find_above(device, found);
+            }
+        }
+    }
+
+    fn consumers_of(&self, name: &str) -> impl Iterator<Item = &Consumer> {
+        let name = name.to_owned();
+        self.consumers
+            .iter()
+            .filter(move |consumer| matches!(&consumer.backing, Backing::Device(device) if *device == name))
+    }
+
+    /// What uses the device `name` itself: not its partitions, not what stands on `but`.
+    fn find_direct(&self, name: &str, but: Option<&str>, found: &mut Found) {
+        let Some(entry) = self.devices.get(name) else { return };
+        let used = self.usage(name, entry);
+        for mount in &used.mounts {
+            found.tell(format!("{name} is mounted at {}", mount.point.display()));
+        }
+        if used.is_swap {
+            found.tell(format!("{name} is swap"));
+        }
+        for above in entry.above.iter().filter(|above| but != Some(above.as_str())) {
+            if self.devices.get(above).is_none_or(|above| above.disk.is_none()) {
+                found.tell(format!("{above} holds {name}"));
+            }
+        }
+        self.find_consumers(name, but, found);
+    }
+
+    fn find_consumers(&self, name: &str, but: Option<&str>, found: &mut Found) {
+        for consumer in self.consumers_of(name) {
+            if but.is_none() || consumer.device.as_deref() != but {
+                found.tell(format!("{name} is the device behind {}", consumer.label));
+            }
+        }
+    }
+
+    /// What uses that on which the device `name` stands, as far as its bytes are those of `name`.
+    fn find_below(&self, name: &str, depth: usize, found: &mut Found) {
+        let Some(entry) = self.devices.get(name).filter(|_| depth < MAX_DEPTH) else { return };
+        if let Some(disk) = &entry.disk {
+            self.find_direct(disk, Some(name), found);
+            found.watched.extend(self.id_of(disk));
+            self.find_below(disk, depth + 1, found);
+        }
+        for lower in entry.directory.list("slaves") {
+            self.find_consumers(&lower, Some(name), found);
+            found.watched.extend(self.id_of(&lower));
+            self.find_below(&lower, depth + 1, found);
+        }
+        for consumer in self.consumers.iter().filter(|consumer| consumer.device.as_deref() == Some(name)) {
+            match &consumer.backing {
+                Backing::Device(lower) => {
+                    self.find_direct(lower, Some(name), found);
+                    found.watched.extend(self.id_of(lower));
+                    self.find_below(lower, depth + 1, found);
+                }
+                file @ Backing::File(id, _) => {
+                    self.find_users_of_file(file, Some(name), found);
+                    found.watched.extend(id.map(|id| (id, "the file below it".to_owned())));
+                }
+            }
+        }
+    }
+
+    /// The number of a device, to be looked for among open files.
+    fn id_of(&self, name: &str) -> Option<(FileId, String)> {
+        let (major, minor) = self.devices.get(name)?.dev.as_deref()?.split_once(':')?;
+        let number = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
+        Some((FileId::of_device(number), format!("/dev/{}", name.replace('!', "/"))))
+    }
+
+    /// Other processes that have what is watched open for writing: servers of NBD, ublk or vhost-user, virtual machines, and
+    /// what else has no trace in sysfs. Only those that /proc shows to us.
+    fn find_open(&self, found: &mut Found) {
+        if self.sysroot.is_some() || found.watched.is_empty() {
+            return;
+        }
+        let own = std::process::id().to_string();
+        for process in list_names(Path::new("/proc")) {
+            if process == own || !process.bytes().all(|byte| byte.is_ascii_digit()) {
+                continue;
+            }
+            let folder = Path::new("/proc").join(&process);
+            for fd in list_names(&folder.join("fd")) {
+                let Ok(metadata) = fs::metadata(folder.join("fd").join(&fd)) else { continue };
+                let id = FileId::of(&metadata);
+                let Some((_, what)) = found.watched.iter().find(|(watched, _)| *watched == id) else {
+                    continue;
+                };
+                if is_for_writing(&text_of(&folder.join("fdinfo").join(&fd))) {
+                    let name = text_of(&folder.join("comm"));
+                    let told = format!("process {process} ({}) has {what} open for writing", name.trim_end());
+                    found.tell(told);
+                }
+            }
+        }
+    }
+
+    /// All consumers of this machine or of the captured tree at `root`.
+    pub(super) fn find_consumers_of_all(&self, root: &Path) -> Vec<Consumer> {
+        let mut consumers = Vec::new();
+        // A partition is neither: there may be very many.
+        for (name, entry) in self.devices.iter().filter(|(_, entry)| entry.disk.is_none()) {
+            let mut add = |label: String, backing: Option<Backing>| {
+                consumers.extend(backing.map(|backing| Consumer {
+                    label,
+                    device: Some(name.clone()),
+                    backing,
+                }));
+            };
+            if let Some(file) = entry.directory.text("loop/backing_file") {
+                let asked = self.sysroot.is_none().then(|| self.asked_of_loop(name)).flatten();
+                add(format!("/dev/{name}"), asked.or_else(|| self.backing(Path::new(&file))));
+            }
+            if let Some(file) = entry.directory.text("backing_dev").filter(|file| file.starts_with('/')) {
+                add(format!("/dev/{name}, which writes back to it"), self.backing(Path::new(&file)));
+            }
+        }
+        for (label, file) in exported(&root.join("sys/kernel/config")) {
+            consumers.extend(self.backing(&file).map(|backing| Consumer { label, device: None, backing }));
+        }
+        consumers
+    }
+
+    /// What the kernel says is behind a loop device: by number and inode, whatever the file is called, now or then.
+    fn asked_of_loop(&self, name: &str) -> Option<Backing> {
+        let file = open_for_reading(&Path::new("/dev").join(name)).ok()?;
+        let dev = self.devices.get(name)?.dev.as_deref()?;
+        if number_of(&file.metadata().ok()?) != dev {
+            return None;
+        }
+        let backing = ioctl::loops::backing(&file).ok()?;
+        if backing.of_device == 0 {
+            let path = PathBuf::from(self.devices.get(name)?.directory.text("loop/backing_file")?);
+            return Some(Backing::File(Some(FileId::of_file(backing.device, backing.inode)), path));
+        }
+        let number = backing.of_device;
+        let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+        self.numbers.get(&number).cloned().map(Backing::Device)
+    }
+
+    /// The file or device that `path` names.
+    fn backing(&self, path: &Path) -> Option<Backing> {
+        if self.sysroot.is_some() {
+            return Some(match self.device_of_node(path) {
+                Some(device) => Backing::Device(device),
+                None => Backing::File(None, path.to_owned()),
+            });
+        }
+        let Ok(metadata) = fs::metadata(path) else { return Some(Backing::File(None, path.to_owned())) };
+        if metadata.file_type().is_block_device() {
+            return self.numbers.get(&number_of(&metadata)).cloned().map(Backing::Device);
+        }
+        Some(Backing::File(Some(FileId::of(&metadata)), path.to_owned()))
+    }
+}
+
+impl Found {
+    fn tell(&mut self, what: impl Into<String>) {
+        let what = what.into();
+        if self.uses.len() < MAX_TOLD && !self.uses.contains(&what) {
+            self.uses.push(what);
+        }
+    }
+}
+
+fn file_id(path: &Path) -> Option<FileId> {
+    fs::metadata(path).ok().filter(|metadata| metadata.ino() != 0).map(|metadata| FileId::of(&metadata))
+}
+
+/// Whether a file whose /proc/PID/fdinfo/FD is `text` is open for writing.
+fn is_for_writing(text: &str) -> bool {
+    let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+    flags.is_some_and(|flags| flags & ACCESS != 0)
+}
+
+/// What the kernel's servers give to others, by `configfs`: NVMe targets, SCSI targets' backstores (LIO), and USB gadgets
+/// (Documentation/nvme, Documentation/target, Documentation/usb/gadget_configfs.rst).
+fn exported(config: &Path) -> Vec<(String, PathBuf)> {
+    let mut found = Vec::new();
+    let mut add = |label: String, directory: &Directory, attribute: &str| {
+        let path = directory.text(attribute).filter(|path| path.starts_with('/'));
+        found.extend(path.map(|path| (label, PathBuf::from(path))));
+    };
+    let subsystems = config.join("nvmet/subsystems");
+    for subsystem in list_names(&subsystems) {
+        let namespaces = subsystems.join(&subsystem).join("namespaces");
+        for namespace in list_names(&namespaces) {
+            let directory = Directory::new(namespaces.join(&namespace));
+            if directory.number("enable") == Some(1) {
+                add(
+                    format!("namespace {namespace} of the NVMe target {subsystem}"),
+                    &directory,
+                    "device_path",
+                );
+            }
+        }
+    }
+    let core = config.join("target/core");
+    for adapter in list_names(&core) {
+        for store in list_names(&core.join(&adapter)) {
+            let directory = Directory::new(core.join(&adapter).join(&store));
+            if directory.number("enable") == Some(1) {
+                add(format!("the SCSI target's {adapter}/{store}"), &directory, "udev_path");
+            }
+        }
+    }
+    let gadgets = config.join("usb_gadget");
+    for gadget in list_names(&gadgets) {
+        let functions = gadgets.join(&gadget).join("functions");
+        for function in list_names(&functions).into_iter().filter(|name| name.starts_with("mass_storage.")) {
+            for unit in
+                list_names(&functions.join(&function)).into_iter().filter(|name| name.starts_with("lun."))
+            {
+                let directory = Directory::new(functions.join(&function).join(&unit));
+                add(format!("{function}/{unit} of the USB gadget {gadget}"), &directory, "file");
+            }
+        }
+    }
+    found.sort_by_key(|(label, _)| sysfs::natural_order(label));
+    found
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! A plan is a file, and a file may say anything: what it says to keep is what is there, in every particular.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod tools;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use tools::{Dir, STRADDLE, output, present, told};
+
+fn straddle(dir: &Dir, arguments: &[&str]) -> Output {
+    output(Command::new(STRADDLE).args(arguments).current_dir(dir.path()), "")
+}
+
+fn done(dir: &Dir, arguments: &[&str]) {
+    let output = straddle(dir, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", told(&output));
+}
+
+/// A disk with partitions 1, 2 and more of a table, and a plan that keeps some of them.
+fn planned(dir: &Dir, table: &str, change: &[&str]) -> Value {
+    let _ = fs::remove_file(dir.join("disk"));
+    dir.image("disk", 64 << 20);
+    let parts = match table {
+        "gpt" => "4MiB,name=one,attrs=0x4|6MiB,name=two|8MiB,name=three".to_owned(),
+        _ => "4MiB,boot|6MiB|8MiB,role=logical|4MiB,role=logical|2MiB,role=logical".to_owned(),
+    };
+    let mut arguments = vec!["plan", "disk", "--table", table, "--save", "first"];
+    parts.split('|').for_each(|part| arguments.extend(["--part", part]));
+    done(dir, &arguments);
+    done(dir, &["apply", "first", "--write", "disk"]);
+    fs::remove_file(dir.join("first.undo")).unwrap();
+    done(dir, &[&["plan", "disk", "--save", "second"], change].concat());
+    serde_json::from_slice(&fs::read(dir.join("second")).unwrap()).unwrap()
+}
+
+/// What an entry may say otherwise.
+fn otherwise(entry: &Value) -> Vec<(&'static str, Value)> {
+    let number = entry["number"].as_u64().unwrap();
+    let mut other = vec![
+        ("number", json!(number + 1)),
+        ("number", json!(number + 7)),
+        ("number", json!(number.wrapping_sub(1).max(1))),
+        ("start", json!(entry["start"].as_u64().unwrap() + 8)),
+        ("sectors", json!(entry["sectors"].as_u64().unwrap() - 8)),
+        ("type", json!("EBD0A0A2-B9E5-4433-87C0-68B6B72699C7")),
+        ("type", json!("7")),
+        ("name", json!("another")),
+        ("attributes", json!(entry["attributes"].as_u64().unwrap() ^ 1)),
+        ("bootable", json!(!entry["bootable"].as_bool().unwrap())),
+        ("uuid", json!("01234567-89AB-4CDE-8F01-23456789ABCD")),
+        ("slot", json!("extended")),
+        ("slot", json!({"logical": {"ebr": entry["start"].as_u64().unwrap() - 1}})),
+    ];
+    // How long a grown one becomes is the plan's.
+    let is_grown = entry["change"] != "kept";
+    other.retain(|(key, value)| entry.get(key) != Some(value) && !(is_grown && *key == "sectors"));
+    other
+}
+
+#[test]
+fn a_plan_that_says_anything_else_of_what_it_keeps_is_not_written() {
+    let dir = Dir::new("kept");
+    let mut tried = 0;
+    for (table, change) in [
+        ("gpt", &["--delete", "3"][..]),
+        ("gpt", &["--grow", "3=20MiB", "--add", "1MiB"]),
+        ("mbr", &["--add", "2MiB,role=logical"]),
+        ("mbr", &["--delete", "6"]),
+    ] {
+        let plan = planned(&dir, table, change);
+        let before = fs::read(dir.join("disk")).unwrap();
+        for (index, entry) in plan["table"]["partitions"].as_array().unwrap().iter().enumerate() {
+            if entry["change"] == "new" {
+                continue;
+            }
+            for (key, value) in otherwise(entry) {
+                let mut wrong = plan.clone();
+                wrong["table"]["partitions"][index][key] = value.clone();
+                fs::write(dir.join("wrong"), wrong.to_string()).unwrap();
+                let output = straddle(&dir, &["apply", "wrong", "--write", "disk"]);
+                let said = format!(
+                    "{table} {change:?}, partition {}, {key} = {value}: {}",
+                    entry["number"],
+                    told(&output)
+                );
+                assert!(matches!(output.status.code(), Some(2..=4)), "{said}");
+                assert!(
+                    fs::read(dir.join("disk")).unwrap() == before && !dir.join("wrong.undo").exists(),
+                    "{said}"
+                );
+                tried += 1;
+            }
+        }
+        done(&dir, &["apply", "second", "--write", "disk"]);
+        done(&dir, &["undo", "second.undo", "--write", "disk"]);
+        assert!(fs::read(dir.join("disk")).unwrap() == before, "{table} {change:?}");
+        fs::remove_file(dir.join("second.undo")).unwrap();
+    }
+    assert!(tried > 100, "{tried}");
+}
+
+#[test]
+fn a_backup_that_does_not_fit_is_not_left_behind() {
+    if !present(&["bash"]) {
+        return;
+    }
+    let dir = Dir::new("backup");
+    planned(&dir, "gpt", &["--delete", "3"]);
+    let before = fs::read(dir.join("disk")).unwrap();
+    // What goes beyond a KiB of a file is refused (EFBIG), as on a full disk.
+    let line = format!("trap '' XFSZ; ulimit -f 1; exec {STRADDLE} apply second --write disk");
+    let full = output(Command::new("bash").args(["-c", &line]).current_dir(dir.path()), "");
+    assert_eq!(full.status.code(), Some(3), "{}", told(&full));
+    assert!(told(&full).contains("cannot store the backup"), "{}", told(&full));
+    assert!(fs::read(dir.join("disk")).unwrap() == before);
+    let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| Path::new(name).to_string_lossy().contains("undo")), "{left:?}");
+    done(&dir, &["apply", "second", "--write", "disk"]);
+    done(&dir, &["undo", "second.undo", "--write", "disk"]);
+    assert!(fs::read(dir.join("disk")).unwrap() == before);
+}

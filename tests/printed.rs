@@ -1,0 +1,328 @@
+//! What is printed of others' strings: nothing that a terminal obeys, that is not seen, or that a shell runs.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod tools;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use straddle_device::shown::is_hidden;
+use tools::{Dir, STRADDLE, output, present, run, told};
+
+/// A title for the terminal, colours in one byte and in more, the other direction, separators, nothing at all, a tag, DEL, a
+/// line of its own, and a command.
+const NASTY: &str = "a\u{1b}]0;t\u{7}\u{1b}[31m\u{9b}1m\u{202e}b\u{2066}\u{2028}c\u{200b}d\u{e0041}\u{7f}\u{feff}\u{ad}\nstatus: ok'$(touch X)`touch X`";
+
+fn straddle(dir: &Dir, arguments: &[&str]) -> Output {
+    output(
+        Command::new(STRADDLE).args(arguments).current_dir(dir.path()).env("XDG_STATE_HOME", dir.path()),
+        "",
+    )
+}
+
+/// Fails where anything of that kind gets out; colours may, where they are asked for.
+fn clean(what: &str, output: &Output) {
+    let coloured = what.contains("--color always");
+    for (stream, bytes) in [("stdout", &output.stdout), ("stderr", &output.stderr)] {
+        let text = std::str::from_utf8(bytes).unwrap_or_else(|error| panic!("{what}: {stream}: {error}"));
+        let mut rest = text.to_owned();
+        if coloured {
+            for style in ["0", "1", "2", "31", "32", "33", "36"] {
+                // Ours; that of the string is followed by what is in it.
+                assert!(!rest.contains("\u{1b}[31m\\u{9b}"), "{what}: {stream}: {text:?}");
+                rest = rest.replace(&format!("\u{1b}[{style}m"), "");
+            }
+        }
+        let bad = rest.chars().find(|c| is_hidden(*c) && *c != '\n' && *c != '\t');
+        assert!(bad.is_none(), "{what}: {stream} has {bad:?}: {text:?}");
+        assert!(!rest.lines().any(|line| line.starts_with("status: ok'")), "{what}: {stream}: {text:?}");
+    }
+}
+
+/// Runs it, and looks at what is printed. With JSON, that it is some.
+fn looked_at(dir: &Dir, arguments: &[&str], counts: &mut [usize; 2]) -> Output {
+    let output = straddle(dir, arguments);
+    let what = arguments.join(" ");
+    clean(&what, &output);
+    counts[0] += 1;
+    if arguments.contains(&"--json") && !output.stdout.is_empty() {
+        let json: Result<Value, _> = serde_json::from_slice(&output.stdout);
+        assert!(json.is_ok(), "{what}: {}", told(&output));
+        counts[1] += 1;
+    }
+    output
+}
+
+/// A profile of a modelled drive that has such names.
+fn profile(dir: &Dir, name: &str) {
+    let escaped = serde_json::to_string(NASTY).unwrap().replace('\u{7f}', "\\u007f");
+    fs::write(dir.join(name), format!("base = \"wd10ears\"\nname = {escaped}\ntitle = {escaped}\n")).unwrap();
+}
+
+#[test]
+fn names_of_files_are_printed_and_not_obeyed() {
+    let dir = Dir::new("names");
+    let image = |name: &str| dir.image(name, 16 << 20);
+    image(NASTY);
+    image("disk");
+    let toml = format!("{NASTY}.toml");
+    profile(&dir, &toml);
+    fs::write(dir.join(&format!("{NASTY}.csv")), format!("{NASTY}\n")).unwrap();
+    fs::write(dir.join(&format!("{NASTY}.gz")), b"\x1f\x8b\x08\0\0\0\0\0\0\0").unwrap();
+    let parts = ["--table", "gpt", "--part", "4MiB,start=2049s", "--allow-misaligned", "--part", "rest"];
+    let plan = format!("{NASTY}.json");
+    let mut counts = [0; 2];
+    let mut look = |arguments: &[&str]| looked_at(&dir, arguments, &mut counts);
+    let planned = look(&[&["plan", NASTY, "--save", &plan][..], &parts].concat());
+    assert_eq!(planned.status.code(), Some(0), "{}", told(&planned));
+    let line = line_after(&planned, "nothing is written yet: ");
+    look(&["apply", &plan, "--write", NASTY, "--dry-run"]);
+    let applied = by_shell(&dir, &line);
+    let undo = line_after(&applied, "to take it back: ");
+    for more in [&[][..], &["--json"], &["--quiet"], &["--verbose"], &["--color", "always"]] {
+        look(&[&["check", NASTY][..], more].concat());
+        look(&[&["map", NASTY][..], more].concat());
+        look(&[&["check", &format!("{NASTY}.gz")][..], more].concat());
+        look(&[&["check", "no such", NASTY, &format!("no {NASTY}")][..], more].concat());
+    }
+    look(&["apply", &plan, "--write", NASTY]);
+    by_shell(&dir, &undo);
+    let drive = format!("drive:{toml}");
+    for json in [&[][..], &["--json"]] {
+        look(&[&["plan", NASTY, "--table", "gpt", "--part", "rest", "--explain"][..], json].concat());
+        look(&[&["bench", "random-write", NASTY, "--io", "buffered"][..], json].concat());
+        look(
+            &[
+                &["bench", "random-read", NASTY, "--io", "buffered", "--runtime", "1", "--count", "4"][..],
+                json,
+            ]
+            .concat(),
+        );
+        look(&[&["bench", "random-write", &drive, "--count", "8", "--offsets", "0,1"][..], json].concat());
+        look(&[&["drive", "show", &toml][..], json].concat());
+        look(&[&["probe", NASTY][..], json].concat());
+        look(&[&["probe", &drive, "--max-write", "1MiB", "--time", "2"][..], json].concat());
+        look(&[&["sim", &format!("{NASTY}.csv"), "--drive", "wd10ears"][..], json].concat());
+        look(&[&["reproduce", &toml][..], json].concat());
+        look(&[&["explain", NASTY][..], json].concat());
+        look(&[&["check", &drive][..], json].concat());
+    }
+    for arguments in [
+        &["apply", &toml, "--write", "disk"][..],
+        &["apply", &plan, "--write", "no such", "--backup", NASTY],
+        &["undo", NASTY, "--write", "disk"],
+        &["plan", "disk", "--file", &toml],
+        &["plan", "disk", "--from-sfdisk", &toml],
+        &["plan", "disk", "--table", NASTY],
+        &["plan", "disk", "--table", "gpt", "--part", NASTY],
+        &["bench", "--restore", "--journals", NASTY],
+        &["bench", "random-write", "disk", "--emit-fio", NASTY],
+        &["bench", "--import-fio", &toml],
+        &["bench", NASTY, "disk"],
+        &["check", "--sysroot", NASTY],
+        &["check", "--assume", NASTY, "disk"],
+        &["check", "--measured", &toml, "disk"],
+        &["check", "--cost", &drive, NASTY],
+        &["check", &format!("--{NASTY}")],
+        &["lab", "--drive", NASTY, "--", "true"],
+        &["lab", "--drive", "wd10ears", "--input", &format!("no {NASTY}"), "--", "true"],
+        &["serve", NASTY, "--nbd", "unix:socket"],
+        &["serve", "drive:wd10ears", "--nbd", NASTY],
+        &["drive", "fit", NASTY],
+        &["man", NASTY],
+        &["schema", NASTY],
+        &[NASTY],
+    ] {
+        look(arguments);
+    }
+    assert!(!dir.join("X").exists(), "something was run");
+    assert!(counts[0] > 60 && counts[1] >= 10, "{counts:?}");
+}
+
+/// What stands behind `words` in the output.
+fn line_after(output: &Output, words: &str) -> String {
+    let said = told(output);
+    let line = said.lines().find_map(|line| line.split_once(words)).unwrap_or_else(|| panic!("{said}"));
+    line.1.to_owned()
+}
+
+/// Runs a line that was printed.
+fn by_shell(dir: &Dir, line: &str) -> Output {
+    let folder = Path::new(STRADDLE).parent().unwrap().display();
+    let line = format!("PATH={folder}:$PATH; {line}");
+    let output = output(Command::new("bash").args(["-c", &line]).current_dir(dir.path()), "");
+    assert_eq!(output.status.code(), Some(0), "{line:?}: {}", told(&output));
+    clean(&line, &output);
+    output
+}
+
+#[test]
+fn a_name_of_any_bytes_comes_back_from_a_shell() {
+    let dir = Dir::new("bytes");
+    for name in [
+        &b"$(touch X).img"[..],
+        b"-x y'.img",
+        b"\xff\xfe\x1b[2J.img",
+        "\u{202e}gmi.a".as_bytes(),
+        b"!a\\n\n.img",
+    ] {
+        let (image, plan) = (dir.path().join(OsStr::from_bytes(name)), [name, b".json"].concat());
+        let file = fs::File::create(&image).unwrap();
+        file.set_len(16 << 20).unwrap();
+        drop(file);
+        let mut command = Command::new(STRADDLE);
+        command
+            .args(["plan", "--table", "gpt", "--part", "rest", "--save"])
+            .arg(dir.path().join(OsStr::from_bytes(&plan)));
+        let planned = output(command.arg(&image), "");
+        assert!(planned.status.success(), "{}", told(&planned));
+        let line = line_after(&planned, "nothing is written yet: ");
+        // A name that is no UTF-8 is shown with what replaces it, and given as an argument.
+        let applied = if std::str::from_utf8(name).is_ok() {
+            by_shell(&dir, &line)
+        } else {
+            let plan = dir.path().join(OsStr::from_bytes(&plan));
+            output(Command::new(STRADDLE).arg("apply").arg(plan).arg("--write").arg(&image), "")
+        };
+        by_shell(&dir, &line_after(&applied, "to take it back: "));
+        assert!(
+            fs::read(&image).unwrap().iter().all(|byte| *byte == 0) && !dir.join("X").exists(),
+            "{name:?}"
+        );
+    }
+}
+
+#[test]
+fn names_on_disks_are_printed_and_not_obeyed() {
+    let tools =
+        ["sfdisk", "mkfs.ext4", "mkfs.vfat", "cryptsetup", "qemu-img", "mkswap", "mkfs.btrfs", "mkfs.xfs"];
+    if !present(&tools[..6]) {
+        return;
+    }
+    let dir = Dir::new("labels");
+    let mut counts = [0; 2];
+    let label = "\u{1b}[31m\u{202e}\u{200b}x";
+    let made: [(&str, u64, &[&str]); 6] = [
+        ("ext4", 16, &["mkfs.ext4", "-q", "-L", label]),
+        ("swap", 16, &["mkswap", "-L", label]),
+        (
+            "luks",
+            32,
+            &[
+                "cryptsetup",
+                "-q",
+                "luksFormat",
+                "--pbkdf",
+                "pbkdf2",
+                "--pbkdf-force-iterations",
+                "1000",
+                "--label",
+                label,
+                "--key-file",
+                "/dev/zero",
+                "--keyfile-size",
+                "8",
+            ],
+        ),
+        ("btrfs", 160, &["mkfs.btrfs", "-q", "-L", label]),
+        ("xfs", 320, &["mkfs.xfs", "-q", "-L", "\u{1b}[1m\u{202e}"]),
+        ("vfat", 16, &["mkfs.vfat"]),
+    ];
+    for (name, mib, make) in made {
+        dir.image(name, mib << 20);
+        let made = output(Command::new(make[0]).args(&make[1..]).arg(dir.join(name)), "");
+        if !made.status.success() {
+            eprintln!("SKIPPED: {}: {}", make[0], told(&made));
+        }
+    }
+    // The label of a FAT is eleven bytes of the boot sector and of the root directory.
+    let mut fat = fs::read(dir.join("vfat")).unwrap();
+    fat[43..54].copy_from_slice(b"\x1b[31m\x1b]0;\x07 ");
+    fs::write(dir.join("vfat"), fat).unwrap();
+    dir.image("gpt", 16 << 20);
+    let hex = |text: &str| text.bytes().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
+    // 36 units of UTF-16.
+    let name = "\u{1b}]0;t\u{7}\u{9b}1m\u{202e}b\u{2028}c\u{200b}\u{7f}\nstatus: ok'$(X)";
+    let script = format!("label: gpt\nstart=2049, size=8192, name=\"{}\"\n", hex(name));
+    run(Command::new("sfdisk").args(["-q", "--no-reread", "--no-tell-kernel"]).arg(dir.join("gpt")), &script);
+    let backing = format!("{label}\u{2028}.raw");
+    dir.image(&backing, 16 << 20);
+    run(
+        Command::new("qemu-img")
+            .args(["create", "-q", "-f", "qcow2", "-F", "raw", "-b", &backing, "qcow2"])
+            .current_dir(dir.path()),
+        "",
+    );
+    for (path, text) in [
+        ("size", "262144\n"),
+        ("dev", "8:0\n"),
+        ("queue/logical_block_size", "512\n"),
+        ("queue/physical_block_size", "4096\n"),
+        ("device/model", &format!("{label} drive\n")),
+        ("device/vendor", &format!("{label}\n")),
+        ("device/serial", &format!("{label}\n")),
+        ("dm/name", &format!("{label}\n")),
+    ] {
+        let path = dir.join("root/sys/block/sda").join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    for image in ["ext4", "swap", "luks", "btrfs", "xfs", "vfat", "gpt", "qcow2"] {
+        for more in [&[][..], &["--json"], &["--quiet"], &["--verbose"], &["--color", "always", "--verbose"]]
+        {
+            looked_at(&dir, &[&["check", image][..], more].concat(), &mut counts);
+            looked_at(&dir, &[&["map", image][..], more].concat(), &mut counts);
+        }
+        for more in [&[][..], &["--json"], &["--explain"], &["--to-sfdisk"]] {
+            looked_at(
+                &dir,
+                &[&["plan", image, "--table", "gpt", "--part", "rest", "--wipe"][..], more].concat(),
+                &mut counts,
+            );
+        }
+    }
+    for more in [&[][..], &["--json"], &["--verbose"]] {
+        looked_at(&dir, &[&["check", "--sysroot", "root", "sda"][..], more].concat(), &mut counts);
+    }
+    looked_at(&dir, &["plan", "gpt", "--delete", "1", "--save", "plan"], &mut counts);
+    looked_at(&dir, &["apply", "plan", "--write", "gpt", "--dry-run"], &mut counts);
+    assert!(counts[1] > 20, "{counts:?}");
+    // What is escaped is the same string to whoever reads the JSON.
+    let report: Value = serde_json::from_slice(&straddle(&dir, &["check", "gpt", "--json"]).stdout).unwrap();
+    assert_eq!(report["targets"][0]["partitions"][0]["name"], name);
+}
+
+#[test]
+fn sgdisk_is_given_no_name_that_it_would_cut() {
+    if !present(&["sfdisk", "sgdisk"]) {
+        return;
+    }
+    let dir = Dir::new("colon");
+    for (name, is_given) in [("a:b c", false), ("a b c", true)] {
+        let image = dir.image("disk", 16 << 20);
+        let script = format!("label: gpt\nstart=2049, size=8192, name=\"{name}\"\n");
+        run(Command::new("sfdisk").args(["-q", "--no-reread", "--no-tell-kernel"]).arg(&image), &script);
+        let report = tools::check(&image, &[]);
+        let cure = tools::list(&report, "findings").iter().find_map(|finding| finding.get("cure")).unwrap();
+        let line = tools::list(cure, "commands")
+            .iter()
+            .find(|command| tools::word(command, "tool") == "sgdisk")
+            .map(|command| tools::word(command, "line"));
+        assert_eq!(line.is_some(), is_given, "{cure}");
+        assert_eq!(
+            tools::word(cure, "caution").contains("cannot write a name with a colon"),
+            !is_given,
+            "{cure}"
+        );
+        // The others keep it.
+        let line = line.unwrap_or_else(|| tools::word(&tools::list(cure, "commands")[0], "line"));
+        run(Command::new("sh").args(["-c", &line]), "");
+        let (_, partitions) = tools::table(&image, 512);
+        assert_eq!(tools::word(&partitions[&1], "name"), name, "{line}");
+    }
+}
