@@ -253,7 +253,7 @@ impl Journal {
 pub struct Left {
     /// Where it is.
     pub path: PathBuf,
-    /// Its target, by name and by what it is; `None` where the journal does not say, and may be of any.
+    /// Its target, by name and by what it is; `None` where its beginning is damaged.
     pub target: Option<(PathBuf, FileId)>,
 }
 

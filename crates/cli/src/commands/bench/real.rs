@@ -50,7 +50,7 @@ pub(super) fn run(
     let stop = Arc::new(AtomicBool::new(false));
     on_interrupt(&stop).context("signals")?;
     let journals = journals(arguments)?;
-    refuse_unrestored(path, &journals, workload.writes())?;
+    refuse_unrestored(path, &journals)?;
     let made = Made::unless_there(path, arguments)?;
     let mut bar = Bar::new();
     bar.tell("preparing");
@@ -205,13 +205,13 @@ fn journals(arguments: &BenchArguments) -> Result<PathBuf> {
 }
 
 /// A run that did not end has left what the target held: that comes first.
-fn refuse_unrestored(path: &Path, journals: &Path, writes: bool) -> Result<()> {
+fn refuse_unrestored(path: &Path, journals: &Path) -> Result<()> {
     let Ok(metadata) = fs::metadata(path) else { return Ok(()) };
     let this = (path.canonicalize().ok(), FileId::of(&metadata));
     let is_of_this = |left: &Left| match &left.target {
         Some((target, id)) => this.0.as_ref() == Some(target) || this.1 == *id,
-        // It may be of any.
-        None => writes,
+        // What says of no target can put back none, before a run as little as after it.
+        None => false,
     };
     let Some(first) = left(journals).into_iter().find(is_of_this) else { return Ok(()) };
     let (path, first) = (path.display(), first.path.display());
