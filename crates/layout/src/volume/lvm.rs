@@ -71,7 +71,7 @@ pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
 }
 
 fn volume(pv: Pv, uuid: &str, provides: Provides, remarks: Vec<String>) -> Volume {
-    let uuid = super::printable(uuid);
+    let uuid = straddle_device::shown::printable(uuid);
     Volume { kind: "LVM2_member", name: pv.vg.clone(), uuid, facts: Facts::Pv(pv), provides, remarks }
 }
 

@@ -262,7 +262,7 @@ impl Segment {
 
 /// A UUID as device mapper and the headers have it.
 fn without_hyphens(id: &str) -> String {
-    super::super::printable(id).chars().filter(|c| *c != '-').collect()
+    straddle_device::shown::printable(id).chars().filter(|c| *c != '-').collect()
 }
 
 /// Areas listed as a name and an extent, each.
