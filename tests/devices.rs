@@ -400,6 +400,17 @@ fn disks_are_listed_in_order_and_once() {
 }
 
 #[test]
+fn a_card_reader_without_a_card_holds_no_medium() {
+    let tree = Tree::new();
+    for (name, removable, told) in [("sda", "1", "holds no medium"), ("nbd0", "0", "is empty (0 bytes)")] {
+        tree.disk(name, &[("size", "0"), ("removable", removable)]);
+        let (report, status) = tree.check(name);
+        assert_eq!((word(&report, "status").as_str(), status), ("failed", 3), "{report}");
+        assert!(word(&report, "error").contains(told), "{report}");
+    }
+}
+
+#[test]
 fn a_partition_as_the_target_counts_its_table() {
     if !present(&["sfdisk"]) {
         return;

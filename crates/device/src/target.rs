@@ -32,6 +32,9 @@ pub enum OpenError {
     /// A file or device without a single byte.
     #[error("is empty (0 bytes): there is nothing to check")]
     Empty,
+    /// A drive for removable media that holds none.
+    #[error("holds no medium, or none that can be read")]
+    NoMedium,
     /// A file that is known to be something else than an image that is read here.
     #[error("is {what}, which is not read here{}; --format raw takes its own bytes for the disk", .command.as_ref().map_or_else(String::new, |line| format!(": {line}")))]
     NotRead {
@@ -333,10 +336,14 @@ fn from_sysfs(
     let bad = |attribute| OpenError::BadSysfs { path: disk.path().to_owned(), attribute };
     let sectors = LbaCount::new(disk.number("size").ok_or_else(|| bad("size"))?);
     let size = sectors.to_bytes(KERNEL_SECTOR).ok_or_else(|| bad("size"))?;
-    if size == ByteCount::ZERO {
-        return Err(OpenError::Empty);
-    }
     let name = disk.path().file_name().and_then(|n| n.to_str()).unwrap_or_default();
+    if size == ByteCount::ZERO {
+        let is_removable = disk.number("removable") == Some(1);
+        return Err(if is_removable { OpenError::NoMedium } else { OpenError::Empty });
+    }
+    if sysroot.is_none() && file.is_some() && !holds_medium(name) {
+        return Err(OpenError::NoMedium);
+    }
     let kind = DeviceKind::of(name);
     let asked = file.as_ref().map(|file| evidence::ask(kind, disk, file, &mut remarks)).unwrap_or_default();
     let identity = evidence::identity(kind, disk, &asked);
