@@ -348,14 +348,7 @@ fn from_sysfs(
     let asked = file.as_ref().map(|file| evidence::ask(kind, disk, file, &mut remarks)).unwrap_or_default();
     let identity = evidence::identity(kind, disk, &asked);
     let mut topology = evidence::topology(kind, disk, &identity, &asked);
-    if topology.alignment_offset.value() == AlignmentOffset::Misaligned
-        && let Some((cause, offset)) = Machine::read(sysroot).optimum_that_misaligns(name)
-    {
-        const WHY: &str = "the kernel's -1 is about an optimal I/O size";
-        const BELOW: Source = Source::Derived("the offsets of the devices below, which agree");
-        topology.alignment_offset.overrule(offset, BELOW, WHY);
-        topology.stacked_optimum = Some(cause);
-    }
+    judge_stacked_offset(&mut topology, kind, name, sysroot);
     let kernel_name = Some(name.to_owned());
     let kernel_partitions = Some(sysfs::partitions(disk));
     let zoned = zones(disk, file.as_ref(), size);
@@ -375,6 +368,31 @@ fn from_sysfs(
         zoned,
         remarks,
     })
+}
+
+/// Corrects what the kernel says of a stacked device's offset, where that is not what the devices below make of it.
+fn judge_stacked_offset(topology: &mut Topology, kind: DeviceKind, name: &str, sysroot: Option<&Path>) {
+    match topology.alignment_offset.value() {
+        AlignmentOffset::Misaligned => {
+            if let Some((cause, offset)) = Machine::read(sysroot).optimum_that_misaligns(name) {
+                const WHY: &str = "the kernel's -1 is about an optimal I/O size";
+                const BELOW: Source = Source::Derived("the offsets of the devices below, which agree");
+                topology.alignment_offset.overrule(offset, BELOW, WHY);
+                topology.stacked_optimum = Some(cause);
+            }
+        }
+        AlignmentOffset::Bytes(shown) => {
+            let is_stacked = matches!(kind, DeviceKind::Md | DeviceKind::DeviceMapper);
+            if is_stacked
+                && shown > ByteCount::ZERO
+                && Machine::read(sysroot).forgets_misalignment(name, shown)
+            {
+                const WHY: &str = "the kernel shows what is left of offsets that disagree";
+                const BELOW: Source = Source::Derived("the offsets of the devices below, which disagree");
+                topology.alignment_offset.overrule(AlignmentOffset::Misaligned, BELOW, WHY);
+            }
+        }
+    }
 }
 
 /// The zones of a disk, where it has any.
