@@ -357,6 +357,11 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
         target.remarks.push(remark);
     }
     let recognised = recognised(&target, &stack);
+    // Removed between those reads, or not yet out of sysfs when the first of them failed.
+    let is_unread = findings.iter().any(|f| f.rule.code == straddle_audit::UNREADABLE_CODE);
+    if is_unread && let Some(node) = gone_soon(&target, options) {
+        anyhow::bail!("{} was unplugged or removed while it was read", node.display());
+    }
     // A batch of targets waits for its last one; their files need not be open for that.
     target.medium = None;
     let price = |finding: &Finding| arguments.cost.as_ref().and_then(|pricing| pricing.of(finding));
@@ -414,6 +419,18 @@ fn gone<'a>(target: &'a Target, options: &Options) -> Option<&'a Path> {
     let name = target.kernel_name.as_ref().filter(|_| options.sysroot.is_none())?;
     let is_there = Path::new("/sys/block").join(name).exists();
     target.node.as_deref().filter(|_| !is_there)
+}
+
+/// The same of a device that fails: the kernel may still be removing it.
+fn gone_soon<'a>(target: &'a Target, options: &Options) -> Option<&'a Path> {
+    const PAUSE: Duration = Duration::from_millis(100);
+    target.kernel_name.as_ref().filter(|_| options.sysroot.is_none())?;
+    (0..5).find_map(|_| {
+        gone(target, options).or_else(|| {
+            std::thread::sleep(PAUSE);
+            None
+        })
+    })
 }
 
 /// Puts the kernel's view of a device beside what was read from it; returns where they differ.
