@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SECONDS_EACH ?= 600
 
-.PHONY: all setup build demo test lint bench agreement repeats validate planted cuts restores plans fuzz deny install docs
+.PHONY: all setup build demo test lint bench agreement repeats devices validate planted cuts restores plans fuzz deny install docs
 
 all: build
 
@@ -22,7 +22,8 @@ test: setup
 lint: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	shellcheck scripts/* tests/guest/run tests/guest/init tests/guest/*.sh experiments/scripts/*.sh \
+	shellcheck scripts/* tests/guest/run tests/guest/init tests/guest/*.sh tests/emulated/kernel tests/emulated/run tests/emulated/init \
+	    tests/emulated/*.sh experiments/scripts/*.sh \
 	    crates/guest/init/init crates/lab/guest/lib.sh tests/lab/*.sh tests/sysroots/capture \
 	    tests/sysroots/capture-in-guest.sh tests/sysroots/construct fuzz/run .ci/run
 
@@ -41,6 +42,10 @@ agreement: build
 # Two hundred equal runs of a guest under changing load, as root and not: one digest of all events. Takes half an hour.
 repeats: build
 	scripts/repeats 200
+
+# Emulated devices of each driver under Debian's kernels 6.1 and 6.12, without KVM (docs/devices.md). Takes minutes.
+devices: setup
+	$(CARGO) test -p straddle --test emulated -- --ignored --nocapture
 
 # The drive model beside real drives: DISKSIM is the folder of DiskSim 4.0's parameters and validation traces.
 validate: setup

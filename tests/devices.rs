@@ -262,6 +262,30 @@ fn minus_one_has_its_cause() {
 }
 
 #[test]
+fn a_minus_one_that_the_kernel_forgets_is_told() {
+    // What Linux 6.12 shows of pieces at these starts, and what it is.
+    for (starts, shown, expected) in [
+        (["2048", "4097"], "3584", "S020"),
+        (["4097", "2048"], "3584", "S020"),
+        (["2049", "2050"], "1024", "S020"), // 3584 and 3072, in whole physical sectors
+        (["2049", "4097"], "3584", "S023"),
+        (["2048", "4097"], "512", "S023"), // not what the kernel makes of them: its word stays
+    ] {
+        let tree = Tree::new();
+        tree.partitioned("vda", "254:0", "2048", "0");
+        tree.stands_on("dm-0", &["vda"]);
+        let table =
+            format!("x: 0 1000 linear 254:0 {}\nx: 1000 1000 linear 254:0 {}\n", starts[0], starts[1]);
+        fs::write(tree.0.join("dmsetup-table"), table).unwrap();
+        tree.disk("dm-0", &[("alignment_offset", shown), ("dev", "253:0"), ("dm/name", "x")]);
+        let (report, _) = tree.check("dm-0");
+        let found = disk_codes(&report);
+        assert!(found.contains(expected), "{starts:?}, {shown}: {report}");
+        assert!(!found.contains(if expected == "S020" { "S023" } else { "S020" }), "{report}");
+    }
+}
+
+#[test]
 fn minus_one_of_mappings_and_of_nvme_paths() {
     let tree = Tree::new();
     tree.partitioned("vda", "254:0", "2048", "33553920");
@@ -397,6 +421,17 @@ fn disks_are_listed_in_order_and_once() {
     assert!(stderr.contains(&format!("sdb is another path to sda ({naa})")), "{stderr}");
     // Named, it is looked at.
     assert_eq!(word(&tree.check("sdb").0, "target"), "sdb");
+}
+
+#[test]
+fn a_card_reader_without_a_card_holds_no_medium() {
+    let tree = Tree::new();
+    for (name, removable, told) in [("sda", "1", "holds no medium"), ("nbd0", "0", "is empty (0 bytes)")] {
+        tree.disk(name, &[("size", "0"), ("removable", removable)]);
+        let (report, status) = tree.check(name);
+        assert_eq!((word(&report, "status").as_str(), status), ("failed", 3), "{report}");
+        assert!(word(&report, "error").contains(told), "{report}");
+    }
 }
 
 #[test]

@@ -59,11 +59,12 @@ dmsetup resume stuck
 wait
 dmsetup remove stuck
 
-"$STRADDLE" plan "/dev/${DISKS[1]}" --table gpt --part rest --save /tmp/plan.json >/dev/null
+plans=$(mktemp -d) # /tmp holds the host's files as well
+"$STRADDLE" plan "/dev/${DISKS[1]}" --table gpt --part rest --save "$plans/plan.json" >/dev/null
 blockdev --setro "/dev/${DISKS[1]}"
-"$STRADDLE" apply /tmp/plan.json --write "/dev/${DISKS[1]}" >"$OUT/readonly.out" 2>"$OUT/readonly.err"
+"$STRADDLE" apply "$plans/plan.json" --write "/dev/${DISKS[1]}" >"$OUT/readonly.out" 2>"$OUT/readonly.err"
 echo $? >"$OUT/readonly.rc"
-find /tmp -name '*.undo' >"$OUT/readonly.backups"
+find "$plans" -name '*.undo' >"$OUT/readonly.backups"
 
 # Each command takes seconds; the disk goes in the middle of the first.
 sdbg dev_size_mb=64 || exit

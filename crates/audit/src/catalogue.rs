@@ -215,7 +215,7 @@ pub(crate) static KERNEL_MISALIGNED: Rule = Rule {
     kind: Kind::Alignment,
     about: About::Device,
     title: "the kernel calls the device misaligned",
-    what: "The kernel reports alignment_offset -1 for the device.",
+    what: "The kernel reports alignment_offset -1 for the device, or (Linux 6.12) what is left of offsets that disagree.",
     why: "Of a stacked device (md, device mapper) it means that members are at different distances from \
           their physical sectors, or that data begins off them: no start on it can be aligned for all. \
           libblkid turns -1 into 0, so parted, fdisk, mkfs.xfs and cryptsetup see nothing. The kernel says -1 \

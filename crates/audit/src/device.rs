@@ -21,11 +21,20 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 }
 
 fn check_kernel_misaligned(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    if context.topology.alignment_offset.value() != AlignmentOffset::Misaligned {
+    let figure = &context.topology.alignment_offset;
+    if figure.value() != AlignmentOffset::Misaligned {
         return;
     }
-    let message = "the kernel reports alignment offset -1: the devices below this one lie at different distances \
-                   from their physical sectors, or its data begins off them";
+    let message = match figure.source() {
+        Source::Derived(_) => {
+            "the devices below this one lie at different distances from their physical sectors; the kernel does not \
+             report alignment offset -1, as Linux 6.1 does, but an offset that is not that of all its data"
+        }
+        _ => {
+            "the kernel reports alignment offset -1: the devices below this one lie at different distances from their \
+             physical sectors, or its data begins off them"
+        }
+    };
     let cure = Cure::advice(
         "align the partitions or devices that it is made of (check each of them), then make it anew on them",
     );

@@ -35,6 +35,9 @@ pub enum OpenError {
     /// A file or device without a single byte.
     #[error("is empty (0 bytes): there is nothing to check")]
     Empty,
+    /// A drive for removable media that holds none.
+    #[error("holds no medium, or none that can be read")]
+    NoMedium,
     /// A file that is known to be something else than an image that is read here.
     #[error("is {what}{}, which is not read here{}; --format raw takes its own bytes for the disk", .within.map_or_else(String::new, |packed| format!(" in {packed}")), .command.as_ref().map_or_else(String::new, |line| format!(": {line}")))]
     NotRead {
@@ -404,22 +407,19 @@ fn from_sysfs(
     let bad = |attribute| OpenError::BadSysfs { path: disk.path().to_owned(), attribute };
     let sectors = LbaCount::new(disk.number("size").ok_or_else(|| bad("size"))?);
     let size = sectors.to_bytes(KERNEL_SECTOR).ok_or_else(|| bad("size"))?;
-    if size == ByteCount::ZERO {
-        return Err(OpenError::Empty);
-    }
     let name = disk.path().file_name().and_then(|n| n.to_str()).unwrap_or_default();
+    if size == ByteCount::ZERO {
+        let is_removable = disk.number("removable") == Some(1);
+        return Err(if is_removable { OpenError::NoMedium } else { OpenError::Empty });
+    }
+    if sysroot.is_none() && file.is_some() && !holds_medium(name) {
+        return Err(OpenError::NoMedium);
+    }
     let kind = DeviceKind::of(name);
     let asked = file.as_ref().map(|file| evidence::ask(kind, disk, file, &mut remarks)).unwrap_or_default();
     let identity = evidence::identity(kind, disk, &asked);
     let mut topology = evidence::topology(kind, disk, &identity, &asked);
-    if topology.alignment_offset.value() == AlignmentOffset::Misaligned
-        && let Some((cause, offset)) = Machine::read(sysroot).optimum_that_misaligns(name)
-    {
-        const WHY: &str = "the kernel's -1 is about an optimal I/O size";
-        const BELOW: Source = Source::Derived("the offsets of the devices below, which agree");
-        topology.alignment_offset.overrule(offset, BELOW, WHY);
-        topology.stacked_optimum = Some(cause);
-    }
+    judge_stacked_offset(&mut topology, kind, name, sysroot);
     let kernel_name = Some(name.to_owned());
     let kernel_partitions = Some(sysfs::partitions(disk));
     let zoned = zones(disk, file.as_ref(), size);
@@ -442,6 +442,31 @@ fn from_sysfs(
         id,
         remarks,
     })
+}
+
+/// Corrects what the kernel says of a stacked device's offset, where that is not what the devices below make of it.
+fn judge_stacked_offset(topology: &mut Topology, kind: DeviceKind, name: &str, sysroot: Option<&Path>) {
+    match topology.alignment_offset.value() {
+        AlignmentOffset::Misaligned => {
+            if let Some((cause, offset)) = Machine::read(sysroot).optimum_that_misaligns(name) {
+                const WHY: &str = "the kernel's -1 is about an optimal I/O size";
+                const BELOW: Source = Source::Derived("the offsets of the devices below, which agree");
+                topology.alignment_offset.overrule(offset, BELOW, WHY);
+                topology.stacked_optimum = Some(cause);
+            }
+        }
+        AlignmentOffset::Bytes(shown) => {
+            let is_stacked = matches!(kind, DeviceKind::Md | DeviceKind::DeviceMapper);
+            if is_stacked
+                && shown > ByteCount::ZERO
+                && Machine::read(sysroot).forgets_misalignment(name, shown)
+            {
+                const WHY: &str = "the kernel shows what is left of offsets that disagree";
+                const BELOW: Source = Source::Derived("the offsets of the devices below, which disagree");
+                topology.alignment_offset.overrule(AlignmentOffset::Misaligned, BELOW, WHY);
+            }
+        }
+    }
 }
 
 /// The zones of a disk, where it has any.

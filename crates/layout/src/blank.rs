@@ -10,8 +10,14 @@ const FRONT: u64 = 4 * MIB;
 const BACK: u64 = 2 * MIB;
 /// Read at once.
 const PIECE: u64 = 64 * 1024;
+/// What is written or erased as a whole.
+const SECTOR: usize = 512;
 
-/// Whether every byte of the first 4 MiB and the last 2 MiB of `medium` is zero.
+/// What a block reads as where nothing was ever written or all was erased: zeros, or ones on memory cards, and behind the
+/// write pointers of zoned disks.
+const ERASED: [u8; 2] = [0x00, 0xFF];
+
+/// Whether nothing is written in the first 4 MiB and the last 2 MiB of `medium`: each sector is all zeros or all ones.
 pub fn is_blank(medium: &dyn Medium) -> Result<bool, ReadError> {
     let len = medium.len().get();
     let front = len.min(FRONT);
@@ -22,7 +28,10 @@ pub fn is_blank(medium: &dyn Medium) -> Result<bool, ReadError> {
             let piece = (end - at).min(PIECE);
             let piece = &mut buf[..usize::try_from(piece).unwrap_or(0)];
             medium.read_at(ByteOffset::new(at), piece)?;
-            if piece.iter().any(|byte| *byte != 0) {
+            if piece
+                .chunks(SECTOR)
+                .any(|sector| !ERASED.iter().any(|erased| sector.iter().all(|byte| byte == erased)))
+            {
                 return Ok(false);
             }
             at += PIECE;
@@ -37,9 +46,10 @@ mod tests {
 
     use super::*;
 
-    /// Zeros, but for one byte.
+    /// Zeros up to a byte and ones from there on, but for one byte.
     struct OneByte {
         len: u64,
+        ones: u64,
         at: Option<u64>,
     }
 
@@ -50,7 +60,9 @@ mod tests {
 
         fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
             assert!(at.get() + u64::try_from(buf.len()).unwrap() <= self.len, "a read past the end");
-            buf.fill(0);
+            for (byte, place) in buf.iter_mut().zip(at.get()..) {
+                *byte = if place >= self.ones { 0xFF } else { 0 };
+            }
             let into = self.at.and_then(|byte| byte.checked_sub(at.get()));
             if let Some(byte) = into.and_then(|into| buf.get_mut(usize::try_from(into).ok()?)) {
                 *byte = 1;
@@ -62,10 +74,14 @@ mod tests {
     #[test]
     fn one_byte_where_things_live_is_not_blank() {
         for len in [1, 511, 70_000, 5 * MIB, 5 * MIB + 1, 64 * MIB + 7] {
-            assert!(is_blank(&OneByte { len, at: None }).unwrap(), "{len}");
-            for at in [0, len / 2, len.min(FRONT) - 1, len.saturating_sub(BACK), len - 1] {
-                let lives = at < FRONT || at >= len.saturating_sub(BACK);
-                assert_eq!(is_blank(&OneByte { len, at: Some(at) }).unwrap(), !lives, "byte {at} of {len}");
+            // Erased to zeros, to ones, and a zoned disk's first zones written with zeros.
+            for ones in [len, 0, 4096] {
+                assert!(is_blank(&OneByte { len, ones, at: None }).unwrap(), "{len}, ones from {ones}");
+                for at in [0, len / 2, len.min(FRONT) - 1, len.saturating_sub(BACK), len - 1] {
+                    let lives = at < FRONT || at >= len.saturating_sub(BACK);
+                    let is_blank = is_blank(&OneByte { len, ones, at: Some(at) }).unwrap();
+                    assert_eq!(is_blank, !lives, "byte {at} of {len}, ones from {ones}");
+                }
             }
         }
     }

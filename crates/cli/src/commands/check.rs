@@ -359,6 +359,11 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
         );
         target.remarks.push(remark);
     }
+    // Removed between those reads, or not yet out of sysfs when the first of them failed.
+    let is_unread = findings.iter().any(|finding| finding.rule.kind == Kind::Unreadable);
+    if is_unread && let Some(node) = gone_soon(&target, options) {
+        anyhow::bail!("{} was unplugged or removed while it was read", node.display());
+    }
     if let Some(through) = &target.through {
         let (what, command) = (through.packing.a_file(), &through.command);
         let commands = findings.iter().filter_map(|f| f.cure.as_ref()).any(|cure| !cure.commands.is_empty());
@@ -447,6 +452,18 @@ fn gone<'a>(target: &'a Target, options: &Options) -> Option<&'a Path> {
     let name = target.kernel_name.as_ref().filter(|_| options.sysroot.is_none())?;
     let is_there = Path::new("/sys/block").join(name).exists();
     target.node.as_deref().filter(|_| !is_there)
+}
+
+/// The same of a device that fails: the kernel may still be removing it.
+fn gone_soon<'a>(target: &'a Target, options: &Options) -> Option<&'a Path> {
+    const PAUSE: Duration = Duration::from_millis(100);
+    target.kernel_name.as_ref().filter(|_| options.sysroot.is_none())?;
+    (0..5).find_map(|_| {
+        gone(target, options).or_else(|| {
+            std::thread::sleep(PAUSE);
+            None
+        })
+    })
 }
 
 /// Puts the kernel's view of a device beside what was read from it; returns where they differ.

@@ -106,6 +106,19 @@ impl Machine {
         self.optimum_behind(name, 0)
     }
 
+    /// Whether the offsets below the disk `name` disagree, although the kernel shows offset `shown` for it. Linux 6.1
+    /// shows -1 then; 6.12 forgets that wherever an offset is left (`blk_validate_limits`). True only where the kernel computes
+    /// just this offset.
+    pub fn forgets_misalignment(&self, name: &str, shown: ByteCount) -> bool {
+        let entry = self.devices.get(name);
+        let members = entry.and_then(|entry| Some((entry, self.members(name, entry, 0)?)));
+        members.is_some_and(|(entry, members)| {
+            let chunk = entry.directory.number("md/chunk_size").unwrap_or(0);
+            let limits = stacked(&members, chunk, |limits| Limits { io_opt: 0, ..limits });
+            shown > ByteCount::ZERO && limits.is_misaligned && limits.alignment_offset == shown.get()
+        })
+    }
+
     fn optimum_behind(&self, name: &str, depth: usize) -> Option<(StackedOptimum, AlignmentOffset)> {
         let entry = self.devices.get(name).filter(|_| depth < MAX_DEPTH)?;
         let members = self.members(name, entry, depth)?;
