@@ -162,7 +162,10 @@ fn listing(steps: &[Step]) -> String {
 fn of_apply_error(error: ApplyError, name: &str) -> anyhow::Error {
     let is_refusal = matches!(
         error,
-        ApplyError::OtherDisk(_) | ApplyError::InUse(_) | ApplyError::Disk(DiskError::InUse(_))
+        ApplyError::OtherDisk(_)
+            | ApplyError::WouldDiffer(_)
+            | ApplyError::InUse(_)
+            | ApplyError::Disk(DiskError::InUse(_))
     );
     match error {
         ApplyError::Plan(error) => of_plan_error(error, name),
