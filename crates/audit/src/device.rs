@@ -148,7 +148,12 @@ fn reason_of_offset(context: &Context<'_>, offset: ByteCount) -> (&'static str, 
         .zip(Lba::new(63).to_bytes(block))
         .is_some_and(|(physical, start)| physical.is_aligned(start));
     match context.kind {
-        DeviceKind::Md | DeviceKind::DeviceMapper | DeviceKind::Loop => (
+        DeviceKind::Loop => (
+            ": what this loop device shows begins off a boundary of what it is over",
+            "set it up at an offset that is on a boundary (losetup -o) and make what is in it anew; until then use starts \
+             that this audit calls aligned",
+        ),
+        DeviceKind::Md | DeviceKind::DeviceMapper => (
             ": what this device stands on begins off a boundary",
             "align the partitions or devices that it is made of (check each of them) before more is put on it; \
              until then use starts that this audit calls aligned",

@@ -144,7 +144,7 @@ impl Format {
             return Err(foreign);
         }
         Ok(match Self::of_head(head) {
-            Self::Raw if vhd::has_fixed_footer(medium) => Self::Vhd,
+            Self::Raw if vhd::has_footer(medium) => Self::Vhd,
             format => format,
         })
     }

@@ -11,6 +11,7 @@ pub mod identify;
 pub mod image;
 pub mod ioctl;
 pub mod live;
+mod looped;
 mod medium;
 pub mod quirks;
 pub mod shown;

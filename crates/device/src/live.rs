@@ -20,7 +20,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset};
 use crate::medium::FileMedium;
 pub use array::{Array, Member};
 pub use machine::Machine;
-pub use mapping::{Mapping, Owner};
+pub use mapping::{Mapping, Owner, is_internal, is_part_of_volume};
 pub use runs::{Every, Geometry, Located, Run};
 pub use usage::{LoopUse, Mount, Usage};
 

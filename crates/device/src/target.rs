@@ -18,7 +18,8 @@ use crate::image::{
     self, Access, Allowed, Container, Format, ImageError, Limits, Opened, Packing, SectorSizes, UnpackError,
 };
 use crate::ioctl;
-use crate::live::Machine;
+use crate::live::{self, Machine};
+use crate::looped::Looped;
 use crate::medium::{FileMedium, Medium};
 use crate::sysfs::{self, Attributes, DeviceKind, Directory, KernelPartition};
 use crate::topology::{AlignmentOffset, Figure, Source, Topology};
@@ -420,6 +421,13 @@ fn from_sysfs(
     let identity = evidence::identity(kind, disk, &asked);
     let mut topology = evidence::topology(kind, disk, &identity, &asked);
     judge_stacked_offset(&mut topology, kind, name, sysroot);
+    if let Some(looped) = Looped::of(disk, sysroot) {
+        looped.adopt(&mut topology);
+        if looped.offset != ByteCount::ZERO {
+            let (file, offset) = (looped.file.display(), looped.offset.get());
+            remarks.push(format!("it shows {file} from byte {offset} on"));
+        }
+    }
     let kernel_name = Some(name.to_owned());
     let kernel_partitions = Some(sysfs::partitions(disk));
     let zoned = zones(disk, file.as_ref(), size);
@@ -481,7 +489,7 @@ fn zones(disk: &Directory, file: Option<&File>, size: ByteCount) -> Option<Zoned
 }
 
 /// The disks of this machine (or of a captured tree) by node, in order of name: every block device but memory, optical
-/// drives, and those without a medium or hidden behind another; with `all`, memory and optical drives with a medium too. Of
+/// drives, parts of mappings, and those without a medium or hidden behind another; with `all`, memory and optical drives with a medium too. Of
 /// several paths to one disk the first is taken.
 pub fn discover(sysroot: Option<&Path>, all: bool) -> Result<Discovered, OpenError> {
     let block = sysroot.unwrap_or(Path::new("/")).join("sys/block");
@@ -492,7 +500,7 @@ pub fn discover(sysroot: Option<&Path>, all: bool) -> Result<Discovered, OpenErr
     names.retain(|name| {
         let device = Directory::new(block.join(name));
         let usable = device.number("size").is_none_or(|size| size > 0) && device.number("hidden") != Some(1);
-        let asked = usable && (all || !sysfs::is_not_a_disk(name));
+        let asked = usable && (all || !sysfs::is_not_a_disk(name)) && !is_part_of_mapping(&device);
         asked && (sysroot.is_some() || holds_medium(name))
     });
     names.sort_by_key(|name| sysfs::natural_order(name));
@@ -523,6 +531,12 @@ pub struct Discovered {
     pub disks: Vec<PathBuf>,
     /// Which devices were left out for another, and why.
     pub remarks: Vec<String>,
+}
+
+/// Whether a device is a part of a device-mapper device, which is looked at itself.
+fn is_part_of_mapping(device: &Directory) -> bool {
+    let text = |attribute| device.text(attribute).unwrap_or_default();
+    live::is_internal(&text("dm/uuid"), &text("dm/name"))
 }
 
 /// The worldwide name of a disk, with its size; only of the kinds that are registered for one device each (SCSI's NAA and

@@ -3,6 +3,7 @@
 //! The law of this crate: it only reads, it trusts no field, it says at which byte each structure stands, and
 //! damage is a value ([`Problem`]) beside whatever could still be read, not an error that hides the rest.
 
+mod beside;
 mod blank;
 mod check;
 mod descend;
@@ -22,11 +23,12 @@ pub mod view;
 mod volume;
 mod watched;
 
+pub use beside::{Beside, beside, member_marks, optical_extent};
 pub use blank::is_blank;
 pub use descend::read_layers;
 pub use fs::file_system;
 pub use kernel::kernel_stack;
 pub use stack::{
-    Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind, beside_table,
-    read_all, read_stack,
+    Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind, read_all,
+    read_in_use, read_stack,
 };

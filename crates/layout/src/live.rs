@@ -38,7 +38,14 @@ struct Place<'a> {
 /// kernel has nothing set up on it and it is not in use. Places below are told as [`crate::read_layers`] tells them: those
 /// of the first layer count from the start of the drive.
 pub fn layers(device: &LiveDevice, start: ByteOffset) -> Option<Layer> {
-    let place = Place { device, ground: Ground::first(start, device.size), volume: None };
+    let ground = Ground::first(start, device.size);
+    // What stands on a volume of LVM's is other volumes, not a group of its own.
+    let group = match &device.kind {
+        LiveKind::Dm(mapping) if mapping.owner == Owner::Lvm => mapping.lvm_name().map(|(group, ..)| group),
+        _ => None,
+    };
+    let volume = group.as_deref().map(|group| (ground, group));
+    let place = Place { device, ground, volume };
     let mut found = on(&place, true);
     let layer = if found.len() < 2 {
         found.pop()?

@@ -65,6 +65,11 @@ impl<'a> Reader<'a> {
         Ok(Self { medium, head })
     }
 
+    /// The medium itself.
+    pub(crate) fn medium(&self) -> &'a dyn Medium {
+        self.medium
+    }
+
     /// The length of the medium.
     pub(crate) fn len(&self) -> ByteCount {
         self.medium.len()

@@ -3,8 +3,8 @@
 //! The law of this module: an answer is the name that blkid gives as TYPE or PTTYPE, found by a magic number and, where
 //! that is short, by the fields around it. What is read by this crate is named in the tables here, everything else that
 //! libblkid names in `named`. Two reads, 12 KiB from the start and 54 KiB from there on, the second only when the first
-//! shows nothing, find what Linux uses; only where they show nothing, three small ones further on, and the end (`ends`).
-//! md 0.90 and 1.0 are not seen here. Offsets and checks are those of util-linux, libblkid/src/superblocks/*.c.
+//! shows nothing, find what Linux uses; only where they show nothing, three small ones further on. The end of a whole disk
+//! is looked at first (`ends`, and md's own superblocks), that of a part last. What is asked for beside a table is all that there is. Offsets and checks are those of util-linux, libblkid/src/superblocks/*.c.
 
 mod ends;
 mod named;
@@ -15,6 +15,8 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 use crate::fields::{be16, be32, byte, has, le16, le32, le64};
 use crate::fs;
 use crate::reader::Reader;
+use crate::view::View;
+use crate::volume;
 use window::Window;
 
 /// The first read: from byte 0, far enough for the md 1.2 superblock, the swap magic of 8 KiB pages, and what stands at
@@ -34,9 +36,6 @@ const BCACHE_MAGIC: &[u8] = b"\xC6\x85\x73\xF6\x4E\x1A\x45\xCA\x82\x65\xF5\x7F\x
 const SUPERBLOCK_1K: usize = 1024;
 /// Where ReiserFS and btrfs keep their superblock.
 const SUPERBLOCK_64K: usize = 64 * 1024;
-
-/// Where an ISO 9660 or UDF medium says that it is one, and how many bytes of that are looked at.
-const SECTORS_OF_ISO: (u64, usize) = (32 * 1024, 32 * 1024);
 
 /// What a row shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,20 +143,68 @@ const OTHERS: [Magic; 25] = [
 /// What the bytes of `span` are known to be, by the first of them, or by the last where those show nothing.
 pub(crate) fn identify(reader: &Reader<'_>, span: Span) -> Option<&'static str> {
     let is_disk = span.start() == ByteOffset::ZERO && span.end() == reader.end();
-    by_start(reader, span).or_else(|| ends::identify(reader, span, is_disk))
+    if !is_disk {
+        return by_start(reader, span).or_else(|| ends::identify(reader, span, false));
+    }
+    // What a member shows at its start may be what the array holds. The members of md are read, by who asks.
+    ends::near(reader, span).or_else(|| by_start(reader, span)).or_else(|| ends::identify(reader, span, true))
 }
 
-/// What the last bytes of the whole medium say that it is a member of.
-pub(crate) fn marked_at_end(reader: &Reader<'_>) -> Option<&'static str> {
-    ends::identify(reader, Span::new(ByteOffset::ZERO, reader.len())?, true)
+/// A signature, and the bytes that show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) name: &'static str,
+    pub(crate) at: Span,
 }
 
-/// What stands on the medium besides the table that the MBR is: images of optical media have both by design.
-pub(crate) fn beside_table(reader: &Reader<'_>) -> Option<&'static str> {
-    let far = reader.read_up_to(ByteOffset::new(SECTORS_OF_ISO.0), SECTORS_OF_ISO.1, reader.end());
-    let far = Window::new(32 * 1024, &far);
-    let iso = OTHERS.iter().filter(|row| row.name == "iso9660");
-    first_match(&far, named::UDF.iter().chain(iso))
+/// Everything that the last bytes of the whole medium say that it is a member of.
+pub(crate) fn at_end(reader: &Reader<'_>) -> Vec<Mark> {
+    let md = volume::md_marked_at_end(reader.medium()).map(|at| Mark { name: "linux_raid_member", at });
+    let others = ends::all(reader, Span::first(reader.len()), true).map(|(name, at)| Mark { name, at });
+    md.into_iter().chain(others).collect()
+}
+
+/// Whether the end of `span`, a part of the medium, is marked as a member of `name`.
+pub(crate) fn is_marked_at_end(reader: &Reader<'_>, span: Span, name: &str) -> bool {
+    let part = View::of_drive(reader.medium()).slice(span.start(), span.len());
+    ends::all(reader, span, false).any(|(found, _)| found == name)
+        || (name == "linux_raid_member" && volume::md_marked_at_end(&part).is_some())
+}
+
+/// Every content whose signature stands on the whole medium, tables left out; of several in one place the first.
+pub(crate) fn everything(reader: &Reader<'_>) -> Vec<Mark> {
+    let mut found = at_end(reader);
+    let read = |range: &std::ops::Range<usize>| {
+        let start = u64::try_from(range.start).map_or(ByteOffset::ZERO, ByteOffset::new);
+        reader.read_up_to(start, range.len(), reader.end())
+    };
+    let mut add = |name: &'static str, at: usize, len: usize| {
+        let at = u64::try_from(at).ok().map(ByteOffset::new);
+        let len = u64::try_from(len).ok().map(ByteCount::new);
+        let Some(at) = at.zip(len).and_then(|(at, len)| Span::new(at, len)) else { return };
+        if !found.iter().any(|mark| mark.name == name || mark.at == at) {
+            found.push(Mark { name, at });
+        }
+    };
+    for range in [NEAR, FAR].iter().chain(&FURTHER) {
+        let bytes = read(range);
+        let window = Window::new(range.start, &bytes);
+        let rows = MEMBERS.iter().chain(&BOOT_SECTORS).chain(&named::UDF).chain(&OTHERS);
+        let rows = rows.chain(named::MEMBERS).chain(named::FILE_SYSTEMS).chain(named::WEAK);
+        let shown = rows.filter(|row| window.from(row.at).starts_with(row.magic) && (row.confirm)(&window));
+        shown.filter(|row| row.what != What::Table).for_each(|row| add(row.name, row.at, row.magic.len()));
+        if let Some((name, at)) = named::by_rule(&window) {
+            add(name, at, 4);
+        }
+        if *range == FAR && is_zfs(&window, || read(&fs::ZFS_RING)) {
+            add("zfs_member", fs::ZFS_NVLIST.0, 4);
+        }
+    }
+    found
+}
+
+fn is_zfs(far: &Window<'_>, ring: impl FnOnce() -> Vec<u8>) -> bool {
+    fs::is_xdr_nvlist(far.from(fs::ZFS_NVLIST.0)) && fs::has_uberblock(&ring())
 }
 
 /// What the thing called `name` is.
@@ -180,7 +227,7 @@ fn by_start(reader: &Reader<'_>, span: Span) -> Option<&'static str> {
     }
     let far = read(FAR);
     let far = Window::new(FAR.start, &far);
-    let is_zfs = || fs::is_xdr_nvlist(far.from(fs::ZFS_NVLIST.0)) && fs::has_uberblock(&read(fs::ZFS_RING));
+    let is_zfs = || is_zfs(&far, || read(fs::ZFS_RING));
     if let Some(name) = in_any_table(&far).or_else(|| is_zfs().then_some("zfs_member")) {
         return Some(name);
     }
@@ -199,7 +246,7 @@ pub(crate) fn boot_sector(sector: &[u8]) -> Option<&'static str> {
 fn in_any_table(window: &Window<'_>) -> Option<&'static str> {
     let read = MEMBERS.iter().chain(&BOOT_SECTORS).chain(&named::UDF).chain(&OTHERS);
     let named = named::MEMBERS.iter().chain(named::FILE_SYSTEMS).chain(named::TABLES);
-    first_match(window, read.chain(named)).or_else(|| named::by_rule(window))
+    first_match(window, read.chain(named)).or_else(|| named::by_rule(window).map(|(name, _)| name))
 }
 
 fn first_match<'r>(window: &Window<'_>, rows: impl Iterator<Item = &'r Magic>) -> Option<&'static str> {

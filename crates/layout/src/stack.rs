@@ -15,7 +15,7 @@ use crate::mbr::{Mbr, SIGNATURE_AT};
 use crate::reader::Reader;
 use crate::view::View;
 use crate::watched::Watched;
-use crate::{check, signature};
+use crate::{beside, check, signature};
 
 /// More partitions than this in one table are not listed: no real table has them, and a hostile one could ask
 /// for 2^32. Linux itself stops at 256 (`DISK_MAX_PARTS`).
@@ -306,7 +306,14 @@ pub fn read_stack(
 
 /// Reads the table, and holds its partitions against each other and the medium.
 fn read_checked(reader: &Reader<'_>, known: Known) -> Stack {
-    let mut stack = read_table(reader, known);
+    let stack = read_table(reader, known);
+    match beside::member(reader, &stack) {
+        Some(name) => content_stack(name, known),
+        None => checked(reader, stack),
+    }
+}
+
+fn checked(reader: &Reader<'_>, mut stack: Stack) -> Stack {
     let Stack { partitions, problems, .. } = &mut stack;
     problems.extend(check::out_of_range(partitions, reader.end()));
     problems.extend(check::overlaps(partitions));
@@ -327,10 +334,26 @@ pub fn read_all(
 ) -> Result<Stack, ReadError> {
     let known = Known { device: device_block, forced };
     let reader = Reader::open(medium, known.block())?;
-    let mut stack = read_checked(&reader, known);
+    let stack = read_checked(&reader, known);
+    Ok(followed(medium, &reader, stack))
+}
+
+/// The same of a disk whose partitions are in use: its table counts, whatever array marks it as a member.
+pub fn read_in_use(
+    medium: &dyn Medium,
+    device_block: Option<BlockSize>,
+    forced: Option<BlockSize>,
+) -> Result<Stack, ReadError> {
+    let known = Known { device: device_block, forced };
+    let reader = Reader::open(medium, known.block())?;
+    let stack = checked(&reader, read_table(&reader, known));
+    Ok(followed(medium, &reader, stack))
+}
+
+fn followed(medium: &dyn Medium, reader: &Reader<'_>, mut stack: Stack) -> Stack {
     follow(medium, &mut stack);
-    stack.is_hybrid_iso = is_hybrid_iso(&reader, &stack);
-    Ok(stack)
+    stack.is_hybrid_iso = is_hybrid_iso(reader, &stack);
+    stack
 }
 
 /// The first volume descriptor of ISO 9660 (ECMA-119, 8.1): where its identifier stands, and what it is.
@@ -500,12 +523,14 @@ fn content_stack(name: &'static str, known: Known) -> Stack {
     empty_stack(kind, known)
 }
 
-/// What stands on `medium` that its own table, if it has one, says nothing of, and that writing a table would harm: it is
-/// a member of a firmware RAID or of DRBD, or an optical medium's file system that shares it with the table.
-pub fn beside_table(medium: &dyn Medium) -> Result<Vec<&'static str>, ReadError> {
-    let reader = Reader::open(medium, BlockSize::B512)?;
-    let found = [signature::beside_table(&reader), signature::marked_at_end(&reader)];
-    Ok(found.into_iter().flatten().collect())
+/// The table at the start of a medium, whatever else stands there: blkid's PTTYPE.
+pub(crate) fn table_of(reader: &Reader<'_>, block: BlockSize) -> Option<&'static str> {
+    match read_table(reader, Known { device: Some(block), forced: None }).kind {
+        TableKind::Gpt | TableKind::HybridMbr => Some("gpt"),
+        TableKind::Mbr => Some("dos"),
+        TableKind::Foreign(name) => Some(name),
+        TableKind::Content(_) | TableKind::None | TableKind::Kernel => None,
+    }
 }
 
 fn empty_stack(kind: TableKind, known: Known) -> Stack {

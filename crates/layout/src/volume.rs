@@ -17,7 +17,7 @@ use crate::layer::Facts;
 use crate::reader::Fault;
 
 pub(crate) use luks::{SEALED, has_second_header};
-pub(crate) use md::at_end as md_at_end;
+pub(crate) use md::{at_end as md_at_end, marked_at_end as md_marked_at_end};
 
 /// The unit in which md, LVM, LUKS1, bcache and dm-integrity count on disk, whatever the sectors of the disk.
 const SECTOR: u64 = 512;

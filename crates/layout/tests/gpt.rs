@@ -339,13 +339,13 @@ fn a_bad_sector_is_an_error_only_in_the_first_block() {
 }
 
 #[test]
-fn a_usual_image_costs_nine_reads() {
+fn a_usual_image_costs_few_reads() {
     let mut image = Gpt::sample(512).build();
     put_xfs(&mut image, 4 << 20);
     let len = image.len() as u64;
     let medium = counted(image, len);
     let stack = read_stack(&medium, None, None).expect("readable");
     assert_eq!(stack.partitions[0].start, Lba::new(2048));
-    // Four for the table and its copy, one for the XFS, four for the partition that shows nothing.
-    assert!(medium.reads() <= 9, "{} reads", medium.reads());
+    // Four of them for the partition that shows nothing, and eighteen for what may stand beside a table.
+    assert!(medium.reads() <= 30, "{} reads", medium.reads());
 }

@@ -188,9 +188,10 @@ fn an_ext4_costs_few_reads() {
     let medium = Counted::new(FileMedium::new(file, ByteCount::new(64 * MIB)));
     let layer = layers(&medium).expect("ext4");
     assert_eq!((layer.kind, layer.name.as_str()), ("ext4", "plain"));
-    // Two for md superblocks at the end (4 KiB each), the first 12 KiB, its own superblock (1 KiB), and its UUID.
-    assert!(medium.reads() <= 5, "{}", medium.reads());
-    assert!(medium.bytes() <= 22 * 1024, "{}", medium.bytes());
+    // Two for md superblocks at the end (4 KiB each), three for what else is known by its end, the first 12 KiB, its own superblock
+    // (1 KiB), and its UUID.
+    assert!(medium.reads() <= 8, "{}", medium.reads());
+    assert!(medium.bytes() <= 32 * 1024, "{}", medium.bytes());
 }
 
 #[test]

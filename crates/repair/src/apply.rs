@@ -17,8 +17,9 @@ use crate::disk::{Disk, DiskError, FileDisk};
 use crate::encode::{Step, encode};
 use crate::error::PlanError;
 use crate::fingerprint::Fingerprint;
+use crate::foresee::{self, lay_over};
 use crate::lost::Lost;
-use crate::plan::{Change, Entry, Plan, Slot, Table};
+use crate::plan::{Change, Entry, Plan, Slot};
 
 pub use backup::{Backup, BackupError};
 
@@ -65,6 +66,9 @@ pub enum ApplyError {
         /// Where.
         at: u64,
     },
+    /// What would be written is not read as the plan's table. Nothing was written.
+    #[error("nothing was written: with these changes the table would be read as another one: {0}")]
+    WouldDiffer(String),
     /// The kernel did not take the new table.
     #[error("the table is written, but {0}")]
     Kernel(String),
@@ -107,7 +111,9 @@ pub fn prepare(disk: &dyn Disk, plan: &Plan, serial: Option<&str>) -> Result<Vec
         // The table is as it was; what is in the partitions may not be.
         crate::contents::check(as_medium(disk), &stack, block)?;
     }
-    Ok(encode(plan, as_medium(disk), &stack)?)
+    let steps = encode(plan, as_medium(disk), &stack)?;
+    foresee::check(as_medium(disk), plan, &steps)?;
+    Ok(steps)
 }
 
 /// Whether nothing is lost that the plan does not name: what is in a disk without a table is not in its fingerprint.
@@ -260,42 +266,13 @@ fn verify(disk: &dyn Disk, steps: &[Step]) -> Result<(), ApplyError> {
     Ok(())
 }
 
-/// Lays `over`, which stands at `over_at`, over `under`, which stands at `at`, where they share bytes.
-fn lay_over(under: &mut [u8], at: u64, over: &[u8], over_at: u64) {
-    for (index, byte) in over.iter().enumerate() {
-        let place = u64::try_from(index).ok().and_then(|i| over_at.checked_add(i)?.checked_sub(at));
-        if let Some(slot) = place.and_then(|p| usize::try_from(p).ok()).and_then(|p| under.get_mut(p)) {
-            *slot = *byte;
-        }
-    }
-}
-
 /// Whether the table that is read from `disk` is the plan's: every partition with its number, place and type.
 pub fn agrees(disk: &dyn Disk, plan: &Plan) -> Result<(), ApplyError> {
     let stack = read_stack(as_medium(disk), Some(plan.block()?), None)?;
-    let differs = |why: String| Err(ApplyError::Differs { what: format!("the table ({why})"), at: 0 });
-    let found = listed(&stack);
-    let wanted = wanted(&plan.table);
-    if found != wanted {
-        return differs(format!("{found:?}, not {wanted:?}"));
+    match foresee::difference(&stack, &plan.table) {
+        None => Ok(()),
+        Some(why) => Err(ApplyError::Differs { what: format!("the table ({why})"), at: 0 }),
     }
-    Ok(())
-}
-
-/// Number, first sector and count.
-type Listed = Vec<(u32, u64, u64)>;
-
-fn listed(stack: &Stack) -> Listed {
-    let mut listed: Listed =
-        stack.partitions.iter().map(|p| (p.number, p.start.get(), p.count.get())).collect();
-    listed.sort_unstable();
-    listed
-}
-
-fn wanted(table: &Table) -> Listed {
-    let mut wanted: Listed = table.partitions.iter().map(|e| (e.number, e.start, e.sectors)).collect();
-    wanted.sort_unstable();
-    wanted
 }
 
 /// How many bytes the steps write.

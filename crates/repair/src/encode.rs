@@ -17,6 +17,7 @@ use crate::fingerprint::bytes_of;
 use crate::plan::{Format, Plan};
 
 pub(crate) use gpt::CurrentGpt;
+pub(crate) use mbr::unlisted_slots;
 
 /// One step of writing a table.
 #[derive(Clone, Debug, PartialEq, Eq)]

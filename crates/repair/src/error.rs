@@ -36,7 +36,7 @@ pub enum PlanError {
     #[error("the table cannot be converted: {0}")]
     CannotConvert(String),
     /// A whole-disk content would be destroyed.
-    #[error("the disk is {name} as a whole, without a table: --wipe allows to overwrite it")]
+    #[error("the disk is {name} as a whole: --wipe allows to overwrite it")]
     WouldDestroy {
         /// blkid's TYPE.
         name: &'static str,
@@ -47,6 +47,14 @@ pub enum PlanError {
     )]
     WouldReplace {
         /// blkid's PTTYPE.
+        name: &'static str,
+    },
+    /// The table is that of an array, or from before it.
+    #[error(
+        "the disk is {name} as a whole: the table on it is the array's, or older than it; assemble the array and name that"
+    )]
+    NotItsTable {
+        /// blkid's TYPE.
         name: &'static str,
     },
     /// Something besides the table would be destroyed.

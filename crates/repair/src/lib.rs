@@ -9,6 +9,7 @@ pub mod disk;
 mod encode;
 mod error;
 mod fingerprint;
+mod foresee;
 mod grain;
 mod guid;
 mod kinds;

@@ -7,7 +7,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use straddle_device::Medium;
 use straddle_layout::view::View;
-use straddle_layout::{Role, Stack, TableKind, beside_table, read_layers};
+use straddle_layout::{Beside, Role, Stack, TableKind, beside, optical_extent, read_layers};
 use straddle_units::{BlockSize, ByteCount, Span};
 
 use crate::error::PlanError;
@@ -66,11 +66,7 @@ pub(crate) fn find(
         let label = layer.map(|layer| layer.name).unwrap_or_default();
         found.push(Lost { label, ..lost(None, Some(name), whole) });
     }
-    if fresh {
-        let named = |name: &str| found.iter().any(|lost| lost.content.as_deref() == Some(name));
-        let beside: Vec<_> = beside_table(medium)?.into_iter().filter(|name| !named(name)).collect();
-        found.extend(beside.into_iter().map(|name| lost(None, Some(name), whole)));
-    }
+    found.extend(harmed(medium, stack, fresh)?.iter().map(|harmed| lost(None, Some(harmed.name), whole)));
     let partitions = stack.partitions.iter().filter(|partition| partition.role != Role::Extended);
     let stays = |span: Span| {
         table.partitions.iter().any(|entry| {
@@ -100,9 +96,11 @@ fn lost(partition: Option<u32>, content: Option<&str>, span: Span) -> Lost {
     }
 }
 
-/// What stands beside the table and would be harmed by writing one; of a table that is only changed, an optical medium's
-/// file system is not.
-pub(crate) fn harmed(medium: &dyn Medium, fresh: bool) -> Result<Vec<&'static str>, PlanError> {
-    let optical = |name: &&str| matches!(*name, "iso9660" | "udf");
-    Ok(beside_table(medium)?.into_iter().filter(|name| fresh || !optical(name)).collect())
+/// What stands beside the table and would be harmed by a plan. A table that is only changed spares an optical medium's file
+/// system, for which no room is free, and what its partitions cover.
+pub(crate) fn harmed(medium: &dyn Medium, stack: &Stack, fresh: bool) -> Result<Vec<Beside>, PlanError> {
+    let has_extent = !fresh && optical_extent(medium)?.is_some();
+    let is_optical = |found: &Beside| has_extent && matches!(found.name, "iso9660" | "udf");
+    let is_spared = |found: &Beside| !fresh && (is_optical(found) || found.is_covered);
+    Ok(beside(medium, stack)?.into_iter().filter(|found| !found.is_table && !is_spared(found)).collect())
 }

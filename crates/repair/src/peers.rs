@@ -27,9 +27,6 @@ pub struct Peer {
     pub misses: Vec<String>,
 }
 
-/// parted takes a start that is given in percent for as many hundredths of the disk, and half of one to either side.
-const PARTED_REACH: u64 = 200;
-
 /// Where a partition is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Free {
@@ -119,9 +116,15 @@ impl Choice<'_> {
             (io_opt, format!("the optimal I/O size, {io_opt} bytes, which it does not doubt"))
         };
         let aligned = self.whole(grain).and_then(|grain| grain.ceil(self.from));
-        let reach = (self.block.blocks_floor(self.size).get() / PARTED_REACH).saturating_sub(1);
-        let is_near = aligned.is_some_and(|at| Lba::containing(at, self.block).get() <= reach);
-        if self.is_front && !is_near {
+        // A start in percent may be half of one off (`ped_unit_parse_custom`, libparted/unit.c).
+        let percent = self.size.get() / 100;
+        let reach = (percent.div_ceil(self.block.get()) / 2).saturating_sub(1);
+        let is_near = |at: ByteOffset| Lba::containing(at, self.block).get() <= reach;
+        if self.is_front && !is_near(self.from) {
+            let rule = "none: at 0 %, the first free sector is more than half a percent of the disk away";
+            return self.at("parted", "3.5", rule.to_owned(), None);
+        }
+        if self.is_front && !aligned.is_some_and(is_near) {
             let rule = format!(
                 "at 0 %, the first free sector: the next multiple of {why} is more than half a percent of the disk away"
             );
@@ -209,6 +212,17 @@ mod tests {
             size,
         );
         assert_eq!(shifted[..2], [Some(2055), Some(2055)]);
+    }
+
+    #[test]
+    fn parted_refuses_a_gpt_on_disks_that_are_too_small_for_its_percents() {
+        // parted -s mklabel gpt mkpart a 0% 100%, on images of so many sectors.
+        for (sectors, start) in [(2200, None), (6144, None), (6900, None), (6901, Some(34)), (7000, Some(34))]
+        {
+            assert_eq!(starts(|_| (), sectors * 512)[0], start, "{sectors}");
+        }
+        let mbr = peers(&Topology::unknown(), ByteCount::new(2200 * 512), Free::Front(Format::Mbr));
+        assert_eq!(mbr[0].start, Some(1));
     }
 
     /// What the tools did on scsi_debug disks with 4096-byte physical sectors: MiB, MBR or GPT, parted's start, fdisk's.

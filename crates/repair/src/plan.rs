@@ -6,6 +6,7 @@
 mod convert;
 mod edit;
 mod place;
+mod spared;
 mod validate;
 
 use std::fmt;
@@ -15,7 +16,9 @@ use straddle_audit::named_boundaries;
 use straddle_device::Medium;
 use straddle_device::topology::Topology;
 use straddle_layout::types::guid_text;
-use straddle_layout::{Partition, PartitionType, Problem, Role, Stack, TableKind, is_blank, types};
+use straddle_layout::{
+    Partition, PartitionType, Problem, Role, Stack, TableKind, beside, is_blank, member_marks, types,
+};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use crate::error::PlanError;
@@ -25,6 +28,7 @@ use crate::guid::Identities;
 use crate::kinds;
 use crate::lost::{self, Lost};
 use crate::request::Request;
+use spared::Spared;
 
 /// The version of a plan's form.
 pub const VERSION: u32 = 1;
@@ -39,6 +43,8 @@ pub(crate) const MBR_LBAS: u64 = 1 << 32;
 const MBR_LEAD: ByteCount = ByteCount::new(63 * 512);
 /// How much a wipe removes at the start of a partition: every signature that blkid knows there, Btrfs's at 64 KiB the last.
 const WIPED: ByteCount = ByteCount::new(68 * 1024);
+/// More marks of a member than this are not wiped: there are not so many kinds.
+pub(crate) const MOST_MARKS: usize = 32;
 /// FAT32 has at least 65,525 clusters, of a sector at least (Microsoft, FAT specification of 2000).
 const FAT32_CLUSTERS: u64 = 65_525;
 
@@ -264,9 +270,16 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
     let fingerprint =
         Fingerprint::of(situation.medium, situation.stack, block, situation.serial.map(str::to_owned))?;
     let fresh = request.table.is_some();
-    let harmed = lost::harmed(situation.medium, fresh)?;
-    if !harmed.is_empty() && !request.wipe && !request.convert {
-        return Err(PlanError::WouldHarm { names: harmed.join(" and ") });
+    let harmed = lost::harmed(situation.medium, situation.stack, fresh)?;
+    let names = harmed.iter().map(|found| found.name).collect::<Vec<_>>().join(" and ");
+    if !harmed.is_empty() && !request.wipe {
+        return Err(PlanError::WouldHarm { names });
+    }
+    if let TableKind::Content(name) = situation.stack.kind
+        && !fresh
+        && beside(situation.medium, situation.stack)?.iter().any(|found| found.is_table)
+    {
+        return Err(PlanError::NotItsTable { name });
     }
     let grain = Grain::of(situation.topology, size, block, request.grain);
     let mut draft = Draft {
@@ -276,6 +289,7 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
         identities: Identities::new(request.seed),
         notes: Vec::new(),
         wipe: Vec::new(),
+        spared: if fresh { Spared::default() } else { Spared::of(situation)? },
     };
     let table = match request.table {
         _ if request.convert => draft.converted_table()?,
@@ -291,12 +305,11 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
     draft.note(&table);
     draft.note_unknown()?;
     if !harmed.is_empty() && request.wipe {
-        let names = harmed.join(" and ");
         draft
             .notes
             .push(format!("{names}: only what the table covers is overwritten; wipefs -a removes the rest"));
     }
-    draft.wipe(&table);
+    draft.wipe(&table, !harmed.is_empty())?;
     let lost = match request.convert {
         true => Vec::new(),
         false => lost::find(situation.medium, situation.stack, (&table, block), fresh, request.wipe)?,
@@ -359,6 +372,8 @@ struct Draft<'a> {
     identities: Identities,
     notes: Vec<String>,
     wipe: Vec<Wipe>,
+    /// What is on the disk beside its table and stays.
+    spared: Spared,
 }
 
 impl Draft<'_> {
@@ -464,14 +479,16 @@ impl Draft<'_> {
     }
 
     /// Lists what a wipe removes, if one is asked for.
-    fn wipe(&mut self, table: &Table) {
+    fn wipe(&mut self, table: &Table, is_shared: bool) -> Result<(), PlanError> {
         if !self.request.wipe {
-            return;
+            return Ok(());
         }
         let block = self.block();
         let mut spans = Vec::new();
         let first = table.partitions.iter().filter_map(|entry| span_of(entry, block)).map(Span::start).min();
-        if let TableKind::Content(_) | TableKind::Foreign(_) = self.situation.stack.kind {
+        let is_filled =
+            matches!(self.situation.stack.kind, TableKind::Content(_) | TableKind::Foreign(_)) || is_shared;
+        if is_filled && self.request.table.is_some() {
             // Behind the table, up to the first partition. An MBR is one sector, whatever is left free behind it.
             let behind = if table.format == Format::Mbr { 1 } else { table.first_usable };
             let from = ByteOffset::new(behind * block.get());
@@ -483,8 +500,33 @@ impl Draft<'_> {
                 span_of(entry, block).and_then(|span| Span::new(span.start(), span.len().min(WIPED))),
             );
         }
+        if self.request.table.is_some() {
+            spans.extend(self.marks_between(table)?);
+        }
         let wipe = |span: &Span| Wipe { start: span.start().get(), len: span.len().get() };
         self.wipe.extend(spans.iter().filter(|span| !span.is_empty()).map(wipe));
+        Ok(())
+    }
+
+    /// What marks the disk as a member of an array where the new table leaves it: the table would be the array's.
+    fn marks_between(&self, table: &Table) -> Result<Vec<Span>, PlanError> {
+        let block = self.block();
+        let free = match table.format {
+            Format::Gpt => (table.first_usable, table.last_usable + 1),
+            Format::Mbr => (1, self.situation.blocks()),
+        };
+        let in_blocks = |mark: Span| {
+            let first = Lba::containing(mark.start(), block).get();
+            let end = mark.end().get().div_ceil(block.get());
+            let span = Span::of_blocks(Lba::new(first), LbaCount::new(end - first), block)?;
+            (free.0 <= first && end <= free.1).then_some(span)
+        };
+        let taken = |span: &Span| {
+            let mut spans = table.partitions.iter().filter_map(|entry| span_of(entry, block));
+            spans.any(|partition| partition.overlaps(*span))
+        };
+        let marks = member_marks(self.situation.medium)?.into_iter().filter_map(in_blocks);
+        Ok(marks.filter(|span| !taken(span)).take(MOST_MARKS).collect())
     }
 }
 

@@ -165,6 +165,7 @@ fn of_apply_error(error: ApplyError, name: &str) -> anyhow::Error {
     let is_refusal = matches!(
         error,
         ApplyError::OtherDisk(_)
+            | ApplyError::WouldDiffer(_)
             | ApplyError::InUse(_)
             | ApplyError::Disk(DiskError::InUse(_) | DiskError::Replaced)
     );

@@ -15,7 +15,7 @@ use straddle_device::live::{LiveDevice, Machine};
 use straddle_device::topology::Source;
 use straddle_device::{DeviceKind, OpenError, Options, ReadError, Target};
 use straddle_layout::live::Disagreement;
-use straddle_layout::{Problem, Stack, TableKind};
+use straddle_layout::{Beside, Problem, Stack, TableKind};
 
 use crate::args::CheckArguments;
 use crate::cost::Cost;
@@ -324,6 +324,9 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
     if let Some(node) = gone(&target, options) {
         anyhow::bail!("{} was unplugged or removed while it was read", node.display());
     }
+    if let Some(in_use) = by_use(&target, run, &stack)? {
+        stack = in_use;
+    }
     let disagreements = attach_live(&mut target, run, &mut stack);
     if matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr) {
         target.topology.adopt_table_block(stack.block);
@@ -394,14 +397,17 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
 
 /// What the target holds besides what the stack says, in a sentence each.
 fn beside(target: &Target, stack: &Stack) -> Vec<String> {
-    let known = match stack.kind {
-        TableKind::Content(name) | TableKind::Foreign(name) => name,
-        TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr => "",
-        TableKind::Kernel | TableKind::None => return Vec::new(),
+    if matches!(stack.kind, TableKind::Kernel | TableKind::None) {
+        return Vec::new();
+    }
+    let found = target.medium.as_deref().map(|medium| straddle_layout::beside(medium, stack));
+    let told = |found: Beside| match found {
+        Beside { name, is_table: true, .. } => format!(
+            "it also has a partition table ({name}), which is the array's or older than it: check the array for its partitions"
+        ),
+        Beside { name, .. } => format!("it also holds {name}"),
     };
-    let beside = target.medium.as_deref().map(straddle_layout::beside_table);
-    let beside = beside.and_then(Result::ok).unwrap_or_default();
-    beside.into_iter().filter(|name| *name != known).map(|name| format!("it also holds {name}")).collect()
+    found.and_then(Result::ok).unwrap_or_default().into_iter().map(told).collect()
 }
 
 /// Whether a target on which nothing is recognised is blank; why that is not known, where it is not.
@@ -474,6 +480,28 @@ fn attach_live(target: &mut Target, run: &Run, stack: &mut Stack) -> Vec<Disagre
     let (disagreements, remarks) = straddle_layout::live::attach(machine, name, listed, stack);
     target.remarks.extend(remarks);
     disagreements
+}
+
+/// What is on a disk that is marked as a member of an array, where its own partitions are in use: the mark is left over.
+fn by_use(target: &Target, run: &Run, stack: &Stack) -> Result<Option<Stack>> {
+    let listed = target.kernel_partitions.as_deref().unwrap_or_default();
+    let Some(medium) = target.medium.as_deref().filter(|_| !listed.is_empty()) else { return Ok(None) };
+    let is_own = |found: &Beside| found.is_table;
+    if !matches!(stack.kind, TableKind::Content(_))
+        || !straddle_layout::beside(medium, stack)?.iter().any(is_own)
+    {
+        return Ok(None);
+    }
+    let machine = run.machine.get_or_init(|| Machine::read(run.options.sysroot.as_deref()));
+    let is_used = |name: &str| {
+        let device = machine.layers(name).0;
+        device.is_some_and(|device| device.used_by.is_used() || !device.holders.is_empty())
+    };
+    if !listed.iter().any(|partition| is_used(&partition.name)) {
+        return Ok(None);
+    }
+    let block = Some(target.topology.logical.value());
+    Ok(Some(straddle_layout::read_in_use(medium, block, run.options.logical)?))
 }
 
 /// What is on a target: its table, or the kernel's list of partitions where the table cannot be read or is of a

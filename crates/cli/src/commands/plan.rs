@@ -279,6 +279,7 @@ pub(crate) fn of_plan_error(error: PlanError, name: &str) -> anyhow::Error {
             | E::WouldDestroy { .. }
             | E::WouldReplace { .. }
             | E::WouldHarm { .. }
+            | E::NotItsTable { .. }
             | E::TwoSteps(_)
             | E::InTheWay(_)
             | E::Unchangeable(_)

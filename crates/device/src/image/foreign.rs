@@ -13,6 +13,7 @@ use std::path::Path;
 use straddle_units::ByteOffset;
 
 use super::through::Packing;
+use crate::fields::{le32, le64};
 use crate::medium::Medium;
 use crate::shown::quote_path;
 
@@ -47,6 +48,11 @@ enum Magic {
     Both(&'static [u8], usize, &'static [u8]),
     /// So many bytes before the end.
     BeforeEnd(u64, &'static [u8; 4]),
+    /// In the frame behind one that is skipped (RFC 8878, 3.1.2; lz4 `doc/lz4_Frame_format.md`).
+    Skippable(&'static [u8]),
+    /// A header of LZMA alone, which has no magic (xz `doc/lzma-file-format.txt`): the properties that lzma(1) writes, a
+    /// dictionary of 2^n or 2^n + 2^(n-1) bytes, a size that is plausible or unknown, and the zero that the data begins with.
+    Lzma,
 }
 
 const fn form(what: &'static str, magic: Magic, command: &'static str) -> Foreign {
@@ -66,6 +72,11 @@ pub const FORMS: &[Foreign] = &[
     packed(Packing::Xz, Magic::At(0, b"\xfd7zXZ\0"), "xz -dc FILE > FILE.raw"),
     packed(Packing::Zstd, Magic::At(0, b"\x28\xb5\x2f\xfd"), "zstd -dc FILE > FILE.raw"),
     packed(Packing::Bzip2, Magic::Both(b"BZh", 4, b"1AY&SY"), "bzip2 -dc FILE > FILE.raw"),
+    // Frames that are skipped, as pzstd writes before each of its own; lz4 has the same.
+    form("a zstd file", Magic::Skippable(b"\x28\xb5\x2f\xfd"), "zstd -dc FILE > FILE.raw"),
+    form("an lz4 file", Magic::Skippable(b"\x04\x22\x4d\x18"), "lz4 -dc FILE > FILE.raw"),
+    form("an lz4 file", Magic::At(0, b"\x02\x21\x4c\x18"), "lz4 -dc FILE > FILE.raw"),
+    form("an lzma file", Magic::Lzma, "xz --format=lzma -dc FILE > FILE.raw"),
     // Of nothing at all: the end mark follows at once.
     packed(Packing::Bzip2, Magic::Both(b"BZh", 4, b"\x17\x72\x45\x38\x50\x90"), "bzip2 -dc FILE > FILE.raw"),
     form("an lz4 file", Magic::At(0, b"\x04\x22\x4d\x18"), "lz4 -dc FILE > FILE.raw"),
@@ -88,6 +99,8 @@ pub const FORMS: &[Foreign] = &[
         Magic::BeforeEnd(512, b"koly"),
         "qemu-img convert -f dmg -O raw FILE FILE.raw",
     ),
+    form("an encrypted Apple disk image (DMG)", Magic::At(0, b"encrcdsa"), ""),
+    form("an encrypted Apple disk image (DMG)", Magic::BeforeEnd(8, b"cdsa"), ""),
     form("an Apple sparse image", Magic::At(0, b"sprs"), ""),
     form("a Windows image (WIM)", Magic::At(0, b"MSWIM\0\0\0"), ""),
     form("a Windows image (WIM)", Magic::At(0, b"WLPWM\0\0\0"), ""),
@@ -125,7 +138,37 @@ pub(super) fn detect(head: &[u8], medium: &dyn Medium) -> Option<&'static Foreig
             let at = medium.len().get().checked_sub(back).map(ByteOffset::new);
             at.is_some_and(|at| medium.read_at(at, &mut found).is_ok()) && found == *magic
         }
+        Magic::Skippable(magic) => is_behind_skippable(head, medium, magic),
+        Magic::Lzma => is_lzma(head),
     })
+}
+
+/// Whether `magic` stands behind the frame at the start that is skipped.
+fn is_behind_skippable(head: &[u8], medium: &dyn Medium, magic: &[u8]) -> bool {
+    if !(0x184D_2A50..=0x184D_2A5F).contains(&le32(head, 0)) || head.len() < 8 {
+        return false;
+    }
+    let mut found = [0; 4];
+    let behind = ByteOffset::new(8 + u64::from(le32(head, 4)));
+    medium.read_at(behind, &mut found).is_ok() && found == *magic
+}
+
+/// Whether a header of LZMA alone begins `head`.
+fn is_lzma(head: &[u8]) -> bool {
+    const HEADER: usize = 13;
+    /// lc = 3, lp = 0, pb = 2: what lzma(1) and 7z write.
+    const PROPERTIES: u8 = 93;
+    /// No file that anybody has made is larger: 256 GiB, as xz has it.
+    const MOST: u64 = 1 << 38;
+    let (dictionary, size) = (le32(head, 1), le64(head, 5));
+    let rounded = dictionary.is_power_of_two()
+        || dictionary.checked_div(3).is_some_and(|third| third * 3 == dictionary && third.is_power_of_two());
+    head.len() > HEADER
+        && head[0] == PROPERTIES
+        && rounded
+        && dictionary >= 1 << 12
+        && (size == u64::MAX || (size > 0 && size < MOST))
+        && head[HEADER] == 0
 }
 
 #[cfg(test)]
@@ -148,6 +191,11 @@ mod tests {
                 put(*at, second);
             }
             Magic::BeforeEnd(back, magic) => put(len - usize::try_from(*back).unwrap(), *magic),
+            Magic::Skippable(magic) => {
+                put(0, b"\x50\x2a\x4d\x18\x04\0\0\0");
+                put(12, magic);
+            }
+            Magic::Lzma => put(0, b"\x5d\0\0\x80\0\xff\xff\xff\xff\xff\xff\xff\xff\0"),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::medium::Medium;
 
 /// The footer's length; files of Virtual PC before 2004 lack its last byte.
 const FOOTER: usize = 512;
-const MAGIC: &[u8] = b"conectix";
+const MAGIC: &[u8; 8] = b"conectix";
 
 /// The byte of a field in the footer.
 mod footer {
@@ -43,21 +43,18 @@ const MAX_BLOCK: u64 = 256 << 20;
 /// A parent's path is at most this long, in bytes.
 const MAX_PATH: u32 = 4096;
 
-/// Whether `medium` ends with the footer of a fixed disk: its only sign. One short read, none where sizes tell.
-pub(super) fn has_fixed_footer(medium: &dyn Medium) -> bool {
+/// Whether `medium` ends with a footer, whole or damaged: the only sign of a fixed disk. One short read, none where sizes
+/// tell.
+pub(super) fn has_footer(medium: &dyn Medium) -> bool {
     let len = medium.len().get();
     let tail = match len % SECTOR {
         0 => 512,
         511 => 511,
         _ => return false,
     };
-    let mut raw = [0; FOOTER];
-    let Some(start) = len.checked_sub(tail).filter(|start| *start > 0) else { return false };
-    let have = usize::try_from(tail).unwrap_or(0);
-    medium.read_at(ByteOffset::new(start), &mut raw[..have]).is_ok()
-        && is_footer(&raw)
-        && be32(&raw, footer::TYPE) == 2
-        && be64(&raw, footer::SIZE) <= start
+    let mut magic = [0; 8];
+    let start = len.checked_sub(tail).filter(|start| *start > 0).map(ByteOffset::new);
+    start.is_some_and(|start| medium.read_at(start, &mut magic).is_ok()) && magic == *MAGIC
 }
 
 fn is_footer(raw: &[u8; FOOTER]) -> bool {
@@ -106,6 +103,7 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
 /// The footer, from the end of the file or from the copy at the start, and its byte.
 fn find_footer(host: &Host) -> Result<([u8; FOOTER], u64), ImageError> {
     let len = host.len();
+    let mut damaged = 0;
     for tail in [512, 511] {
         let Some(at) = len.checked_sub(tail) else { continue };
         let mut raw = [0; FOOTER];
@@ -114,12 +112,15 @@ fn find_footer(host: &Host) -> Result<([u8; FOOTER], u64), ImageError> {
         if is_footer(&raw) {
             return Ok((raw, at));
         }
+        if raw.starts_with(MAGIC) {
+            damaged = at;
+        }
     }
     let copy: [u8; FOOTER] = host.bytes(0)?;
     if is_footer(&copy) {
         Ok((copy, 0))
     } else {
-        Err(host.damaged(0, "the checksum of the footer does not hold"))
+        Err(host.damaged(damaged, "the checksum of the footer does not hold"))
     }
 }
 

@@ -475,7 +475,7 @@ fn devices(block: &Path) -> BTreeMap<String, Entry> {
 /// Whether LVM gives such a name to what describes another volume (`dm_build_dm_name` of `_tmeta` and the like).
 fn is_lvm_metadata(name: &str) -> bool {
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    ["_tmeta", "_cmeta", "_rmeta_", "_mlog"].iter().any(|suffix| name.ends_with(suffix))
+    ["_tmeta", "_cmeta", "_rmeta_", "_mlog", "_imeta"].iter().any(|suffix| name.ends_with(suffix))
 }
 
 /// The file of a loop device, and where it begins there.

@@ -60,6 +60,60 @@ impl Owner {
     }
 }
 
+/// What LVM's names for the parts of its volumes end with, but for a number (`lib/misc/lvm-string.c`, which refuses them to users).
+const PARTS_OF_VOLUMES: [&str; 18] = [
+    "_rimage_",
+    "_rmeta_",
+    "_mimage_",
+    "_mlog",
+    "_mimagetmp_",
+    "_tdata",
+    "_tmeta",
+    "_cdata",
+    "_cmeta",
+    "_cpool",
+    "_cvol",
+    "_corig",
+    "_wcorig",
+    "_iorig",
+    "_imeta",
+    "_vdata",
+    "_vorigin",
+    "_pmspare",
+];
+
+/// The uuid of a volume that users see: "LVM-", the group's and the volume's (`build_dm_uuid`, LVM2 lib/activate/activate.c).
+const LEN_OF_LVM_UUID: usize = 4 + 2 * 32;
+
+/// Whether a volume of this name, without its group's, is a part of another one, which LVM shows only when asked for all.
+pub fn is_part_of_volume(volume: &str) -> bool {
+    let name = volume.trim_end_matches(|c: char| c.is_ascii_digit());
+    PARTS_OF_VOLUMES.iter().any(|part| name.ends_with(part))
+}
+
+/// Whether a device-mapper device is a part of another one, by its uuid and its name: what it holds belongs to that one.
+/// Images, metadata, origins and pools of LVM; the lower halves and the temporary devices of cryptsetup; what Stratis keeps
+/// for itself; partitions of a disk that is a mapping.
+pub fn is_internal(uuid: &str, name: &str) -> bool {
+    const PREFIXES: [&str; 4] = ["CRYPT-TEMP-", "CRYPT-SUBDEV-", "LVM-SUBDEV-", "stratis-1-private-"];
+    match Owner::of(uuid) {
+        Owner::Lvm => {
+            let mapping =
+                Mapping { name: name.to_owned(), uuid: String::new(), owner: Owner::Lvm, targets: None };
+            let volume = mapping.lvm_name();
+            let is_part =
+                volume.is_some_and(|(_, volume, layer)| layer.is_some() || is_part_of_volume(&volume));
+            uuid.len() > LEN_OF_LVM_UUID || is_part
+        }
+        Owner::Partition(_) => true,
+        Owner::Integrity => name.ends_with("_dif"),
+        _ => {
+            PREFIXES.iter().any(|prefix| uuid.starts_with(prefix))
+                || name.starts_with("temporary-cryptsetup-")
+        }
+    }
+}
+
 impl Mapping {
     /// Where the device's first byte lies on the device `lower`.
     pub fn first_byte_on(lower: &Lower) -> Option<ByteOffset> {
@@ -130,6 +184,46 @@ mod tests {
         assert_eq!(owner("CRYPT-PLAIN-x"), Owner::Crypt);
         assert_eq!(owner("part12-mpath-x"), Owner::Partition(12));
         assert_eq!([owner("parts"), owner("")], [Owner::Other; 2]);
+    }
+
+    #[test]
+    fn parts_of_other_mappings_are_known() {
+        let uuid = format!("LVM-{}", "x".repeat(64));
+        let hidden = |name: &str, suffix: &str| is_internal(&format!("{uuid}{suffix}"), name);
+        // As `dmsetup info -c -o name,uuid` shows them on LVM 2.03, and none of them is in `lvs` without `-a`.
+        for (name, suffix) in [
+            ("vg-it_rimage_0", ""),
+            ("vg-it_rmeta_11", ""),
+            ("vg-it_mimage_1", ""),
+            ("vg-it_mlog", ""),
+            ("vg-it_rimage_0_iorig", "-real"),
+            ("vg-it_rimage_0_imeta", ""),
+            ("vg-data_tdata", "-tdata"),
+            ("vg-data_tmeta", "-tmeta"),
+            ("vg-data-tpool", "-tpool"),
+            ("vg-data", "-pool"),
+            ("vg-it-real", "-real"),
+            ("vg-sn-cow", "-cow"),
+            ("vg-it_corig", "-real"),
+            ("vg-fast_cvol", "-cvol"),
+            ("vg-fast_cvol-cmeta", "-cmeta"),
+            ("vg-lvol0_pmspare", ""),
+        ] {
+            assert!(hidden(name, suffix), "{name}");
+        }
+        for name in ["vg-it", "vg-rimage", "my--vg-a--b", "vg-a_tdata1x", "vg-home_meta"] {
+            assert!(!hidden(name, ""), "{name}");
+        }
+        assert!(is_internal("CRYPT-TEMP-x", "temporary-cryptsetup-1"));
+        assert!(
+            is_internal("CRYPT-SUBDEV-LUKS2-x-c1_dif", "c1_dif")
+                && is_internal("part2-mpath-x", "mpatha-part2")
+        );
+        for (uuid, name) in
+            [("CRYPT-LUKS2-x-c1", "c1"), ("mpath-x", "mpatha"), ("CRYPT-INTEGRITY-x", "i1"), ("", "st")]
+        {
+            assert!(!is_internal(uuid, name), "{name}");
+        }
     }
 
     #[test]

@@ -136,8 +136,8 @@ pub fn compare(on_disk: &Layer, live: &Layer) -> Vec<Disagreement> {
 
 fn compare_layer(on_disk: &Layer, live: &Layer, found: &mut Vec<Disagreement>) {
     let Some(same) = partner(on_disk, std::slice::from_ref(live)) else {
-        // Only what has a header of its own must be what the disk shows.
-        if matches!(live.facts, Facts::Md(_) | Facts::Pv(_) | Facts::Luks(_)) {
+        // Only what has a header of its own must be what the disk shows. The metadata of a firmware RAID is not read.
+        if !is_external(on_disk, live) && matches!(live.facts, Facts::Md(_) | Facts::Pv(_) | Facts::Luks(_)) {
             let said = |layer: &Layer| Said { value: Value::Word(layer.kind), drive: layer.drive };
             let (layer, figure) = (told(live), "what stands there".to_owned());
             found.push(Disagreement { layer, figure, on_disk: said(on_disk), live: said(live) });
@@ -164,6 +164,12 @@ fn compare_layer(on_disk: &Layer, live: &Layer, found: &mut Vec<Disagreement>) {
             compare_layer(child, partner, found);
         }
     }
+}
+
+/// Whether an array is one that the metadata on the disk describes in its own way.
+fn is_external(on_disk: &Layer, live: &Layer) -> bool {
+    let is_array = matches!(&live.facts, Facts::Md(md) if md.version == "external");
+    is_array && on_disk.kind != "linux_raid_member" && on_disk.kind.ends_with("_raid_member")
 }
 
 fn compare_md(here: &Md, there: &Md, differences: &mut Differences<'_>) {

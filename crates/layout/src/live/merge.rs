@@ -1,5 +1,7 @@
 //! One tree out of what the disk says and what the kernel has.
 
+use straddle_device::live::is_part_of_volume;
+
 use crate::layer::{Facts, Layer};
 use crate::volume::SEALED;
 
@@ -87,12 +89,7 @@ fn leftovers(live: &[Layer], known: &[&Layer], added: &mut Vec<Layer>) {
 /// Whether a volume is a part of another one, which LVM shows only when asked for all (`lvs -a`). It has a name of its own
 /// kind, or is a device besides the one of the volume.
 fn is_hidden(layer: &Layer) -> bool {
-    const PARTS: [&str; 12] = [
-        "_rimage_", "_rmeta_", "_mimage_", "_mlog", "_tdata", "_tmeta", "_cdata", "_cmeta", "_corig",
-        "_cvol", "_wcorig", "_vdata",
-    ];
-    let name = layer.name.trim_end_matches(|c: char| c.is_ascii_digit());
-    layer.kind == "LV" && (name.ends_with(')') || PARTS.iter().any(|part| name.ends_with(part)))
+    layer.kind == "LV" && (layer.name.ends_with(')') || is_part_of_volume(&layer.name))
 }
 
 fn contains(layer: &Layer, other: &Layer) -> bool {

@@ -62,19 +62,67 @@ const fn promise(back: u64) -> Mark {
 /// The mark of JMicron is two bytes: asked for last.
 const LAST: [Mark; 1] = [mark(1, "jmicron_raid_member", is_jmicron)];
 
-/// What the end of `span` is known to be: of a whole disk, or of a part of one.
+/// How far before the end most marks of whole disks are, which are asked for before the start; those of Promise that are
+/// further away only where the start shows nothing.
+const NEAR: u64 = 257;
+
+/// What the end of a whole disk is known to be, by a few reads.
+pub(super) fn near(reader: &Reader<'_>, span: Span) -> Option<&'static str> {
+    marks(reader, span, true, |back| back <= NEAR).next().map(|(name, _)| name)
+}
+
+/// What the end of `span` is known to be besides that: of a whole disk, or of a part of one.
 pub(super) fn identify(reader: &Reader<'_>, span: Span, is_disk: bool) -> Option<&'static str> {
-    let disks = DISKS.iter().chain(&LAST).filter(|_| is_disk);
-    let matches = |mark: &&Mark| {
-        let sectors = KERNEL_SECTOR.blocks_floor(span.len()).get();
-        // No smaller disk is a member of anything.
-        let Some(sector) = sectors.checked_sub(mark.back).filter(|_| sectors >= 128) else { return false };
-        let into = ByteCount::new(sector * KERNEL_SECTOR.get());
-        let at: Option<ByteOffset> = span.start().checked_add(into);
-        let bytes = at.map(|at| reader.read_up_to(at, SECTOR, span.end())).unwrap_or_default();
-        bytes.len() == SECTOR && (mark.confirm)(&bytes)
+    let is_asked = move |back| !is_disk || back > NEAR;
+    marks(reader, span, is_disk, is_asked).next().map(|(name, _)| name)
+}
+
+/// Everything that the end of `span` is marked with, and the sector of each mark.
+pub(super) fn all<'r>(
+    reader: &'r Reader<'_>,
+    span: Span,
+    is_disk: bool,
+) -> impl Iterator<Item = (&'static str, Span)> + 'r {
+    marks(reader, span, is_disk, |_| true)
+}
+
+/// Sectors before the end that are read together: how far back the first is, and how many.
+const TOGETHER: [(u64, u64); 2] = [(16, 16), (257, 3)];
+
+fn marks<'r>(
+    reader: &'r Reader<'_>,
+    span: Span,
+    is_disk: bool,
+    is_asked: impl Fn(u64) -> bool + 'r,
+) -> impl Iterator<Item = (&'static str, Span)> + 'r {
+    let sectors = KERNEL_SECTOR.blocks_floor(span.len()).get();
+    // No smaller disk is a member of anything.
+    let place = move |back: u64| -> Option<ByteOffset> {
+        let sector = sectors.checked_sub(back).filter(|_| sectors >= 128)?;
+        span.start().checked_add(ByteCount::new(sector * KERNEL_SECTOR.get()))
     };
-    disks.chain(&ANYWHERE).find(matches).map(|mark| mark.name)
+    let read = move |back: u64, count: u64| {
+        let want = usize::try_from(count).unwrap_or(0) * SECTOR;
+        place(back).map(|at| reader.read_up_to(at, want, span.end())).unwrap_or_default()
+    };
+    let together = TOGETHER.map(|(back, count)| if is_disk { read(back, count) } else { Vec::new() });
+    let sector_of = move |back: u64| {
+        for ((first, count), bytes) in TOGETHER.iter().zip(&together) {
+            let into = first.checked_sub(back).filter(|into| into < count);
+            let from = into.and_then(|into| usize::try_from(into).ok()).map(|into| into * SECTOR);
+            if let Some(sector) = from.and_then(|from| bytes.get(from..from + SECTOR)) {
+                return sector.to_vec();
+            }
+        }
+        read(back, 1)
+    };
+    let rows = DISKS.iter().chain(&LAST).filter(move |_| is_disk).chain(&ANYWHERE);
+    let found = move |mark: &Mark| {
+        let sector = sector_of(mark.back);
+        let at = Span::new(place(mark.back)?, KERNEL_SECTOR.bytes())?;
+        (sector.len() == SECTOR && (mark.confirm)(&sector)).then_some((mark.name, at))
+    };
+    rows.filter(move |mark| is_asked(mark.back)).filter_map(found)
 }
 
 fn is_ddf(sector: &[u8]) -> bool {

@@ -123,6 +123,11 @@ pub(super) const TABLES: &[Magic] = &[
     row(512, b"RDSK", "amiga").table(),
     row(1024, b"RDSK", "amiga").table(),
     row(0, b"GNU Parted Loopback 0", "loop").table(),
+    // What parted leaves in the entries of an Atari table that are free.
+    row(0x1C6 + 1, b"PARTEDATARI", "atari").table(),
+    row(0x1D2 + 1, b"PARTEDATARI", "atari").table(),
+    row(0x1DE + 1, b"PARTEDATARI", "atari").table(),
+    row(0x1EA + 1, b"PARTEDATARI", "atari").table(),
 ];
 
 const BSD: &[u8] = b"\x57\x45\x56\x82";
@@ -161,23 +166,25 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Magic> {
     UDF.iter().chain(MEMBERS).chain(FILE_SYSTEMS).chain(TABLES).chain(WEAK)
 }
 
-/// What has its magic at several places, in several byte orders.
-pub(super) fn by_rule(window: &Window<'_>) -> Option<&'static str> {
-    is_ufs(window).then_some("ufs").or_else(|| is_suspended(window).then_some("swsuspend"))
+/// What has its magic at several places, in several byte orders, and where that stands.
+pub(super) fn by_rule(window: &Window<'_>) -> Option<(&'static str, usize)> {
+    let ufs = ufs_at(window).map(|at| ("ufs", at));
+    ufs.or_else(|| suspended_at(window).map(|at| ("swsuspend", at)))
 }
 
 /// UFS: its magic is 1372 bytes into the superblock, which is at one of four places.
-fn is_ufs(window: &Window<'_>) -> bool {
+fn ufs_at(window: &Window<'_>) -> Option<usize> {
     const PLACES: [usize; 4] = [0, 8 << 10, 64 << 10, 256 << 10];
     const MAGICS: [u32; 6] = [0x1954_0119, 0x0001_1954, 0x0019_5612, 0x0009_5014, 0x0061_2195, 0x0523_1994];
-    PLACES.iter().any(|place| {
-        let magic = window.from(place + 1372);
+    PLACES.iter().map(|place| place + 1372).find(|at| {
+        let magic = window.from(*at);
         MAGICS.contains(&le32(magic, 0)) || MAGICS.contains(&be32(magic, 0))
     })
 }
 
-fn is_suspended(window: &Window<'_>) -> bool {
-    PAGES.iter().any(|page| SUSPENDED.iter().any(|magic| window.from(page - 10).starts_with(magic)))
+fn suspended_at(window: &Window<'_>) -> Option<usize> {
+    let mut places = PAGES.iter().map(|page| page - 10);
+    places.find(|at| SUSPENDED.iter().any(|magic| window.from(*at).starts_with(magic)))
 }
 
 /// UDF: one of the descriptors of the sequence, each in 2048 bytes, is NSR02 or NSR03.
@@ -209,25 +216,31 @@ fn is_sun(window: &Window<'_>) -> bool {
     (0..256).map(|word| be16(window.from(0), 2 * word)).fold(0, |sum, word| sum ^ word) == 0
 }
 
-/// Minix 1 and 2: bitmaps that are large enough, and no magic of ext where that would be.
+/// Minix 1 and 2: zones of a block, bitmaps that are large enough, and no magic of ext where that would be
+/// (`probe_minix`). Two bytes of magic alone are in one of some thousand GPTs, whose GUIDs stand here.
 fn is_minix_le(window: &Window<'_>) -> bool {
-    let superblock = window.from(SUPERBLOCK_1K);
-    has_bitmaps(le16(superblock, 0), le16(superblock, 4), le16(superblock, 6)) && is_not_ext(window)
+    is_minix(window, le16)
 }
 
 fn is_minix_be(window: &Window<'_>) -> bool {
-    let superblock = window.from(SUPERBLOCK_1K);
-    has_bitmaps(be16(superblock, 0), be16(superblock, 4), be16(superblock, 6)) && is_not_ext(window)
+    is_minix(window, be16)
 }
 
-/// Minix 3: both bitmaps are there.
+fn is_minix(window: &Window<'_>, field: fn(&[u8], usize) -> u16) -> bool {
+    let superblock = window.from(SUPERBLOCK_1K);
+    let [inodes, inode_blocks, zone_blocks, zone_size] =
+        [0, 4, 6, 10].map(|at| u32::from(field(superblock, at)));
+    inodes != 0 && zone_blocks != 0 && zone_size == 0 && inode_blocks * 8192 > inodes && is_not_ext(window)
+}
+
+/// Minix 3: both bitmaps are there, and zones are of a block.
 fn is_minix3(window: &Window<'_>) -> bool {
     let superblock = window.from(SUPERBLOCK_1K);
-    le32(superblock, 0) != 0 && le16(superblock, 6) != 0 && le16(superblock, 8) != 0 && is_not_ext(window)
-}
-
-fn has_bitmaps(inodes: u16, inode_blocks: u16, zone_blocks: u16) -> bool {
-    zone_blocks != 0 && u32::from(inode_blocks) * 8192 > u32::from(inodes)
+    le32(superblock, 0) != 0
+        && le16(superblock, 6) != 0
+        && le16(superblock, 8) != 0
+        && le16(superblock, 12) == 0
+        && is_not_ext(window)
 }
 
 fn is_not_ext(window: &Window<'_>) -> bool {

@@ -49,15 +49,24 @@ struct Superblock {
 
 /// The member whose superblock is at the end of `medium` (0.90 or 1.0), at the cost of two reads.
 pub(crate) fn at_end(medium: &dyn Medium) -> Option<Volume> {
+    found_at_end(medium).map(|(_, found)| volume(found, medium.len()))
+}
+
+/// Where the superblock at the end of `medium` stands.
+pub(crate) fn marked_at_end(medium: &dyn Medium) -> Option<Span> {
+    let (at, _) = found_at_end(medium)?;
+    Span::new(ByteOffset::new(at), ByteCount::new(u64::try_from(SUPERBLOCK).ok()?))
+}
+
+fn found_at_end(medium: &dyn Medium) -> Option<(u64, Superblock)> {
     let len = medium.len().get();
     let read = |at: u64| bytes_at(medium, at, SUPERBLOCK).ok();
     let new = (len / 512).checked_sub(END_SECTORS).map(|sector| sectors(sector & !7));
     let old = (len / RESERVED).checked_sub(1).map(|blocks| blocks * RESERVED);
     let version_1_0 =
-        |at| read(at).filter(|bytes| is_version_1(bytes, at)).map(|bytes| version_1(&bytes, at));
-    let version_0_90 = |at| version_0(&read(at)?, at);
-    let found = new.and_then(version_1_0).or_else(|| old.and_then(version_0_90))?;
-    Some(volume(found, medium.len()))
+        |at| read(at).filter(|bytes| is_version_1(bytes, at)).map(|bytes| (at, version_1(&bytes, at)));
+    let version_0_90 = |at| Some((at, version_0(&read(at)?, at)?));
+    new.and_then(version_1_0).or_else(|| old.and_then(version_0_90))
 }
 
 /// The member whose superblock is at the front of `medium`, 1.1 or 1.2.

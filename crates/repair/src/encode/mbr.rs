@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 
 use straddle_device::fields::{byte, has, le32};
+use straddle_device::{Medium, ReadError};
 use straddle_layout::format::gpt;
 use straddle_layout::format::mbr::{ACTIVE, DISK_ID_AT, ENTRIES_AT, ENTRY_BYTES, SIGNATURE, SIGNATURE_AT};
 use straddle_layout::types::is_extended;
 use straddle_layout::{Role, Stack, TableKind};
+use straddle_units::ByteOffset;
 
 use super::Steps;
 use super::gpt::CurrentGpt;
@@ -77,6 +79,18 @@ fn resize(bytes: &mut [u8], entry: &Entry) -> Result<(), PlanError> {
     put32(bytes, 12, entry.sectors)
 }
 
+/// The numbers of the MBR's entries that list no partition and hold something: boot code of hybrid images reads them.
+pub(crate) fn unlisted_slots(medium: &dyn Medium) -> Result<Vec<u32>, ReadError> {
+    let mut mbr = [0; SIGNATURE_AT + 2];
+    medium.read_at(ByteOffset::ZERO, &mut mbr)?;
+    let is_unlisted = |number: &u32| {
+        let bytes = &mbr[slot(usize::try_from(number - 1).unwrap_or(0))];
+        let is_none = byte(bytes, 4) == 0 || le32(bytes, 12) == 0;
+        is_none && bytes.iter().any(|byte| *byte != 0)
+    };
+    Ok((1..=4).filter(is_unlisted).collect())
+}
+
 pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Result<(), PlanError> {
     let mut mbr = steps.read(0, steps.block)?;
     if plan.fresh {
@@ -89,6 +103,7 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
         mbr[ENTRIES_AT..SIGNATURE_AT].fill(0);
         mbr[SIGNATURE_AT..SIGNATURE_AT + 2].copy_from_slice(SIGNATURE);
     }
+    let kept = if plan.fresh { Vec::new() } else { unlisted_slots(steps.medium)? };
     for number in 1..=4 {
         let bytes = &mut mbr[slot(usize::try_from(number - 1).unwrap_or(0))];
         match plan.table.partitions.iter().find(|entry| entry.number == number) {
@@ -99,6 +114,10 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
                 Change::Kept if plan.converts.is_some() => replace(bytes, entry, 0)?,
                 Change::Kept => {}
                 Change::Grown { .. } => resize(bytes, entry)?,
+                Change::New if kept.contains(&number) => {
+                    let why = format!("entry {number} lists nothing and is in use");
+                    return Err(PlanError::Unchangeable(why));
+                }
                 Change::New => fill(bytes, entry, 0)?,
             },
         }

@@ -111,8 +111,10 @@ impl Draft<'_> {
         let cannot = |why: String| PlanError::CannotGrow { number, why };
         let span = span_of(entry, block).ok_or_else(|| cannot("its end cannot be counted".to_owned()))?;
         let space = self.space_of(table, entry.slot);
-        let obstacles = obstacles(table, entry.slot, block);
-        let next = obstacles.iter().filter(|o| o.start() >= span.end()).map(|o| o.start()).min();
+        let obstacles = self.obstacles(table, entry.slot);
+        // What reaches over its end begins there.
+        let begins = obstacles.iter().filter(|o| o.end() > span.end()).map(|o| o.start().max(span.end()));
+        let next = begins.min();
         let limit = next.unwrap_or(space.end()).min(space.end());
         let end = match size {
             Some(size) => {
@@ -160,10 +162,10 @@ impl Draft<'_> {
         if part.logical && !has_extended {
             self.add_extended(table)?;
         }
-        let number = next_number(table, part, false)?;
+        let number = next_number(table, part, false, &self.spared.slots)?;
         let slot = if part.logical { Slot::Logical { ebr: 0 } } else { Slot::Primary };
         let space = self.space_of(table, slot);
-        let gaps = space.gaps(obstacles(table, slot, self.block()));
+        let gaps = space.gaps(self.obstacles(table, slot));
         let largest = gaps.iter().map(|gap| gap.len()).max().unwrap_or_default();
         let shared = self.shared(space.start(), space.end());
         let mut best: Option<(Span, Span, Option<u64>)> = None;
@@ -269,10 +271,10 @@ impl Draft<'_> {
 
     /// Adds an extended partition over the largest gap.
     fn add_extended(&mut self, table: &mut Table) -> Result<(), PlanError> {
-        let number = next_primary(table)?;
+        let number = next_primary(table, &self.spared.slots)?;
         let block = self.block();
         let space = self.space_of(table, Slot::Extended);
-        let gap = space.gaps(obstacles(table, Slot::Extended, block)).into_iter().max_by_key(|gap| gap.len());
+        let gap = space.gaps(self.obstacles(table, Slot::Extended)).into_iter().max_by_key(|gap| gap.len());
         let usable = gap.and_then(|gap| {
             let start = self.grain.start.ceil(gap.start())?;
             Span::new(start, gap.end().checked_since(start)?)
@@ -285,6 +287,13 @@ impl Draft<'_> {
         let start = Lba::containing(span.start(), block).get();
         table.partitions.push(extended_entry(number, start, block.blocks_floor(span.len()).get()));
         Ok(())
+    }
+
+    /// What is in the way of a partition of this kind.
+    fn obstacles(&self, table: &Table, slot: Slot) -> Vec<Span> {
+        let mut spans = listed(table, slot, self.block());
+        spans.extend(self.spared.optical);
+        spans
     }
 
     /// The bytes in which a partition of this kind may lie.
@@ -322,8 +331,8 @@ fn delete(table: &mut Table, number: u32) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// What is in the way of a partition of this kind.
-fn obstacles(table: &Table, slot: Slot, block: straddle_units::BlockSize) -> Vec<Span> {
+/// What the table lists in the way of a partition of this kind.
+fn listed(table: &Table, slot: Slot, block: straddle_units::BlockSize) -> Vec<Span> {
     let one = |lba: u64| Span::of_blocks(Lba::new(lba), straddle_units::LbaCount::new(1), block);
     let mut spans = Vec::new();
     for entry in &table.partitions {

@@ -54,7 +54,7 @@ impl Draft<'_> {
                 self.close_extended(&mut table, &mut extended, cursor.at)?;
                 logical_ended = true;
             }
-            let number = next_number(&table, part, extended.is_none() && part.logical)?;
+            let number = next_number(&table, part, extended.is_none() && part.logical, &[])?;
             let free_from = cursor.at;
             let mut ebr = None;
             if part.logical {
@@ -125,7 +125,7 @@ impl Draft<'_> {
         end: ByteOffset,
     ) -> Result<(), PlanError> {
         let Some(start) = extended.take() else { return Ok(()) };
-        let number = next_primary(table)?;
+        let number = next_primary(table, &[])?;
         let block = self.block();
         let end = Lba::containing(end, block).get();
         let start = Lba::containing(start, block).get();
@@ -406,28 +406,37 @@ pub(super) fn check_percents(parts: &[Part]) -> Result<(), PlanError> {
 }
 
 /// The number of the next partition: the one it asks for, or the lowest free one.
-pub(super) fn next_number(table: &Table, part: &Part, opens_extended: bool) -> Result<u32, PlanError> {
-    let is_free = |number: &u32| !table.partitions.iter().any(|entry| entry.number == *number);
+pub(super) fn next_number(
+    table: &Table,
+    part: &Part,
+    opens_extended: bool,
+    taken: &[u32],
+) -> Result<u32, PlanError> {
+    let is_listed = |number: u32| table.partitions.iter().any(|entry| entry.number == number);
+    let is_free = |number: &u32| !is_listed(*number) && !taken.contains(number);
     if let Some(number) = part.number {
         return if is_free(&number) {
             Ok(number)
+        } else if !is_listed(number) {
+            Err(PlanError::Contradiction(format!("entry {number} of the table lists nothing and is in use")))
         } else {
             Err(PlanError::Contradiction(format!("there is a partition {number} already")))
         };
     }
     match (table.format, part.logical) {
         (Format::Gpt, _) => (1..=table.entries).find(is_free).ok_or(PlanError::TableFull(table.entries)),
-        (Format::Mbr, false) => next_primary(table),
+        (Format::Mbr, false) => next_primary(table, taken),
         (Format::Mbr, true) => {
             if opens_extended {
-                next_primary(table)?;
+                next_primary(table, taken)?;
             }
             (FIRST_LOGICAL..1024).find(is_free).ok_or(PlanError::TableFull(1024))
         }
     }
 }
 
-pub(super) fn next_primary(table: &Table) -> Result<u32, PlanError> {
-    let is_free = |number: &u32| !table.partitions.iter().any(|entry| entry.number == *number);
+pub(super) fn next_primary(table: &Table, taken: &[u32]) -> Result<u32, PlanError> {
+    let is_listed = |number: u32| table.partitions.iter().any(|entry| entry.number == number);
+    let is_free = |number: &u32| !is_listed(*number) && !taken.contains(number);
     (1..FIRST_LOGICAL).find(is_free).ok_or(PlanError::TooManyPrimaries)
 }

@@ -21,7 +21,7 @@ impl Plan {
         let blocks = self.disk.size / block.get();
         self.table.validate(block, blocks)?;
         self.validate_conversion(block)?;
-        if self.wipe.len() > self.table.partitions.len() + 1 {
+        if self.wipe.len() > self.table.partitions.len() + 1 + super::MOST_MARKS {
             return Err(invalid(format!("it wipes {} places", self.wipe.len())));
         }
         for wipe in &self.wipe {

@@ -1,0 +1,93 @@
+//! Loop devices follow what they are over: arithmetic over captured trees, with each kind of thing below and each offset.
+
+use std::fs;
+use std::path::Path;
+
+use straddle_device::topology::AlignmentOffset;
+use straddle_device::{Options, Target, open};
+use straddle_units::{BlockSize, ByteCount, ByteOffset};
+use tempfile::TempDir;
+
+/// Writes attributes below `directory`.
+fn attributes(directory: &Path, values: &[(&str, String)]) {
+    for (name, value) in values {
+        let path = directory.join(name);
+        fs::create_dir_all(path.parent().expect("a name below the directory")).expect("a directory");
+        fs::write(path, format!("{value}\n")).expect("a file");
+    }
+}
+
+/// A disk of 64 MiB with these physical sectors, the first boundary at byte `phase`, and a partition at LBA 63.
+fn disk(block: &Path, physical: u64, phase: u64) {
+    let limits = [
+        ("size", 131_072),
+        ("alignment_offset", phase),
+        ("queue/logical_block_size", 512),
+        ("queue/physical_block_size", physical),
+        ("queue/minimum_io_size", physical),
+        ("sda1/partition", 1),
+        ("sda1/start", 63),
+        ("sda1/size", 40_000),
+        ("sda1/alignment_offset", (phase + physical * 63 - 63 * 512) % physical),
+    ];
+    attributes(&block.join("sda"), &limits.map(|(name, value)| (name, value.to_string())));
+}
+
+/// A loop device over `file` from byte `offset` on, with the limits that the kernel gives it.
+fn looped(block: &Path, name: &str, file: &str, offset: u64) {
+    let limits = [
+        ("size", 65_536.to_string()),
+        ("alignment_offset", 0.to_string()),
+        ("queue/logical_block_size", 512.to_string()),
+        ("queue/physical_block_size", 512.to_string()),
+        ("queue/minimum_io_size", 512.to_string()),
+        ("loop/backing_file", file.to_owned()),
+        ("loop/offset", offset.to_string()),
+    ];
+    attributes(&block.join(name), &limits);
+}
+
+fn opened(root: &Path, name: &str) -> Target {
+    let options = Options { sysroot: Some(root.to_owned()), ..Options::default() };
+    open(Path::new(name), &options).expect("a device")
+}
+
+fn check(target: &Target, physical: u64, byte: u64, what: &str) {
+    let topology = &target.topology;
+    assert_eq!(topology.logical.value(), BlockSize::B512, "{what}");
+    assert_eq!(topology.physical.value(), ByteCount::new(physical), "{what}");
+    // Byte 0 of the loop device is this byte of the disk, counted from a boundary.
+    let expected = AlignmentOffset::Bytes(ByteCount::new((physical - byte % physical) % physical));
+    assert_eq!(topology.alignment_offset.value(), expected, "{what}");
+    let boundary = topology.physical_boundary().expect("a boundary");
+    assert_eq!(boundary.past(ByteOffset::ZERO), ByteCount::new(byte % physical), "{what}");
+}
+
+#[test]
+fn boundaries_are_those_of_what_is_below() {
+    for offset in [0, 512, 3584, 4096, 32_256, 1_048_576, 1_049_088] {
+        for (physical, phase) in [(512, 0), (4096, 0), (4096, 3584), (16_384, 0)] {
+            let directory = TempDir::new().expect("a temporary directory");
+            let root = directory.path();
+            let block = root.join("sys/block");
+            disk(&block, physical, phase);
+            looped(&block, "loop0", "/dev/sda", offset);
+            looped(&block, "loop1", "/dev/sda1", offset);
+            looped(&block, "loop2", "/dev/loop0", 512);
+            let from = physical - phase;
+            let what = |name: &str| format!("{name} at {offset} over {physical} from {phase}");
+            check(&opened(root, "loop0"), physical, offset + from, &what("loop0"));
+            check(&opened(root, "loop1"), physical, offset + 63 * 512 + from, &what("loop1"));
+            check(&opened(root, "loop2"), physical, offset + 512 + from, &what("loop2"));
+        }
+        // A file's sectors are not known; where all of it is shown, the kernel's word stays.
+        let directory = TempDir::new().expect("a temporary directory");
+        looped(&directory.path().join("sys/block"), "loop0", "/srv/disk.img", offset);
+        let physical = if offset == 0 { 512 } else { 4096 };
+        let target = opened(directory.path(), "loop0");
+        check(&target, physical, offset, &format!("a file at {offset}"));
+        let told =
+            target.remarks.iter().any(|remark| remark.contains(&format!("/srv/disk.img from byte {offset}")));
+        assert_eq!(told, offset != 0, "{:?}", target.remarks);
+    }
+}

@@ -1,0 +1,144 @@
+//! What shares a medium with its partition table: the metadata of an array that the whole disk is a member of, and contents
+//! that were there before the table, or are there still.
+//!
+//! The law of this module: it names what libblkid would, and says whose the table is. A table that leaves the metadata of an
+//! array alone is the array's, or older than it; one that lists a partition over it, or keeps its backup behind it, is the
+//! disk's. Nothing is lost by the choice: what does not decide is named beside what does.
+
+use straddle_device::{Medium, ReadError};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
+
+use crate::fields::{byte, has, le16, le32};
+use crate::reader::Reader;
+use crate::signature::{self, Mark};
+use crate::stack::{Partition, Problem, Role, Stack, TableKind, table_of};
+
+/// The sector of an optical medium.
+const ISO_SECTOR: u64 = 2048;
+
+/// Something on a medium besides what its stack says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beside {
+    /// Its name: blkid's TYPE, or the PTTYPE of a table.
+    pub name: &'static str,
+    /// The bytes that show it; for a table those of its first sector.
+    pub at: Span,
+    /// Whether it is a partition table, that of the array whose member the medium is or one from before.
+    pub is_table: bool,
+    /// Whether a partition is over the bytes that show it: it is left over, or a part of what is in that partition.
+    pub is_covered: bool,
+}
+
+/// What stands on `medium` that `stack`, which was read from it, says nothing of.
+pub fn beside(medium: &dyn Medium, stack: &Stack) -> Result<Vec<Beside>, ReadError> {
+    let reader = Reader::open(medium, BlockSize::B512)?;
+    let (own, is_content) = match stack.kind {
+        TableKind::Content(name) => (name, true),
+        TableKind::Foreign(name) => (name, false),
+        _ => ("", false),
+    };
+    let mut found = Vec::new();
+    if is_member(own) {
+        let at = Span::first(stack.block.bytes());
+        let table = |name| Beside { name, at, is_table: true, is_covered: false };
+        return Ok(table_of(&reader, stack.block).map(table).into_iter().collect());
+    }
+    for mark in signature::everything(&reader).into_iter().filter(|mark| mark.name != own) {
+        let optical = is_optical(mark.name);
+        // What fills the medium may hold anything, but for what stands on all of it by design.
+        if is_content && !optical && !is_member(mark.name) {
+            continue;
+        }
+        let over = stack.partitions.iter().find(|partition| covers(partition, mark.at));
+        if !optical && over.is_some_and(|partition| is_of(&reader, partition, mark)) {
+            continue;
+        }
+        found.push(Beside { name: mark.name, at: mark.at, is_table: false, is_covered: over.is_some() });
+    }
+    Ok(found)
+}
+
+/// What makes the whole medium, on which the table `stack` was found, a member of something larger.
+pub(crate) fn member(reader: &Reader<'_>, stack: &Stack) -> Option<&'static str> {
+    let is_table = matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr);
+    let marks = if is_table { signature::everything(reader) } else { signature::at_end(reader) };
+    let mut marks = marks.into_iter().filter(|mark| is_member(mark.name));
+    let is_past_table = |mark: &Mark| {
+        let is_covered = stack.partitions.iter().any(|partition| covers(partition, mark.at));
+        !is_covered && !has_backup_behind(stack, mark)
+    };
+    marks.find(is_past_table).map(|mark| mark.name)
+}
+
+/// The bytes from the start of `medium` on that the file system of an optical medium takes, and the boot images that its
+/// catalog lists: the volume's own size is in 2048-byte sectors or what it says (ECMA-119, 8.4; El Torito 1.0).
+pub fn optical_extent(medium: &dyn Medium) -> Result<Option<Span>, ReadError> {
+    let reader = Reader::open(medium, BlockSize::B512)?;
+    let sector = |lba: u64| {
+        let at = ByteOffset::new(lba.saturating_mul(ISO_SECTOR));
+        reader.read_up_to(at, usize::try_from(ISO_SECTOR).unwrap_or(0), reader.end())
+    };
+    let volume = sector(16);
+    if !has(&volume, 0, b"\x01CD001") {
+        return Ok(None);
+    }
+    let block = match le16(&volume, 128) {
+        0 => ISO_SECTOR,
+        block => u64::from(block),
+    };
+    let mut end = u64::from(le32(&volume, 80)).saturating_mul(block);
+    let boot = sector(17);
+    if has(&boot, 0, b"\0CD001\x01EL TORITO SPECIFICATION") {
+        for entry in sector(u64::from(le32(&boot, 71))).chunks_exact(32) {
+            // Bootable or not; the rest are headers and what lists nothing.
+            if matches!(byte(entry, 0), 0 | 0x88) {
+                let at = u64::from(le32(entry, 8)).saturating_mul(ISO_SECTOR);
+                end = end.max(at.saturating_add(u64::from(le16(entry, 6)) * 512));
+            }
+        }
+    }
+    Ok(Some(Span::first(ByteCount::new(end.min(reader.len().get())))))
+}
+
+/// Where `medium` is marked as a member of an array, by each of its marks: a table is the disk's own only without them.
+pub fn member_marks(medium: &dyn Medium) -> Result<Vec<Span>, ReadError> {
+    let reader = Reader::open(medium, BlockSize::B512)?;
+    let marks = signature::everything(&reader).into_iter().filter(|mark| is_member(mark.name));
+    Ok(marks.map(|mark| mark.at).collect())
+}
+
+/// Whether `name` is that of a part of an array or a mirror, whose table is not that of the disk.
+pub(crate) fn is_member(name: &str) -> bool {
+    name.ends_with("_raid_member") || name == "drbd"
+}
+
+/// Images of optical media have a file system and a table by design.
+fn is_optical(name: &str) -> bool {
+    matches!(name, "iso9660" | "udf")
+}
+
+fn covers(partition: &Partition, at: Span) -> bool {
+    partition.role != Role::Extended && partition.span.contains(at)
+}
+
+/// Whether a mark is one of what is in the partition over it.
+fn is_of(reader: &Reader<'_>, partition: &Partition, mark: Mark) -> bool {
+    partition.content == Some(mark.name) || signature::is_marked_at_end(reader, partition.span, mark.name)
+}
+
+/// Whether a mark at the end of a medium is one that its GPT goes past: the backup stands in the last block.
+fn has_backup_behind(stack: &Stack, mark: &Mark) -> bool {
+    let is_gpt = matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr);
+    let is_damaged = stack.problems.iter().any(|problem| {
+        matches!(
+            problem,
+            Problem::GptBackupDamaged { .. }
+                | Problem::GptBackupMisplaced { .. }
+                | Problem::GptPrimaryDamaged { .. }
+                | Problem::GptUnusable { .. }
+                | Problem::GptPastEnd { .. }
+        )
+    });
+    // What stands before the space for partitions is of another kind.
+    is_gpt && !is_damaged && stack.usable.is_some_and(|usable| mark.at.start() >= usable.start())
+}

@@ -1,0 +1,88 @@
+//! What would be read of a disk after the steps of a plan, without writing any.
+//!
+//! The law of this module: a plan is written only where a reader of the planned bytes finds the plan's table.
+
+use straddle_device::{Medium, ReadError};
+use straddle_layout::{Partition, Stack, read_stack};
+use straddle_units::{ByteCount, ByteOffset};
+
+use crate::apply::ApplyError;
+use crate::encode::Step;
+use crate::plan::{Entry, Plan, Table};
+
+/// A medium as it is after steps that nobody has taken.
+struct After<'a> {
+    medium: &'a dyn Medium,
+    steps: &'a [Step],
+}
+
+impl Medium for After<'_> {
+    fn len(&self) -> ByteCount {
+        self.medium.len()
+    }
+
+    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
+        self.medium.read_at(at, buf)?;
+        for step in self.steps {
+            if let Step::Write { at: from, new, .. } = step {
+                lay_over(buf, at.get(), new, *from);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lays `over`, which stands at `over_at`, over `under`, which stands at `at`, where they share bytes.
+pub(crate) fn lay_over(under: &mut [u8], at: u64, over: &[u8], over_at: u64) {
+    let into = |from: u64, to: u64| usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
+    let (skipped, place) = (into(over_at, at), into(at, over_at));
+    let (Some(over), Some(under)) = (over.get(skipped..), under.get_mut(place..)) else { return };
+    let shared = over.len().min(under.len());
+    under[..shared].copy_from_slice(&over[..shared]);
+}
+
+/// Refuses steps after which the table that is read is another one than the plan's.
+pub(crate) fn check(medium: &dyn Medium, plan: &Plan, steps: &[Step]) -> Result<(), ApplyError> {
+    let after = After { medium, steps };
+    let stack = read_stack(&after, Some(plan.block()?), None)?;
+    match difference(&stack, &plan.table) {
+        None => Ok(()),
+        Some(why) => Err(ApplyError::WouldDiffer(why)),
+    }
+}
+
+/// In what the table that was read is another one than the plan's, in words.
+pub(crate) fn difference(stack: &Stack, table: &Table) -> Option<String> {
+    let is_it = |found: &Partition, entry: &Entry| {
+        (found.number, found.start.get(), found.count.get()) == (entry.number, entry.start, entry.sectors)
+    };
+    let listed = |found: &&Partition| table.partitions.iter().any(|entry| is_it(found, entry));
+    if let Some(found) = stack.partitions.iter().find(|found| !listed(found)) {
+        let (number, start, sectors) = (found.number, found.start.get(), found.count.get());
+        return Some(format!(
+            "it lists partition {number} ({sectors} sectors from sector {start}), which the plan does not have"
+        ));
+    }
+    let read = |entry: &&Entry| stack.partitions.iter().any(|found| is_it(found, entry));
+    let missing = table.partitions.iter().find(|entry| !read(entry))?;
+    let (number, start, sectors) = (missing.number, missing.start, missing.sectors);
+    Some(format!("it does not list the plan's partition {number} ({sectors} sectors from sector {start})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lay_over;
+
+    #[test]
+    fn bytes_are_laid_over_where_they_are_shared() {
+        // (where the upper bytes stand, what comes of four bytes at 10)
+        for (over_at, expected) in [(6, b"...."), (8, b"cd.."), (10, b"abcd"), (12, b"..ab"), (14, b"....")] {
+            let mut under = *b"....";
+            lay_over(&mut under, 10, b"abcd", over_at);
+            assert_eq!(&under, expected, "{over_at}");
+        }
+        let mut under = *b"....";
+        lay_over(&mut under, 10, b"xxabcdxx", 8);
+        assert_eq!(&under, b"abcd");
+    }
+}

@@ -1,0 +1,490 @@
+//! What shares a disk with its partition table is seen, by every name that blkid gives it, and no plan goes over it unasked.
+
+#![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
+
+mod tools;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tools::{Dir, STRADDLE, list, output, present, shell, told, word};
+
+fn straddle(dir: &Path, args: &[&str]) -> Output {
+    output(Command::new(STRADDLE).args(args).current_dir(dir), "")
+}
+
+/// The size of a disk where its maker wants no other.
+const LEN: u64 = 64 << 20;
+
+/// Every mkfs of Debian's that is here: its tool, and the line that makes a whole disk of it.
+const MADE: [(&str, &str); 22] = [
+    ("mkfs.ext2", "mkfs.ext2 -q disk"),
+    ("mkfs.ext3", "mkfs.ext3 -q disk"),
+    ("mkfs.ext4", "mkfs.ext4 -q disk"),
+    ("mke2fs", "mke2fs -q -O journal_dev disk"),
+    ("mkfs.xfs", "truncate -s 400M disk; mkfs.xfs -q disk"),
+    ("mkfs.btrfs", "truncate -s 200M disk; mkfs.btrfs -q disk"),
+    ("mkfs.vfat", "mkfs.vfat disk"),
+    ("mkfs.vfat", "mkfs.vfat -F 32 disk"),
+    ("mkfs.exfat", "mkfs.exfat disk"),
+    ("mkfs.ntfs", "mkfs.ntfs -qFf disk"),
+    ("mkfs.f2fs", "mkfs.f2fs -q disk"),
+    ("mkfs.jfs", "mkfs.jfs -q disk"),
+    ("mkfs.nilfs2", "truncate -s 200M disk; mkfs.nilfs2 -q disk"),
+    ("mkfs.reiserfs", "mkfs.reiserfs -qff disk"),
+    ("mkfs.minix", "mkfs.minix -3 disk"),
+    ("mkfs.minix", "mkfs.minix -2 disk"),
+    ("mkfs.gfs2", "mkfs.gfs2 -O -p lock_nolock disk"),
+    ("mkfs.ocfs2", "truncate -s 200M disk; mkfs.ocfs2 -q -M local -F disk"),
+    ("mkswap", "mkswap disk"),
+    ("cryptsetup", "echo x | cryptsetup luksFormat -q --type luks1 --pbkdf-force-iterations 1000 disk"),
+    ("cryptsetup", "echo x | cryptsetup luksFormat -q --pbkdf-force-iterations 4 --pbkdf-memory 32 disk"),
+    ("make-bcache", "make-bcache -B disk"),
+];
+
+/// What no tool makes without a kernel: byte (from the end where negative), and bytes.
+const WRITTEN: [&[(i64, &[u8])]; 14] = [
+    &[(-512, b"\xDE\x11\xDE\x11")],
+    &[(-257 * 512, b"\x11\xDE\x11\xDE")],
+    &[(-1024, b"Intel Raid ISM Cfg Sig. 1.3.00")],
+    &[(-512, b"$XIDE$")],
+    &[(-512, b"\x55\xAA\x01"), (-512 + 50, b"\0")],
+    &[(-1024, b"NVIDIA  \x1E\0\0\0")],
+    &[(-63 * 512, b"Promise Technology, Inc.")],
+    &[(-11 * 512, b"\xF3\x16\x78\x5A")],
+    &[(-512, b"\x37\xFC\x4D\x1E"), (-256, b"DPTM")],
+    &[(4640, b"\xF0\x16\x78\x5A")],
+    &[(-4096 + 60, b"\x83\x74\x02\x6B")],
+    &[(1024, b"H+\0\x04"), (1024 + 40, b"\0\0\x10\0")],
+    &[(65536, b"\x01\x16\x19\x70"), (65536 + 24, b"\0\0\x07\x09")],
+    &[(8192, b"\x49\xE8\x95\xF9")],
+];
+
+/// A member of a RAID1 with metadata 1.x whose superblock is at `at`: `super_1` of drivers/md, by hand.
+fn md_1(at: u64, data: u64, sectors: u64) -> Vec<u8> {
+    let mut block = vec![0; 4096];
+    let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
+    for (at, word) in [(0, 0xa92b_4efc_u32), (4, 1), (72, 1), (92, 2), (220, 128)] {
+        put(at, &word.to_le_bytes());
+    }
+    for (at, long) in [(80, sectors), (128, data), (136, sectors), (144, at / 512)] {
+        put(at, &u64::to_le_bytes(long));
+    }
+    put(16, b"0123456789abcdef");
+    let words = block[..512].chunks(4).map(|word| u64::from(u32::from_le_bytes(word.try_into().unwrap())));
+    let sum: u64 = words.sum();
+    let sum = u32::try_from((sum & 0xffff_ffff) + (sum >> 32)).unwrap();
+    block[216..220].copy_from_slice(&sum.to_le_bytes());
+    block
+}
+
+/// The same with metadata 0.90, whose array has `kib` KiB.
+fn md_0(kib: u32) -> Vec<u8> {
+    let mut words = vec![0_u32; 1024];
+    for (at, word) in [(0, 0xa92b_4efc), (2, 90), (5, 1), (7, 1), (8, kib), (9, 2), (10, 2), (996, 6)] {
+        words[at] = word;
+    }
+    let sum: u64 = words.iter().map(|word| u64::from(*word)).sum();
+    words[38] = u32::try_from((sum & 0xffff_ffff) + (sum >> 32)).unwrap();
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// Each disk of the tests, made in `dir`.
+fn each(mut test: impl FnMut(&Dir, &str)) {
+    for (tool, line) in MADE {
+        if !present(&[tool]) {
+            continue;
+        }
+        let dir = Dir::new("beside");
+        dir.image("disk", LEN);
+        shell(line, dir.path());
+        test(&dir, line);
+    }
+    let members = [
+        (4096, md_1(4096, 4096, (LEN >> 9) - 4096)),
+        (0, md_1(0, 4096, (LEN >> 9) - 4096)),
+        (LEN - 8192, md_1(LEN - 8192, 0, (LEN >> 9) - 32)),
+        (LEN - 65536, md_0(u32::try_from((LEN - 65536) >> 10).unwrap())),
+    ];
+    let members = members.iter().map(|(at, bytes)| vec![(i64::try_from(*at).unwrap(), bytes.as_slice())]);
+    for writes in WRITTEN.iter().map(|writes| writes.to_vec()).chain(members) {
+        let dir = Dir::new("beside");
+        let disk = fs::OpenOptions::new().write(true).open(dir.image("disk", LEN)).unwrap();
+        for (at, bytes) in &writes {
+            let at = if *at < 0 { LEN - at.unsigned_abs() } else { at.unsigned_abs() };
+            disk.write_all_at(bytes, at).unwrap();
+        }
+        test(&dir, &format!("{:?}", writes[0].0));
+    }
+}
+
+/// What blkid names, besides a table.
+fn named(dir: &Path) -> String {
+    let found =
+        output(Command::new("blkid").args(["-p", "-o", "value", "-s", "TYPE", "disk"]).current_dir(dir), "");
+    String::from_utf8_lossy(&found.stdout).trim().to_owned()
+}
+
+/// A table with one partition, beside what is there.
+fn write_table(dir: &Path, label: &str) {
+    let line = format!(
+        "printf 'label: {label}\\n32768,16384\\n' | sfdisk -q --wipe never --wipe-partitions never disk"
+    );
+    shell(&line, dir);
+}
+
+/// Every way to ask for a plan, and whether it is for a GPT only.
+const PLANS: [(&[&str], bool); 8] = [
+    (&["--table", "gpt", "--part", "rest"], false),
+    (&["--table", "mbr", "--part", "rest"], false),
+    (&["--add", "1MiB"], false),
+    (&["--delete", "1"], false),
+    (&["--grow", "1"], false),
+    (&["--convert-table", "4096", "--logical", "512"], false),
+    (&["--repair"], true),
+    (&["--relocate-backup"], true),
+];
+
+#[test]
+fn what_blkid_names_beside_a_table_is_named_and_kept() {
+    if !present(&["blkid", "sfdisk"]) {
+        return;
+    }
+    let mut seen = 0;
+    each(|dir, line| {
+        shell("cp --sparse=always disk content", dir.path());
+        for label in ["dos", "gpt"] {
+            shell("cp --sparse=always content disk", dir.path());
+            write_table(dir.path(), label);
+            let name = named(dir.path());
+            if name.is_empty() {
+                continue;
+            }
+            seen += 1;
+            let what = format!("{line}, {label}, {name}");
+            let checked = straddle(dir.path(), &["check", "disk"]);
+            assert!(told(&checked).contains(&name), "{what}: {}", told(&checked));
+            for (plan, gpt_only) in PLANS {
+                if gpt_only && label != "gpt" {
+                    continue;
+                }
+                let refused = straddle(dir.path(), &[&["plan", "disk", "--save", "plan"], plan].concat());
+                assert_eq!(refused.status.code(), Some(4), "{what}, {plan:?}: {}", told(&refused));
+                assert!(told(&refused).contains(&name), "{what}, {plan:?}: {}", told(&refused));
+                assert!(!dir.join("plan").exists(), "{what}, {plan:?}");
+            }
+        }
+    });
+    assert!(seen >= 40, "blkid named {seen}");
+}
+
+/// The bytes of a GPT's own entries are no content, whatever GUID a partition has by chance.
+#[test]
+fn a_guid_is_not_taken_for_a_signature() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    for guid in ["7F13", "8F13", "6824", "7824", "137F", "138F", "2468", "2478"] {
+        for kind in ["L", "U", "S", "R", "V"] {
+            let dir = Dir::new("guid");
+            dir.image("disk", LEN);
+            // A GUID's first four bytes stand in the other order.
+            let (first, second) = guid.split_at(2);
+            let uuid = format!("0000{second}{first}-0000-4000-8000-000000000000");
+            shell(
+                &format!(
+                    "printf 'label: gpt\nstart=2048,size=16384,type={kind},uuid={uuid}\n' | sfdisk -q disk"
+                ),
+                dir.path(),
+            );
+            let checked = straddle(dir.path(), &["check", "disk"]);
+            assert!(!told(&checked).contains("also holds"), "{uuid}: {}", told(&checked));
+            let planned = straddle(dir.path(), &["plan", "disk", "--add", "1MiB"]);
+            assert_eq!(planned.status.code(), Some(0), "{uuid}: {}", told(&planned));
+        }
+    }
+}
+
+#[test]
+fn with_wipe_the_new_table_is_the_disks_own() {
+    if !present(&["blkid", "sfdisk"]) {
+        return;
+    }
+    each(|dir, line| {
+        shell("cp --sparse=always disk content", dir.path());
+        for (label, table) in [("dos", "gpt"), ("dos", "mbr"), ("gpt", "mbr"), ("gpt", "gpt")] {
+            shell("cp --sparse=always content disk", dir.path());
+            write_table(dir.path(), label);
+            let name = named(dir.path());
+            let what = format!("{line}, {label} to {table}, {name}");
+            let args = ["plan", "disk", "--wipe", "--table", table, "--part", "1MiB", "--save", "plan"];
+            let planned = straddle(dir.path(), &args);
+            assert_eq!(planned.status.code(), Some(0), "{what}: {}", told(&planned));
+            let line = format!("lost sight of: the whole disk: {name}");
+            assert!(name.is_empty() || told(&planned).contains(&line), "{what}: {}", told(&planned));
+            let applied = straddle(dir.path(), &["apply", "plan", "--write", "disk"]);
+            assert_eq!(applied.status.code(), Some(0), "{what}: {}", told(&applied));
+            fs::remove_file(dir.join("plan.undo")).unwrap();
+            let report = straddle(dir.path(), &["check", "--json", "disk"]);
+            let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+            let partitions = report["targets"][0]["partitions"].as_array().unwrap();
+            assert_eq!(partitions.len(), 1, "{what}: {report}");
+        }
+    });
+}
+
+/// A hybrid image on a stick of 64 MiB: 20 MiB of ISO 9660, in the MBR an active entry of type 0 over all of it, and the
+/// partition of its boot image.
+fn hybrid(dir: &Dir) {
+    shell(
+        "mkdir d; head -c 20M /dev/urandom > d/big; genisoimage -quiet -o disk d; truncate -s 64M disk",
+        dir.path(),
+    );
+    let sectors = fs::metadata(dir.join("d/big")).unwrap().len() / 512 + 400;
+    let disk = fs::OpenOptions::new().write(true).open(dir.join("disk")).unwrap();
+    let entry = |status: u8, kind: u8, start: u64, count: u64| {
+        let [start, count] = [start, count].map(|n| u32::try_from(n).unwrap().to_le_bytes());
+        [&[status, 0, 1, 0, kind, 0xFE, 0xFF, 0xFF], &start[..], &count[..]].concat()
+    };
+    disk.write_all_at(&entry(0x80, 0, 0, sectors), 446).unwrap();
+    disk.write_all_at(&entry(0, 0xEF, 600, 2000), 446 + 16).unwrap();
+    disk.write_all_at(b"\x55\xAA", 510).unwrap();
+}
+
+/// Where the ISO's own size says that it ends.
+fn end_of_iso(disk: &[u8]) -> u64 {
+    u64::from(u32::from_le_bytes(disk[32768 + 80..][..4].try_into().unwrap())) * 2048
+}
+
+#[test]
+fn a_stick_with_an_iso_keeps_it() {
+    if !present(&["genisoimage"]) {
+        return;
+    }
+    let dir = Dir::new("beside-iso");
+    hybrid(&dir);
+    let before = fs::read(dir.join("disk")).unwrap();
+    // Room is behind the image only, and the active entry stays.
+    let plan = ["plan", "disk", "--add", "20MiB", "--add", "1MiB", "--json", "--save", "plan"];
+    let planned = straddle(dir.path(), &plan);
+    assert_eq!(planned.status.code(), Some(0), "{}", told(&planned));
+    let plan: Value = serde_json::from_slice(&fs::read(dir.join("plan")).unwrap()).unwrap();
+    let new: Vec<&Value> =
+        list(&plan["table"], "partitions").iter().filter(|entry| entry["change"] == "new").collect();
+    assert_eq!(new.len(), 2, "{plan}");
+    for entry in new {
+        assert!(entry["start"].as_u64().unwrap() * 512 >= end_of_iso(&before), "{entry}");
+        assert_ne!(entry["number"], 1, "{entry}");
+    }
+    let applied = straddle(dir.path(), &["apply", "plan", "--write", "disk"]);
+    assert_eq!(applied.status.code(), Some(0), "{}", told(&applied));
+    let after = fs::read(dir.join("disk")).unwrap();
+    assert!(after[..446 + 32] == before[..446 + 32] && after[512..] == before[512..]);
+    for (name, plan) in [
+        ("too large", &["--add", "60MiB"][..]),
+        ("grown", &["--grow", "2"]),
+        ("entry 1", &["--add", "1MiB,number=1"]),
+    ] {
+        let refused = straddle(dir.path(), &[&["plan", "disk"][..], plan].concat());
+        assert_ne!(refused.status.code(), Some(0), "{name}: {}", told(&refused));
+    }
+}
+
+/// What would be read as another table than the plan's is not written: with its last partition the MBR goes, and the
+/// medium is an ISO 9660 again.
+#[test]
+fn what_would_be_read_otherwise_is_refused_before_it_is_written() {
+    if !present(&["genisoimage"]) {
+        return;
+    }
+    let dir = Dir::new("beside-unread");
+    hybrid(&dir);
+    // Another GPT is found once the MBR lists nothing.
+    shell("truncate -s 64M other; printf 'label: gpt\n40960,2048\n' | sfdisk -q other", dir.path());
+    shell("dd if=other of=disk bs=512 skip=1 seek=1 count=33 conv=notrunc status=none", dir.path());
+    shell("dd if=other of=disk bs=512 skip=131039 seek=131039 conv=notrunc status=none", dir.path());
+    let before = fs::read(dir.join("disk")).unwrap();
+    let planned = straddle(dir.path(), &["plan", "disk", "--delete", "2", "--save", "plan"]);
+    assert_eq!(planned.status.code(), Some(0), "{}", told(&planned));
+    let refused = straddle(dir.path(), &["apply", "plan", "--write", "disk"]);
+    assert_eq!(refused.status.code(), Some(4), "{}", told(&refused));
+    assert!(told(&refused).contains("nothing was written"), "{}", told(&refused));
+    assert!(
+        told(&refused).contains("it lists partition 1 (2048 sectors from sector 40960)"),
+        "{}",
+        told(&refused)
+    );
+    assert!(fs::read(dir.join("disk")).unwrap() == before && !dir.join("plan.undo").exists());
+}
+
+/// What makes the file `file` of a form that is no raw image, and what it is called.
+const FORMS: [(&str, &str, &str); 9] = [
+    ("VHD", "qemu-img", "qemu-img create -q -f vpc -o subformat=fixed file 8M; {DAMAGE}"),
+    (
+        "VHD",
+        "qemu-img",
+        "qemu-img create -q -f vpc -o subformat=fixed file 8M; head -c -1 file > f; mv f file",
+    ),
+    (
+        "VHD",
+        "qemu-img",
+        "qemu-img create -q -f vpc file 8M; printf x | dd of=file bs=1 seek=70 conv=notrunc status=none",
+    ),
+    ("lzma", "xz", "head -c 1M disk | xz --format=lzma -c > file"),
+    ("lzma", "xz", "head -c 1M disk | xz --format=lzma -9 -c > file"),
+    ("zstd", "pzstd", "head -c 1M disk | pzstd -q -c > file"),
+    ("lz4", "lz4", "head -c 1M disk | lz4 -l -q -c > file"),
+    ("DMG", "sh", "{ printf 'encrcdsa\\0\\0\\0\\002'; head -c 1M disk; } > file"),
+    ("DMG", "sh", "{ head -c 1M disk; printf cdsaencr; } > file"),
+];
+
+#[test]
+fn a_file_of_another_form_is_not_taken_for_a_disk() {
+    for (name, tool, line) in FORMS {
+        if !present(&[tool]) {
+            continue;
+        }
+        // A byte in each field of the footer, its checksum among them.
+        let damages = (8..85).step_by(if line.contains("{DAMAGE}") { 7 } else { 100 });
+        for field in damages {
+            let dir = Dir::new("form");
+            dir.image("disk", 8 << 20);
+            shell("printf 'label: dos\n63,2048\n' | sfdisk -q disk", dir.path());
+            let damage = "at=$(($(stat -c %s file) - 512 + FIELD)); printf '\\377' | dd of=file bs=1 seek=$at conv=notrunc status=none";
+            let line = line.replace("{DAMAGE}", &damage.replace("FIELD", &field.to_string()));
+            shell(&line, dir.path());
+            let args = ["plan", "file", "--table", "gpt", "--part", "rest", "--save", "plan"];
+            let refused = straddle(dir.path(), &args);
+            assert_eq!(refused.status.code(), Some(4), "{line}: {}", told(&refused));
+            assert!(told(&refused).contains(name), "{line}: {}", told(&refused));
+            let checked = straddle(dir.path(), &["check", "file"]);
+            assert!(matches!(checked.status.code(), Some(0 | 3)), "{line}: {}", told(&checked));
+        }
+    }
+}
+
+/// parted's Atari tables are known whatever is in them.
+#[test]
+fn an_atari_table_is_known_with_any_of_its_entries() {
+    if !present(&["parted"]) {
+        return;
+    }
+    let parts =
+        "mkpart primary ext2 1MiB 8MiB mkpart primary ext2 8MiB 16MiB mkpart primary ext2 16MiB 24MiB";
+    for line in ["", parts, &format!("{parts} rm 1"), &format!("{parts} rm 1 rm 2"), &format!("{parts} rm 3")]
+    {
+        let dir = Dir::new("atari");
+        dir.image("disk", LEN);
+        shell(&format!("parted -s disk mklabel atari {line}"), dir.path());
+        for args in
+            [&["plan", "disk", "--table", "gpt"][..], &["plan", "disk", "--table", "mbr", "--part", "rest"]]
+        {
+            let refused = straddle(dir.path(), args);
+            assert_eq!(refused.status.code(), Some(4), "{line}: {}", told(&refused));
+            assert!(told(&refused).contains("atari"), "{line}: {}", told(&refused));
+        }
+    }
+}
+
+/// What the guest left.
+struct Guest(Dir);
+
+impl Guest {
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    fn targets(&self, name: &str) -> Vec<Value> {
+        let report: Value = serde_json::from_str(&self.text(&format!("{name}.json"))).unwrap();
+        list(&report, "targets").to_vec()
+    }
+
+    fn names(&self, begin: &str, end: &str) -> Vec<String> {
+        let files = fs::read_dir(self.0.path()).unwrap().map(|file| file.unwrap().file_name());
+        let name = |file: std::ffi::OsString| Some(file.to_str()?.strip_suffix(end)?.to_owned());
+        files.filter_map(name).filter(|name| name.starts_with(begin)).collect()
+    }
+}
+
+fn codes(target: &Value) -> Vec<String> {
+    list(target, "findings").iter().map(|finding| word(finding, "code")).collect()
+}
+
+#[test]
+fn on_a_running_machine_each_thing_is_told_where_it_belongs() {
+    if !present(&["linux.uml", "mdadm", "lvm", "sfdisk", "mkfs.ext4"]) {
+        return;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let dir = Dir::new("beside-guest");
+    let mut command = Command::new(root.join("tests/guest/run"));
+    command.args(["-t", "600", "-m", "2G", "-o"]).arg(dir.path());
+    command.arg("-e").arg(format!("STRADDLE={STRADDLE}"));
+    tools::run(command.arg(root.join("tests/guest/beside.sh")), "");
+    let guest = Guest(dir);
+    check_members(&guest);
+    check_volumes(&guest);
+    check_loops(&guest);
+}
+
+/// A healthy mirror with a table in it is healthy, running or stopped, and no plan goes to one half of it.
+fn check_members(guest: &Guest) {
+    let names = guest.names("member-", ".plans");
+    assert_eq!(names.len(), 8, "{names:?}");
+    for name in names {
+        let mut views = guest.targets(&format!("{name}.running"));
+        views.extend(guest.targets(&format!("{name}.stopped")));
+        for target in &views {
+            let wrong = ["S001", "S030", "S031", "S032", "S033", "S034", "S035", "S036", "S057", "S080"];
+            let found = codes(target);
+            assert!(!found.iter().any(|code| wrong.contains(&code.as_str())), "{name}: {target}");
+            assert!(!target.to_string().contains("sgdisk"), "{name}: {target}");
+        }
+        assert!(views.iter().any(|target| target.to_string().contains("_raid_member")), "{name}");
+        assert!(
+            guest.text(&format!("{name}.plans")).split(' ').all(|status| matches!(status.trim(), "4" | "")),
+            "{name}"
+        );
+        assert!(guest.text(&format!("{name}.kept")).contains("Version"), "{name}");
+    }
+}
+
+/// LVM's own volumes are no targets, and a healthy group is no reason to fail.
+fn check_volumes(guest: &Guest) {
+    let names = guest.names("lvm-", ".hidden");
+    assert!(names.len() >= 4, "{names:?}");
+    for name in names {
+        let hidden = guest.text(&format!("{name}.hidden"));
+        assert!(hidden.lines().count() >= 1, "{name}");
+        let targets = guest.targets(&name);
+        for line in hidden.lines() {
+            let (node, _) = line.split_once(' ').unwrap();
+            assert!(!targets.iter().any(|target| word(target, "target") == node), "{name}: {line}");
+        }
+        assert!(
+            !targets.iter().any(|target| codes(target).contains(&"S080".to_owned())),
+            "{name}: {targets:?}"
+        );
+        assert_eq!(guest.text(&format!("{name}.rc")).trim(), "0", "{name}: {targets:?}");
+        let parts = guest.targets(&name.replace("lvm-", "parts-"));
+        assert_eq!(parts.len(), hidden.lines().count(), "{name}: {parts:?}");
+        assert!(!parts.iter().any(|target| codes(target).contains(&"S080".to_owned())), "{name}: {parts:?}");
+    }
+}
+
+/// A loop device is off where its first byte is off on what it is over.
+fn check_loops(guest: &Guest) {
+    let names = guest.names("loop-", ".facts");
+    assert_eq!(names.len(), 8, "{names:?}");
+    for name in names {
+        let facts = guest.text(&format!("{name}.facts"));
+        let (offset, phase) = facts.trim().split_once(' ').unwrap();
+        let (offset, phase): (u64, u64) = (offset.parse().unwrap(), phase.parse().unwrap());
+        let is_off = !(offset + 4096 - phase).is_multiple_of(4096);
+        let target = &guest.targets(&name)[0];
+        assert_eq!(codes(target).contains(&"S001".to_owned()), is_off, "{name}: {target}");
+    }
+}
