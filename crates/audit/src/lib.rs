@@ -34,6 +34,7 @@ use straddle_layout::{Partition, Role, Stack};
 use straddle_units::ByteCount;
 
 pub use catalogue::{RULES, UNREADABLE_CODE, rule};
+pub use cure::operand;
 pub use efficiency::{Format, format_efficiency};
 pub use finding::{Command, Cure, Finding, Miss, Risk, Rule, Severity, Subject};
 pub use kind::Kind;
