@@ -28,7 +28,7 @@ pub(crate) use self::sim::SimArguments;
 use crate::cost::Pricing;
 use crate::exit;
 
-/// Finds, explains and cures misaligned partitions, down to the byte.
+/// Finds, explains and fixes misaligned partitions, down to the byte.
 #[derive(Debug, Parser)]
 #[command(name = "straddle", version, after_help = exit::HELP, arg_required_else_help = true)]
 #[command(disable_help_subcommand = true)]
@@ -247,7 +247,7 @@ impl FailOn {
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   straddle explain                        the list of findings
-  straddle explain S001                   what, why, what it costs, the cure, and the sources
+  straddle explain S001                   what, why, what it costs, the fix, and the sources
   straddle explain rmw --offset 2KiB --io 4KiB --count 2";
 
 /// Arguments of `explain`.

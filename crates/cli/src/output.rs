@@ -75,7 +75,14 @@ fn terminal_width() -> Option<usize> {
 
 /// Says something on stderr. Where that cannot be written either, the exit code has to do.
 pub(crate) fn complain(message: &str) {
-    let _ = writeln!(io::stderr(), "straddle: {message}");
+    let told = format!("straddle: {message}");
+    let width =
+        terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| usize::from(width.0).max(LEAST_WIDTH));
+    // A command stands on a line of its own, and stays whole.
+    let (first, rest) = told.split_at(told.find('\n').unwrap_or(told.len()));
+    let first =
+        width.map_or_else(|| first.to_owned(), |width| crate::text::wrap_after(first, width, "", "  "));
+    let _ = writeln!(io::stderr(), "{first}{rest}");
 }
 
 /// `text` for a terminal, with control characters as escapes: a name from anywhere must not be obeyed.

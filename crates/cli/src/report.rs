@@ -363,7 +363,7 @@ struct MissReport {
 struct CureReport {
     /// What to do.
     summary: String,
-    /// The same as commands: alternatives.
+    /// The same as commands: steps, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     commands: Vec<CommandReport>,
     /// What the commands do to what is stored: "safe", "backup" (it can be lost, or has to be put back) or "destroys".
@@ -371,9 +371,6 @@ struct CureReport {
     /// What to mind before.
     #[serde(skip_serializing_if = "Option::is_none")]
     caution: Option<String>,
-    /// The same with the partition's data: offline, with a backup; it cannot resume if interrupted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    moving: Option<CommandReport>,
 }
 
 /// A command.
@@ -583,7 +580,6 @@ fn cure_report(cure: &Cure) -> CureReport {
             Risk::Destroys => "destroys",
         },
         caution: cure.caution.clone(),
-        moving: cure.moving.as_ref().map(command_report),
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn wrap(text: &str, width: usize, indent: &str) -> String {
 }
 
 /// The same with another indent before the first line.
-fn wrap_after(text: &str, width: usize, first: &str, indent: &str) -> String {
+pub(crate) fn wrap_after(text: &str, width: usize, first: &str, indent: &str) -> String {
     let options = textwrap::Options::new(width).initial_indent(first).subsequent_indent(indent);
     // Sizes such as 4096-byte, and command lines, stay whole.
     textwrap::fill(text, options.break_words(false).word_splitter(WordSplitter::NoHyphenation))
@@ -108,11 +108,14 @@ pub(crate) fn target(audited: &Audited, verbose: bool, styles: Styles) -> String
     }
     let _ = writeln!(text, "{}\n{}", table_line(audited), status_line(audited, styles));
     for remark in &audited.target.remarks {
-        let _ = writeln!(
-            text,
-            "{}",
-            paint(styles.faint, &wrap(&format!("note: {}", printable(remark)), width(), "  "))
-        );
+        // A command is not wrapped.
+        let ready = audited.ready.as_deref().filter(|line| remark.ends_with(*line));
+        let told = ready.and_then(|line| remark.strip_suffix(line)).unwrap_or(remark).trim_end();
+        let note = wrap(&format!("note: {}", printable(told)), width(), "  ");
+        let _ = writeln!(text, "{}", paint(styles.faint, &note));
+        if let Some(line) = ready {
+            let _ = writeln!(text, "    {}", paint(styles.heading, &printable(line)));
+        }
     }
     if !audited.stack.partitions.is_empty() {
         let _ = writeln!(text, "\n{}", partitions(audited, styles));
@@ -170,7 +173,14 @@ fn heading(audited: &Audited, styles: Styles) -> String {
     if let (Some(number), Some(node)) = (target.partition, &target.node) {
         parts.push(format!("partition {number} of {}", printable(&node.display().to_string())));
     }
-    format!("{}: {}\n", paint(styles.heading, &printable(&audited.name)), parts.join(", "))
+    let name = printable(&audited.name);
+    let told = format!("{name}: {}", parts.join(", "));
+    let told = if output::fits(told.chars().count()) { told } else { wrap_after(&told, width(), "", "  ") };
+    match told.strip_prefix(&name) {
+        Some(rest) => format!("{}{rest}\n", paint(styles.heading, &name)),
+        // The name itself was wrapped.
+        None => told + "\n",
+    }
 }
 
 /// A figure with its source, and whoever disagrees.
@@ -423,7 +433,7 @@ fn placement_text(partition: &Partition, findings: &[Finding]) -> String {
         (Verdict::Container, ..) => "container of logical partitions".to_owned(),
         (Verdict::AlignedWithAdvice, Some(finding), Some(miss)) if costs_nothing(finding) => {
             let end = if finding.at == Some(partition.span.end()) { "end off" } else { "off" };
-            format!("{end} by {} bytes, at no cost ({})", miss.past.get(), finding.rule.code)
+            format!("{end} by {} bytes, harmless ({})", miss.past.get(), finding.rule.code)
         }
         (Verdict::AlignedWithAdvice, Some(finding), _) => format!("aligned ({})", finding.rule.code),
         (Verdict::Misaligned, Some(finding), Some(miss)) => {
@@ -528,11 +538,6 @@ fn cure_text(cure: &Cure, styles: Styles) -> String {
     }
     for command in &cure.commands {
         let _ = writeln!(text, "    {}", paint(styles.heading, &command.line));
-    }
-    if let Some(moving) = &cure.moving {
-        let before = "with its data (offline, with a backup; it cannot resume if interrupted):";
-        let _ = writeln!(text, "{}", wrap(before, width(), "    "));
-        let _ = writeln!(text, "    {}", paint(styles.heading, &moving.line));
     }
     text
 }

@@ -1,9 +1,13 @@
 //! `straddle check`: opens each target, reads what is on it, audits it, and prints what was found.
 
+mod backing;
 mod causes;
+mod connected;
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -31,9 +35,6 @@ use crate::text;
 /// So many targets are audited at a time, and printed before the next ones: memory does not grow with their number.
 const BATCH: usize = 512;
 
-/// The node under which a cure expects the disk in an image that is not raw.
-const CONNECTED: &str = "/dev/nbd0";
-
 /// From so many targets on they are spread over the cores; below, starting threads costs more than it saves.
 const PARALLEL_FROM: usize = 16;
 
@@ -59,6 +60,10 @@ pub(crate) struct Audited {
     pub(crate) costs: Vec<Option<Cost>>,
     /// Its status with the findings that are told at another target of the run.
     whole: Option<Status>,
+    /// The command that the last of the target's remarks ends with, where one does.
+    pub(crate) ready: Option<String>,
+    /// Whether its bytes could not be read at all.
+    is_unread: bool,
     /// Whether there is something on it that could be judged.
     recognised: Recognised,
 }
@@ -126,6 +131,18 @@ struct Run {
     machine: OnceLock<Machine>,
 }
 
+impl Run {
+    /// Whether root would see more of this machine's disks.
+    fn is_as_user(&self) -> bool {
+        self.options.sysroot.is_none() && !is_root()
+    }
+}
+
+/// Whether this is root.
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
 pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Result<Exit> {
     let targets = targets(arguments)?;
     let options = Options {
@@ -142,6 +159,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     let mut summary = Summary::default();
     let mut severities = [0_usize; 3];
     let mut exit = Exit::Aligned;
+    let mut readable = 0_usize;
     if arguments.json {
         out.write_all(schema::opening().as_bytes())?;
     }
@@ -153,6 +171,8 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
                 audited.iter_mut().filter_map(|(_, audited)| audited.as_mut().ok()).collect();
             causes::merge(&mut live, machine);
         }
+        readable +=
+            audited.iter().filter(|(_, audited)| audited.as_ref().is_ok_and(|a| !a.is_unread)).count();
         let told = |(name, audited): (String, Result<Audited>)| outcome(name, audited, &run);
         let outcomes: Vec<Outcome> = match is_parallel {
             true => audited.into_par_iter().map(told).collect(),
@@ -177,6 +197,11 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
         bar.inc(u64::try_from(batch.len()).unwrap_or(0));
     }
     bar.finish_and_clear();
+    if arguments.targets.is_empty() && readable == 0 && summary.targets > 0 && run.is_as_user() {
+        output::complain(
+            "this user may read none of the disks: what is judged is what the kernel lists; run as root",
+        );
+    }
     if arguments.json {
         writeln!(out, "{}", schema::closing(summary)?)?;
     } else if !arguments.quiet {
@@ -276,16 +301,22 @@ fn outcome(name: String, audited: Result<Audited>, run: &Run) -> Outcome {
                 worst: Vec::new(),
             }
         }
-        Err(error) => failed(name, format!("{error:#}"), arguments),
+        Err(error) => {
+            let ready = backing::command(run.form, Path::new(&name), &error);
+            failed(name, format!("{error:#}"), ready, arguments)
+        }
     }
 }
 
-/// A target of which nothing can be told but `message`.
-fn failed(name: String, message: String, arguments: &CheckArguments) -> Outcome {
+/// A target of which nothing can be told but `message`, and the command that is `ready` to be run instead.
+fn failed(name: String, message: String, ready: Option<String>, arguments: &CheckArguments) -> Outcome {
+    let complaint = output::printable(&format!("{name}: {message}"));
+    let line = ready.as_deref().map(|line| format!(":\n    {}", output::printable(line))).unwrap_or_default();
+    let message = message + &ready.map(|line| format!(": {line}")).unwrap_or_default();
     let json = || to_json(&TargetReport::failed(name.clone(), message.clone()));
     Outcome {
         text: if arguments.json { json() } else { String::new() },
-        complaint: Some(output::printable(&format!("{name}: {message}"))),
+        complaint: Some(complaint + &line),
         status: Status::Failed,
         exit: Exit::Failed,
         worst: Vec::new(),
@@ -331,7 +362,7 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
     let in_container = target.container.is_some();
     let context = Context {
         // Partitioning tools would write over the format of an image that is not raw: it has to be connected first.
-        target: if in_container { CONNECTED } else { &node },
+        target: if in_container { connected::NODE } else { &node },
         file: &name,
         is_image: target.kind == DeviceKind::Image && !in_container,
         kind: target.kind,
@@ -349,20 +380,22 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
         let asked = arguments.only.is_empty() || arguments.only.contains(&code);
         asked && !arguments.ignore.contains(&code) && concerns(finding, target.partition)
     });
-    let by_node = findings.iter().filter_map(|f| f.cure.as_ref()).flat_map(|cure| &cure.commands);
-    if in_container && by_node.into_iter().any(|command| command.line.contains(CONNECTED)) {
-        let remark = format!(
-            "the commands below name {CONNECTED}: connect the image there first, with qemu-nbd -c {CONNECTED}"
-        );
-        target.remarks.push(remark);
+    let mut ready = None;
+    if let Some(container) = &target.container {
+        if let Some((remark, line)) = connected::prepare(&name, container, &mut findings) {
+            target.remarks.push(format!("{remark}: {line}"));
+            ready = Some(line);
+        }
     }
-    let recognised = recognised(&target, &stack);
+    let recognised = recognised(&target, &stack, options.sysroot.is_some());
+    let is_unread = target.medium.is_none();
     // A batch of targets waits for its last one; their files need not be open for that.
     target.medium = None;
     let price = |finding: &Finding| arguments.cost.as_ref().and_then(|pricing| pricing.of(finding));
     let costs = findings.iter().map(price).collect();
     let in_table = stack.partitions.len();
-    let mut audited = Audited { name, target, stack, in_table, findings, costs, whole: None, recognised };
+    let mut audited =
+        Audited { name, target, stack, in_table, findings, costs, whole: None, is_unread, ready, recognised };
     if let Some(number) = audited.target.partition {
         audited.stack.partitions.retain(|p| p.number == number);
     }
@@ -382,22 +415,24 @@ fn beside(target: &Target, stack: &Stack) -> Vec<String> {
 }
 
 /// Whether there is something on the target that could be judged.
-fn recognised(target: &Target, stack: &Stack) -> Recognised {
+fn recognised(target: &Target, stack: &Stack, is_captured: bool) -> Recognised {
     let is_known = match stack.kind {
         TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr | TableKind::Content(_) => true,
         TableKind::Foreign(name) => {
             let why = format!("it has a partition table of the kind {name}, whose partitions are not read");
             return Recognised::Nothing(why);
         }
+        // What the kernel set up says where it lies, but not what else is there: of a real disk its bytes have to.
+        TableKind::Kernel if target.medium.is_none() && !is_captured => !stack.partitions.is_empty(),
         TableKind::Kernel | TableKind::None => stack.layer.is_some() || !stack.partitions.is_empty(),
     };
     if is_known || target.kind == DeviceKind::Modelled {
         return Recognised::Known;
     }
     let Some(medium) = &target.medium else {
-        return Recognised::Nothing(
-            "its bytes cannot be read, and the kernel lists no partitions".to_owned(),
-        );
+        let why = "its bytes cannot be read, and the kernel lists no partitions";
+        let hint = if is_captured || is_root() { "" } else { "; run as root" };
+        return Recognised::Nothing(format!("{why}{hint}"));
     };
     match straddle_layout::is_blank(medium.as_ref()) {
         Ok(true) => Recognised::Blank,
