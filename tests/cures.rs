@@ -36,8 +36,6 @@ struct Case {
 
 const IMAGE: u64 = 16 << 20;
 
-const ALL_TOOLS: &[&str] = &["parted", "sfdisk", "sgdisk"];
-
 const CASES: &[Case] = &[
     Case {
         name: "gpt.img",
@@ -48,10 +46,9 @@ const CASES: &[Case] = &[
         sgdisk: &[],
         assume: "512e",
         cured: &[1, 3],
-        tools: ALL_TOOLS,
+        tools: &["sfdisk"],
     },
-    // parted would give the lowest free number, so its command is only printed for the first. Before that one there
-    // is a single free sector, which sfdisk does not find: its command is only printed for the other.
+    // Before the first there is a single free sector, which sfdisk does not find: it goes elsewhere.
     Case {
         name: "gap in the numbers.img",
         block: 512,
@@ -59,16 +56,16 @@ const CASES: &[Case] = &[
         sgdisk: &[],
         assume: "512e",
         cured: &[1, 4],
-        tools: ALL_TOOLS,
+        tools: &["sfdisk"],
     },
     Case {
         name: "gpt-4096.img",
         block: 4096,
-        script: "label: gpt\nfirst-lba: 6\nstart=7, size=100, name=\"four Kn\"\nstart=257, size=101\n",
+        script: "label: gpt\nfirst-lba: 6\n2 : start=7, size=100, name=\"four Kn\"\n1 : start=257, size=101\n",
         sgdisk: &[],
         assume: "4kn,iu=16KiB",
         cured: &[1, 2],
-        tools: &["parted", "sfdisk"],
+        tools: &["parted"],
     },
     Case {
         name: "it's an MBR.img",
@@ -108,7 +105,7 @@ const CASES: &[Case] = &[
         sgdisk: &[],
         assume: "512e",
         cured: &[5, 6, 7],
-        tools: &["parted", "sfdisk"],
+        tools: &["sfdisk"],
     },
     // The last gap is only seen for the partition that is listed last, and partition 3 is not.
     Case {
@@ -130,7 +127,7 @@ const CASES: &[Case] = &[
         sgdisk: &[],
         assume: "512e",
         cured: &[1, 5, 6],
-        tools: &["parted", "sfdisk"],
+        tools: &["sfdisk"],
     },
     Case {
         name: "whole disk from 63.img",
@@ -139,7 +136,7 @@ const CASES: &[Case] = &[
         sgdisk: &[],
         assume: "512e",
         cured: &[1],
-        tools: &["parted", "sfdisk"],
+        tools: &["sfdisk"],
     },
     Case {
         name: "end.img",
@@ -148,7 +145,7 @@ const CASES: &[Case] = &[
         sgdisk: &[],
         assume: "512e",
         cured: &[1, 2, 3, 4],
-        tools: ALL_TOOLS,
+        tools: &["sfdisk"],
     },
     Case {
         name: "tight.img",
@@ -157,7 +154,7 @@ const CASES: &[Case] = &[
         sgdisk: &[],
         assume: "512e",
         cured: &[1, 2, 3],
-        tools: ALL_TOOLS,
+        tools: &["sfdisk"],
     },
     Case {
         name: "iu.img",
@@ -166,7 +163,7 @@ const CASES: &[Case] = &[
         sgdisk: &[],
         assume: "512e,iu=16KiB",
         cured: &[1, 3],
-        tools: ALL_TOOLS,
+        tools: &["sfdisk"],
     },
     Case {
         name: "stripe.img",
@@ -175,7 +172,7 @@ const CASES: &[Case] = &[
         sgdisk: &[],
         assume: "512e,chunk=64KiB,stripe=192KiB",
         cured: &[1, 3],
-        tools: ALL_TOOLS,
+        tools: &["sfdisk"],
     },
     Case {
         name: "phase.img",
@@ -184,7 +181,7 @@ const CASES: &[Case] = &[
         sgdisk: &[],
         assume: "physical=4096,offset=3584",
         cured: &[2, 3],
-        tools: ALL_TOOLS,
+        tools: &["sfdisk"],
     },
     Case {
         name: "atomic.img",
@@ -193,13 +190,13 @@ const CASES: &[Case] = &[
         sgdisk: &[],
         assume: "512e,atomic=64KiB",
         cured: &[1, 2],
-        tools: ALL_TOOLS,
+        tools: &["sfdisk"],
     },
     Case {
         name: "names; \"$(date)\" 'and' \\quotes.img",
         block: 512,
-        script: "label: gpt\nfirst-lba: 34\nstart=63, size=1000\nstart=2049, size=1000\nstart=4097, size=1000\n\
-                 start=6145, size=1000\nstart=8193, size=1000\nstart=10241, size=1000\n",
+        script: "label: gpt\nfirst-lba: 34\n6 : start=63, size=1000\n5 : start=2049, size=1000\n4 : start=4097, size=1000\n\
+                 3 : start=6145, size=1000\n2 : start=8193, size=1000\n1 : start=10241, size=1000\n",
         sgdisk: &[
             "-c1:it's a \"name\"",
             "-c2:back\\slash\\\\es and : colons 2:x",
@@ -210,7 +207,7 @@ const CASES: &[Case] = &[
         ],
         assume: "512e",
         cured: &[1, 2, 3, 4, 5, 6],
-        tools: ALL_TOOLS,
+        tools: &["sgdisk"],
     },
     Case {
         name: "hybrid.img",
@@ -219,7 +216,7 @@ const CASES: &[Case] = &[
         sgdisk: &["-h1"],
         assume: "512e",
         cured: &[1, 2],
-        tools: &["sfdisk", "sgdisk"],
+        tools: &["sfdisk"],
     },
 ];
 
@@ -321,7 +318,8 @@ fn every_printed_command_cures() {
     if !present(&["sfdisk", "fdisk", "sgdisk", "parted"]) {
         return;
     }
-    let mut tried = 0;
+    let (mut tried, mut wrong) = (0, Vec::new());
+    let mut all = BTreeSet::new();
     for case in CASES {
         let dir = Dir::new("cures");
         case.build(&dir);
@@ -344,10 +342,15 @@ fn every_printed_command_cures() {
                 assert_eq!(word(cure, "caution").contains("changes the table only"), leaves_data, "{cure}");
             }
         }
-        assert_eq!(tools.iter().map(String::as_str).collect::<Vec<_>>(), case.tools, "{}", case.name);
+        all.extend(tools.clone());
+        let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
+        if tools != case.tools {
+            wrong.push(format!("{}: {tools:?}", case.name));
+        }
     }
+    assert!(wrong.is_empty(), "the tools are others: {wrong:#?}");
     println!("{tried} commands tried");
-    assert!(tried >= 35, "only {tried} commands were tried");
+    assert!(tried >= 35 && all.len() == 3, "only {tried} commands were tried, of {all:?}");
 }
 
 /// Numbers that are the same in every run (Knuth's MMIX generator).
@@ -428,7 +431,7 @@ fn every_command_for_random_tables_cures() {
                 case.try_out(&dir, partition, &tool, &word(command, "line"));
                 *tried.entry(tool).or_default() += 1;
             }
-            if cure.get("commands").is_none() {
+            if list(cure, "commands").is_empty() {
                 *tried.entry("none".to_owned()).or_default() += 1;
             }
         }

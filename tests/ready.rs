@@ -139,7 +139,8 @@ fn messages_say_what_is_meant() {
     misaligned(&dir, "disk.img");
     fs::write(dir.join("text.txt"), "words\n").unwrap();
     let plan = ["plan", "disk.img", "--table", "gpt", "--part"];
-    let cases: [(&[&str], i32, &str); 12] = [
+    let cases: [(&[&str], i32, &str); 13] = [
+        (&["check", "--time-limit", "0", "disk.img"], 2, "give a whole number of seconds, 1 or more"),
         (&["check", "--cost", "wd10ears", "disk.img"], 2, "a modelled drive is named drive:wd10ears"),
         (&["check", "--cost", "nothing", "disk.img"], 2, "nothing: No such file"),
         (
@@ -155,10 +156,10 @@ fn messages_say_what_is_meant() {
             2,
             "(that is a file system: fs=)",
         ),
-        (&["plan", "disk.img", "--table", "gpt", "--part", "1MiB,start=40s"], 2, "; byte 1048576 is on one"),
+        (&["plan", "disk.img", "--table", "gpt", "--part", "1MiB,start=40s"], 4, "; byte 1048576 is on one"),
         (
             &["plan", "disk.img", "--table", "gpt", "--part", "1MiB,start=4100s"],
-            2,
+            4,
             "byte 2097152 or 3145728 is on one",
         ),
         (&["--help"], 0, "explains and fixes misaligned partitions"),

@@ -46,7 +46,9 @@ fn an_end_matters_where_it_is_written() {
     // What takes the whole disk ends 33 sectors before its end: 3584 bytes past a physical sector.
     let cases = [
         ("mkfs.ext4 -q -F -b 4096 FS", "advice"),
-        ("mkfs.ext4 -q -F -b 1024 FS", "warning"),
+        // mkfs leaves out what is no whole page, unless it is told how much there is.
+        ("mkfs.ext4 -q -F -b 1024 FS", "advice"),
+        ("mkfs.ext4 -q -F -b 1024 FS 408559", "warning"),
         ("mkfs.xfs -q -f -s size=4096 FS", "advice"),
         ("mkfs.btrfs -q -f FS", "advice"),
         ("mkfs.fat -s 16 FS", "advice"),
@@ -63,7 +65,7 @@ fn an_end_matters_where_it_is_written() {
         let (found, status) = judged(&image, "S002");
         assert_eq!(found, [severity], "{make}");
         // Blocks of 1 KiB are a finding of their own.
-        assert_eq!(status, i32::from(severity == "warning"), "{make}");
+        assert_eq!(status, i32::from(severity == "warning" || make.contains("1024")), "{make}");
     }
     // The next partition's first bytes are in the same sector.
     let dir = Dir::new("end");
@@ -104,7 +106,9 @@ fn a_start_matters_where_something_is_written() {
         let grave = list(&report, "findings").iter().any(|f| word(f, "severity") != "advice");
         assert_eq!(grave, severity == "error", "{kind} {make}: {report:#}");
         assert_eq!(status, i32::from(grave), "{kind} {make}");
-        let commands = list(&report, "findings").iter().any(|f| f["cure"]["commands"].is_array());
+        let commands = list(&report, "findings")
+            .iter()
+            .any(|f| f["cure"]["commands"].as_array().is_some_and(|all| !all.is_empty()));
         assert_eq!(commands, grave, "{kind} {make}: {report:#}");
     }
 }
@@ -177,7 +181,7 @@ fn an_iso_that_is_a_disk_is_left_alone() {
     for finding in list(&report, "findings") {
         assert_ne!(word(finding, "code"), "S041", "{finding}");
         assert_eq!(word(finding, "severity"), "advice", "{finding}");
-        assert!(finding["cure"]["commands"].is_null(), "{finding}");
+        assert!(finding["cure"].is_null() || list(&finding["cure"], "commands").is_empty(), "{finding}");
     }
     // GRUB's way: a GPT, whose first partition is a gap.
     let options = ["-Z", "-o", "-a1", "-n", "1:64:4001", "-n", "2:4002:12001", "-t", "2:ef00"];

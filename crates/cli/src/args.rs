@@ -202,7 +202,7 @@ pub(crate) struct CheckArguments {
     pub(crate) allow_backing: Vec<PathBuf>,
 
     /// Wait this long for a block device; one that does not answer fails, and does not hold up the others.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = seconds)]
     pub(crate) time_limit: u64,
 
     /// Report these findings only.
@@ -320,6 +320,12 @@ pub(crate) struct EfficiencyArguments {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A whole number of seconds, one at least.
+fn seconds(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|seconds| *seconds > 0);
+    number.ok_or_else(|| "give a whole number of seconds, 1 or more".to_owned())
 }
 
 fn block_size(text: &str) -> Result<BlockSize, String> {

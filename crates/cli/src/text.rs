@@ -329,7 +329,7 @@ fn is_unread(stack: &Stack) -> bool {
 }
 
 /// The columns of the table of partitions that go, one after the other, where the terminal is too narrow for all.
-const DISPENSABLE: [&str; 3] = ["START BYTE", "SECTORS", "TYPE"];
+const DISPENSABLE: [&str; 4] = ["START BYTE", "SECTORS", "TYPE", "SIZE"];
 
 /// The table of partitions, as wide as stdout takes it.
 fn partition_table(audited: &Audited) -> String {
