@@ -104,7 +104,7 @@ fn load(path: &Path) -> Result<Plan> {
     let metadata = fs::metadata(path).with_context(told)?;
     if !metadata.is_file() || metadata.len() > LARGEST_PLAN {
         return Err(UsageError(format!(
-            "{}: not a plan: it is not a regular file, or larger than any plan",
+            "{}: no plan: not a regular file, or larger than any plan",
             path.display()
         ))
         .into());

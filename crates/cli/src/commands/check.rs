@@ -381,11 +381,11 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
         asked && !arguments.ignore.contains(&code) && concerns(finding, target.partition)
     });
     let mut ready = None;
-    if let Some(container) = &target.container {
-        if let Some((remark, line)) = connected::prepare(&name, container, &mut findings) {
-            target.remarks.push(format!("{remark}: {line}"));
-            ready = Some(line);
-        }
+    if let Some(container) = &target.container
+        && let Some((remark, line)) = connected::prepare(&name, container, &mut findings)
+    {
+        target.remarks.push(format!("{remark}: {line}"));
+        ready = Some(line);
     }
     let recognised = recognised(&target, &stack, options.sysroot.is_some());
     let is_unread = target.medium.is_none();
