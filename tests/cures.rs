@@ -309,8 +309,8 @@ fn grave(report: &Value, partition: u64) -> Vec<&Value> {
 
 /// The cures of a report, one for each partition that has one.
 fn cures(report: &Value) -> BTreeMap<u64, &Value> {
-    let of = |f: &'_ Value| f["partition"].as_u64().filter(|_| f.get("cure").is_some());
-    list(report, "findings").iter().filter_map(|f| Some((of(f)?, &f["cure"]))).collect()
+    let of = |f: &'_ Value| f["partition"].as_u64().filter(|_| f.get("fix").is_some());
+    list(report, "findings").iter().filter_map(|f| Some((of(f)?, &f["fix"]))).collect()
 }
 
 #[test]

@@ -154,9 +154,9 @@ fn extract(image: &Path, to: &Path) {
 fn blocks(report: &Value) -> Vec<(String, Vec<String>)> {
     let mut blocks = Vec::new();
     for finding in list(report, "findings") {
-        let commands = finding["cure"]["commands"].as_array().into_iter().flatten();
+        let commands = finding["fix"]["commands"].as_array().into_iter().flatten();
         let lines: Vec<String> = commands.map(|command| word(command, "line")).collect();
-        let block = (word(&finding["cure"], "risk"), lines);
+        let block = (word(&finding["fix"], "risk"), lines);
         if !block.1.is_empty() && !blocks.contains(&block) {
             blocks.push(block);
         }

@@ -206,7 +206,7 @@ fn an_end_past_the_disk_is_one_finding() {
     let codes: Vec<String> = list(&report, "findings").iter().map(|f| word(f, "code")).collect();
     assert!(!codes.contains(&"S002".to_owned()) && codes.contains(&"S042".to_owned()), "{codes:?}");
     for finding in list(&report, "findings") {
-        let summary = word(&finding["cure"], "summary");
+        let summary = word(&finding["fix"], "summary");
         assert!(!summary.ends_with('.') && !summary.starts_with("Copy"), "{summary}");
     }
 }

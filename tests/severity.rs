@@ -108,7 +108,7 @@ fn a_start_matters_where_something_is_written() {
         assert_eq!(status, i32::from(grave), "{kind} {make}");
         let commands = list(&report, "findings")
             .iter()
-            .any(|f| f["cure"]["commands"].as_array().is_some_and(|all| !all.is_empty()));
+            .any(|f| f["fix"]["commands"].as_array().is_some_and(|all| !all.is_empty()));
         assert_eq!(commands, grave, "{kind} {make}: {report:#}");
     }
 }
@@ -181,7 +181,7 @@ fn an_iso_that_is_a_disk_is_left_alone() {
     for finding in list(&report, "findings") {
         assert_ne!(word(finding, "code"), "S041", "{finding}");
         assert_eq!(word(finding, "severity"), "advice", "{finding}");
-        assert!(finding["cure"].is_null() || list(&finding["cure"], "commands").is_empty(), "{finding}");
+        assert!(finding["fix"].is_null() || list(&finding["fix"], "commands").is_empty(), "{finding}");
     }
     // GRUB's way: a GPT, whose first partition is a gap.
     let options = ["-Z", "-o", "-a1", "-n", "1:64:4001", "-n", "2:4002:12001", "-t", "2:ef00"];
@@ -229,7 +229,7 @@ fn a_boot_sector_says_where_it_is() {
         }
         let report = tools::check(&image, &ARGS);
         let finding = list(&report, "findings").iter().find(|f| word(f, "code") == "S068").unwrap();
-        for command in list(&finding["cure"], "commands") {
+        for command in list(&finding["fix"], "commands") {
             shell(&word(command, "line"), dir.path());
         }
         assert!(judged(&image, "S068").0.is_empty(), "{script}{make}");
@@ -255,8 +255,8 @@ fn what_moves_a_boot_sector_says_so() {
         put(&dir, &image, make, 2049, 40000);
         let report = tools::check(&image, &ARGS);
         let finding = list(&report, "findings").iter().find(|f| word(f, "code") == "S001").unwrap();
-        assert!(word(&finding["cure"]["commands"][0], "line").contains("--move-data"), "{finding}");
-        assert_eq!(word(&finding["cure"], "caution").contains("S068"), says, "{make}: {finding}");
+        assert!(word(&finding["fix"]["commands"][0], "line").contains("--move-data"), "{finding}");
+        assert_eq!(word(&finding["fix"], "caution").contains("S068"), says, "{make}: {finding}");
     }
 }
 
