@@ -263,12 +263,25 @@ fn text_is_as_wide_as_the_terminal() {
         .stdout(Stdio::null())
         .status();
     assert!(status.unwrap().success());
-    for (columns, arguments) in
-        [(80, "check"), (72, "check"), (80, "explain S001 S002 S064"), (80, "explain")]
-    {
-        let target = if arguments.starts_with("explain") { String::new() } else { "disk.img".to_owned() };
+    // A first line that is too long, and the longest content and verdict: LUKS that is off, with a finding of its own inside.
+    let luks = "an-image-with-a-name-that-is-too-long-for-the-line.img";
+    let line = format!(
+        "cp disk.img {luks}; truncate -s 19M fs; printf x | cryptsetup luksFormat -q --pbkdf pbkdf2 \
+         --pbkdf-force-iterations 1000 --sector-size 512 fs - && dd if=fs of={luks} bs=512 seek=63 conv=notrunc; \
+         cp {luks} other.img"
+    );
+    let _ = Command::new("sh").args(["-c", &line]).current_dir(dir.path()).output();
+    for (columns, arguments) in [
+        (80, "check disk.img".to_owned()),
+        (72, "check disk.img".to_owned()),
+        (80, format!("check {luks}")),
+        (80, "check other.img".to_owned()),
+        (80, "check disk.img.gz".to_owned()),
+        (80, "explain S001 S002 S064".to_owned()),
+        (80, "explain".to_owned()),
+    ] {
         let line = format!(
-            "stty rows 24 cols {columns}; '{}' {arguments} --color never {target}",
+            "gzip -kf disk.img; stty rows 24 cols {columns}; '{}' {arguments} --color never",
             env!("CARGO_BIN_EXE_straddle")
         );
         let output = Command::new("script")
@@ -277,7 +290,7 @@ fn text_is_as_wide_as_the_terminal() {
             .stdin(Stdio::null())
             .output();
         let text = String::from_utf8(output.unwrap().stdout).unwrap();
-        assert!(text.lines().count() > 8, "{text}");
+        assert!(text.lines().count() > 8 || arguments.contains("gz"), "{text}");
         // Commands stay whole, for they are pasted.
         let is_command = |line: &&str| {
             line.starts_with("    ") && ["sgdisk", "sfdisk", "parted"].iter().any(|tool| line.contains(tool))

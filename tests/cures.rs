@@ -1,8 +1,9 @@
 //! Every printed cure is run: what straddle tells to type has to do what straddle says it does.
 //!
 //! The commands run on copies of images, in a directory of their own with the image under the name that the
-//! commands give it. sfdisk and sgdisk have to keep everything but the place. parted makes a partition anew: it
-//! keeps the number and a GPT's name, and loses the type, the UUID and the flags, as the cure's caution says.
+//! commands give it. sfdisk and sgdisk have to keep everything but the place. parted makes a partition again: it
+//! keeps the number, the type, the boot flag and a GPT's name, and loses the UUID, as the cure's caution says.
+//! What becomes of file systems is tested in tests/pasted.rs.
 
 mod tools;
 
@@ -35,8 +36,6 @@ struct Case {
 
 const IMAGE: u64 = 16 << 20;
 
-const ALL_TOOLS: &[&str] = &["parted", "sfdisk", "sgdisk"];
-
 const CASES: &[Case] = &[
     Case {
         name: "gpt.img",
@@ -47,10 +46,9 @@ const CASES: &[Case] = &[
         sgdisk: &[],
         assume: "512e",
         cured: &[1, 3],
-        tools: ALL_TOOLS,
+        tools: &["sfdisk"],
     },
-    // parted would give the lowest free number, so its command is only printed for the first. Before that one there
-    // is a single free sector, which sfdisk does not find: its command is only printed for the other.
+    // Before the first there is a single free sector, which sfdisk does not find: it goes elsewhere.
     Case {
         name: "gap in the numbers.img",
         block: 512,
@@ -58,16 +56,16 @@ const CASES: &[Case] = &[
         sgdisk: &[],
         assume: "512e",
         cured: &[1, 4],
-        tools: ALL_TOOLS,
+        tools: &["sfdisk"],
     },
     Case {
         name: "gpt-4096.img",
         block: 4096,
-        script: "label: gpt\nfirst-lba: 6\nstart=7, size=100, name=\"four Kn\"\nstart=257, size=101\n",
+        script: "label: gpt\nfirst-lba: 6\n2 : start=7, size=100, name=\"four Kn\"\n1 : start=257, size=101\n",
         sgdisk: &[],
         assume: "4kn,iu=16KiB",
         cured: &[1, 2],
-        tools: &["parted", "sfdisk"],
+        tools: &["parted"],
     },
     Case {
         name: "it's an MBR.img",
@@ -107,7 +105,7 @@ const CASES: &[Case] = &[
         sgdisk: &[],
         assume: "512e",
         cured: &[5, 6, 7],
-        tools: &["parted", "sfdisk"],
+        tools: &["sfdisk"],
     },
     // The last gap is only seen for the partition that is listed last, and partition 3 is not.
     Case {
@@ -129,7 +127,7 @@ const CASES: &[Case] = &[
         sgdisk: &[],
         assume: "512e",
         cured: &[1, 5, 6],
-        tools: &["parted", "sfdisk"],
+        tools: &["sfdisk"],
     },
     Case {
         name: "whole disk from 63.img",
@@ -138,7 +136,7 @@ const CASES: &[Case] = &[
         sgdisk: &[],
         assume: "512e",
         cured: &[1],
-        tools: &["parted", "sfdisk"],
+        tools: &["sfdisk"],
     },
     Case {
         name: "end.img",
@@ -147,7 +145,7 @@ const CASES: &[Case] = &[
         sgdisk: &[],
         assume: "512e",
         cured: &[1, 2, 3, 4],
-        tools: ALL_TOOLS,
+        tools: &["sfdisk"],
     },
     Case {
         name: "tight.img",
@@ -156,7 +154,7 @@ const CASES: &[Case] = &[
         sgdisk: &[],
         assume: "512e",
         cured: &[1, 2, 3],
-        tools: ALL_TOOLS,
+        tools: &["sfdisk"],
     },
     Case {
         name: "iu.img",
@@ -165,7 +163,7 @@ const CASES: &[Case] = &[
         sgdisk: &[],
         assume: "512e,iu=16KiB",
         cured: &[1, 3],
-        tools: ALL_TOOLS,
+        tools: &["sfdisk"],
     },
     Case {
         name: "stripe.img",
@@ -174,7 +172,7 @@ const CASES: &[Case] = &[
         sgdisk: &[],
         assume: "512e,chunk=64KiB,stripe=192KiB",
         cured: &[1, 3],
-        tools: ALL_TOOLS,
+        tools: &["sfdisk"],
     },
     Case {
         name: "phase.img",
@@ -183,7 +181,7 @@ const CASES: &[Case] = &[
         sgdisk: &[],
         assume: "physical=4096,offset=3584",
         cured: &[2, 3],
-        tools: ALL_TOOLS,
+        tools: &["sfdisk"],
     },
     Case {
         name: "atomic.img",
@@ -192,13 +190,13 @@ const CASES: &[Case] = &[
         sgdisk: &[],
         assume: "512e,atomic=64KiB",
         cured: &[1, 2],
-        tools: ALL_TOOLS,
+        tools: &["sfdisk"],
     },
     Case {
         name: "names; \"$(date)\" 'and' \\quotes.img",
         block: 512,
-        script: "label: gpt\nfirst-lba: 34\nstart=63, size=1000\nstart=2049, size=1000\nstart=4097, size=1000\n\
-                 start=6145, size=1000\nstart=8193, size=1000\nstart=10241, size=1000\n",
+        script: "label: gpt\nfirst-lba: 34\n6 : start=63, size=1000\n5 : start=2049, size=1000\n4 : start=4097, size=1000\n\
+                 3 : start=6145, size=1000\n2 : start=8193, size=1000\n1 : start=10241, size=1000\n",
         sgdisk: &[
             "-c1:it's a \"name\"",
             "-c2:back\\slash\\\\es and : colons 2:x",
@@ -209,7 +207,7 @@ const CASES: &[Case] = &[
         ],
         assume: "512e",
         cured: &[1, 2, 3, 4, 5, 6],
-        tools: ALL_TOOLS,
+        tools: &["sgdisk"],
     },
     Case {
         name: "hybrid.img",
@@ -218,7 +216,7 @@ const CASES: &[Case] = &[
         sgdisk: &["-h1"],
         assume: "512e",
         cured: &[1, 2],
-        tools: &["sfdisk", "sgdisk"],
+        tools: &["sfdisk"],
     },
 ];
 
@@ -270,20 +268,23 @@ impl Case {
         assert_eq!(before, after, "{place}\nchanges another partition");
         assert_ne!(old, new, "{place}\nchanges nothing");
         if tool == "parted" {
-            // Of a GPT it wants a name where there was none.
+            // Of a GPT it wants a name where there was none, and gives a UUID.
             let named = match word(&old, "name") {
                 name if name.is_empty() && word(&new, "type").contains('-') => format!("partition{cured}"),
                 name => name,
             };
             assert_eq!(word(&new, "name"), named, "{place}");
-            return;
+            for field in ["name", "uuid"] {
+                old[field] = Value::Null;
+                new[field] = Value::Null;
+            }
         }
         for field in ["start", "size"] {
             old[field] = Value::Null;
             new[field] = Value::Null;
         }
         assert_eq!(old, new, "{place}\nkeeps not all of the entry");
-        assert_eq!(header, new_header, "{place}\nchanges the table");
+        assert!(tool == "parted" || header == new_header, "{place}\nchanges the table");
     }
 }
 
@@ -308,8 +309,8 @@ fn grave(report: &Value, partition: u64) -> Vec<&Value> {
 
 /// The cures of a report, one for each partition that has one.
 fn cures(report: &Value) -> BTreeMap<u64, &Value> {
-    let of = |f: &'_ Value| f["partition"].as_u64().filter(|_| f.get("cure").is_some());
-    list(report, "findings").iter().filter_map(|f| Some((of(f)?, &f["cure"]))).collect()
+    let of = |f: &'_ Value| f["partition"].as_u64().filter(|_| f.get("fix").is_some());
+    list(report, "findings").iter().filter_map(|f| Some((of(f)?, &f["fix"]))).collect()
 }
 
 #[test]
@@ -317,7 +318,8 @@ fn every_printed_command_cures() {
     if !present(&["sfdisk", "fdisk", "sgdisk", "parted"]) {
         return;
     }
-    let mut tried = 0;
+    let (mut tried, mut wrong) = (0, Vec::new());
+    let mut all = BTreeSet::new();
     for case in CASES {
         let dir = Dir::new("cures");
         case.build(&dir);
@@ -334,14 +336,21 @@ fn every_printed_command_cures() {
                     case.try_out(&dir, partition, &tool, &line);
                     tried += 1;
                 }
-                // What parted loses has to be said.
+                // What parted loses has to be said, and what is left behind.
                 assert!(tool != "parted" || word(cure, "caution").contains("parted makes"), "{cure}");
+                let leaves_data = word(cure, "risk") != "safe" && !line.contains("--move-data");
+                assert_eq!(word(cure, "caution").contains("changes the table only"), leaves_data, "{cure}");
             }
         }
-        assert_eq!(tools.iter().map(String::as_str).collect::<Vec<_>>(), case.tools, "{}", case.name);
+        all.extend(tools.clone());
+        let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
+        if tools != case.tools {
+            wrong.push(format!("{}: {tools:?}", case.name));
+        }
     }
+    assert!(wrong.is_empty(), "the tools are others: {wrong:#?}");
     println!("{tried} commands tried");
-    assert!(tried >= 80, "only {tried} commands were tried");
+    assert!(tried >= 35 && all.len() == 3, "only {tried} commands were tried, of {all:?}");
 }
 
 /// Numbers that are the same in every run (Knuth's MMIX generator).
@@ -417,12 +426,12 @@ fn every_command_for_random_tables_cures() {
         case.build(&dir);
         for (partition, cure) in cures(&case.check(dir.path())) {
             let commands = cure.get("commands").and_then(Value::as_array).into_iter().flatten();
-            for command in commands.chain(cure.get("moving")) {
+            for command in commands {
                 let tool = word(command, "tool");
                 case.try_out(&dir, partition, &tool, &word(command, "line"));
                 *tried.entry(tool).or_default() += 1;
             }
-            if cure.get("commands").is_none() {
+            if list(cure, "commands").is_empty() {
                 *tried.entry("none".to_owned()).or_default() += 1;
             }
         }
@@ -453,9 +462,8 @@ fn every_printed_move_takes_the_data_along() {
         let image = case.build(&dir);
         let report = case.check(dir.path());
         for (partition, cure) in cures(&report) {
-            let Some(moving) = cure.get("moving") else { continue };
-            let line = word(moving, "line");
-            if !runs_here(&line) {
+            let line = word(&cure["commands"][0], "line");
+            if !line.contains("--move-data") || !runs_here(&line) {
                 continue;
             }
             case.try_out(&dir, partition, "sfdisk", &line);
@@ -494,7 +502,7 @@ fn move_file_system(script: &str, partition: u64, up: bool) {
     run(mkfs.args(["-q", "-F", "-b", "4096", "-E", &from_text, "-d"]).arg(&files).arg(&image).arg(size), "");
     let before = bytes(&image, from, len);
 
-    let line = word(&cures(&report)[&partition]["moving"], "line");
+    let line = word(&cures(&report)[&partition]["commands"][0], "line");
     tools::shell(&line, dir.path());
     let after = tools::check(&image, &assume);
     let (to, _) = spans(&after)[&partition];

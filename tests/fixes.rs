@@ -24,7 +24,7 @@ const HARMLESS: [&str; 4] = ["tune2fs -E", "mount -o", "qemu-img convert", "dd o
 /// A finding's place: its code, its partition, and how many layers up it is. What a layer is called may change with a fix.
 type Place = (String, u64, usize);
 
-/// A command that is printed for a finding.
+/// The commands that are printed for a finding, as they are pasted: all of them, a line each.
 #[derive(Clone, Debug)]
 struct Fix {
     of: Place,
@@ -51,17 +51,16 @@ fn weights(report: &Value) -> BTreeMap<Place, Vec<usize>> {
     weights
 }
 
-/// Every command of a report, each once.
+/// Every block of commands of a report, each once.
 fn fixes(report: &Value) -> Vec<Fix> {
     let mut fixes: Vec<Fix> = Vec::new();
     for finding in list(report, "findings") {
-        let Some(cure) = finding.get("cure") else { continue };
+        let Some(cure) = finding.get("fix") else { continue };
         let commands = cure.get("commands").and_then(Value::as_array).into_iter().flatten();
-        for command in commands.chain(cure.get("moving")) {
-            let fix = Fix { of: place(finding), line: word(command, "line"), risk: word(cure, "risk") };
-            if !fixes.iter().any(|known| known.line == fix.line) {
-                fixes.push(fix);
-            }
+        let lines: Vec<String> = commands.map(|command| word(command, "line")).collect();
+        let fix = Fix { of: place(finding), line: lines.join("\n"), risk: word(cure, "risk") };
+        if !lines.is_empty() && !fixes.iter().any(|known| known.line == fix.line) {
+            fixes.push(fix);
         }
     }
     fixes
@@ -87,7 +86,10 @@ fn is_announced(fix: &Fix, screen: &str) {
         fix.risk == "backup" || contains(&DESTROYERS) || contains(&HARMLESS) || fix.line.contains("start="),
         "{fix:?}"
     );
-    let at = screen.find(&fix.line).unwrap_or_else(|| panic!("{fix:?} is not in\n{screen}"));
+    // Each line of a block is indented alike.
+    let at = screen
+        .find(&fix.line.replace('\n', "\n    "))
+        .unwrap_or_else(|| panic!("{fix:?} is not in\n{screen}"));
     let block = screen[..at].rfind("fix: ").map(|from| &screen[from..at]).unwrap();
     let announced = block.split_whitespace().collect::<Vec<_>>().join(" ");
     match fix.risk.as_str() {

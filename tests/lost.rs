@@ -45,7 +45,7 @@ fn refused_by_name(dir: &Dir, name: &str) {
     assert!(seen.contains(name), "{name}: {seen}");
     let planned = straddle(dir.path(), &[&["plan", "disk", "--wipe"][..], &PLAN].concat());
     assert_eq!(planned.status.code(), Some(0), "{name}: {}", told(&planned));
-    let line = format!("lost sight of: the whole disk: {name}");
+    let line = format!("will no longer be reachable: the whole disk: {name}");
     assert!(told(&planned).contains(&line), "{name}: {}", told(&planned));
     let applied = straddle(dir.path(), &["apply", "plan", "--write", "disk"]);
     assert_eq!(applied.status.code(), Some(0), "{name}: {}", told(&applied));
@@ -112,9 +112,9 @@ fn a_new_table_names_what_it_no_longer_leads_to() {
         dir.path(),
     );
     let lines = [
-        "lost sight of: partition 1: ntfs \"Holidays\", 20 MiB (20971520 bytes) from byte 1048576",
-        "lost sight of: partition 2: ext4 \"files\", 10 MiB (10485760 bytes) from byte 22020096",
-        "lost sight of: partition 3: no known content, 1 MiB (1048576 bytes) from byte 33554432",
+        "will no longer be reachable: partition 1: ntfs \"Holidays\", 20 MiB (20971520 bytes) from byte 1048576",
+        "will no longer be reachable: partition 2: ext4 \"files\", 10 MiB (10485760 bytes) from byte 22020096",
+        "will no longer be reachable: partition 3: no known content, 1 MiB (1048576 bytes) from byte 33554432",
     ];
     let flat = |output: &Output| told(output).split_whitespace().collect::<Vec<_>>().join(" ");
     let planned = straddle(dir.path(), &[&["plan", "disk"][..], &PLAN].concat());

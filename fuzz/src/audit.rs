@@ -191,6 +191,8 @@ fn shell_words(line: &str) -> Option<Vec<String>> {
                     c => word.push(c),
                 }
             },
+            // One command after another, where that succeeded.
+            '&' if chars.as_str().starts_with("& ") => word.extend(chars.next()),
             '$' | '`' | ';' | '&' | '<' | '>' | '(' | ')' | '"' | '*' | '?' | '#' | '~' => {
                 panic!("{c} stands unquoted: {line:?}")
             }
@@ -239,6 +241,7 @@ fn check_place(context: &Context<'_>, number: u32, cure: &Cure) {
 fn place_of(line: &str) -> Option<(Lba, LbaCount)> {
     let number = |text: &str| text.parse::<u64>().ok();
     let blocks = |start: u64, last: u64| Some((Lba::new(start), LbaCount::new(last.checked_sub(start)? + 1)));
+    let line = line.rsplit(" && ").next()?.split(" set ").next()?;
     if let Some(rest) = line.strip_prefix("echo 'start=") {
         let (start, count) = rest.split('\'').next()?.split_once(", size=")?;
         Some((Lba::new(number(start)?), LbaCount::new(number(count)?)))

@@ -32,11 +32,12 @@ pub(crate) static START_STRADDLES: Rule = Rule {
           address lies inside a physical sector is judged rightly. LVM and cryptsetup make up for a start that \
           the kernel calls misaligned; where all data on it is aligned again, that is S056.",
     cost: "Nothing, and it is advice, where nothing is written but by an installer: BIOS boot, PReP, Microsoft reserved and \
-           EFI partitions, ISO 9660 and squashfs. Small writes: published tests show about 3 times the time on 5400 and 7200 rpm 512e disks, 62 \
+           EFI partitions, the FAT that a board's firmware boots from, ISO 9660 and squashfs. Small writes: published tests show about 3 times the time on 5400 and 7200 rpm 512e disks, 62 \
            times in the worst one (WD20EARS, 4 KiB writes at every 16 KiB: 19.5 s against 1216 s). Reads \
            cost little.",
     cure: "Start the partition on a multiple of the physical sector; 1 MiB (sector 2048 of 512 bytes) suits \
-           all drives. For an existing partition the data has to move with the start.",
+           all drives. For an existing partition the data has to move with the start (sfdisk --move-data); one that has no room \
+           to move is shrunk first: its file system, then its entry.",
     sources: &[
         "Linux block/blk-settings.c, queue_limit_alignment_offset",
         "Documentation/ABI/stable/sysfs-block, alignment_offset",
@@ -57,8 +58,8 @@ pub(crate) static END_STRADDLES: Rule = Rule {
     cost: "File systems of 4 KiB blocks leave the tail unused and lose nothing. LUKS with 4096-byte sectors \
            refuses such a device (\"Device size is not aligned to requested sector size\"), and whoever \
            writes the tail pays a read-modify-write and shares a sector with the next partition. It is advice where \
-           what is in the partition leaves the tail unused, and a warning where that writes it (swap, md, LUKS with \
-           4096-byte sectors), is not known, or where the next partition begins in the same sector.",
+           what is in the partition leaves the tail unused by its own header (swap of whole pages, most file systems), and \
+           a warning where that writes it (md, LUKS with 4096-byte sectors), is not known, or where the next partition begins in the same sector.",
     cure: "End the partition on a multiple of the physical sector. Shrinking by the odd tail (under one \
            physical sector) is safe for file systems with 4 KiB blocks.",
     sources: &[
@@ -691,7 +692,8 @@ pub(crate) static FS_BLOCK_SMALL: Rule = Rule {
     what: "The file system's block, sector or log sector is smaller than the physical sector.",
     why: "mkfs takes the block by the size of the device (small ext file systems: 1 KiB) or by what the \
           device reports (XFS: 512-byte sectors on an image file or a drive that lies).",
-    cost: "Each such write is a read-modify-write, however well it is aligned.",
+    cost: "Each such write is a read-modify-write, however well it is aligned. It is advice where only firmware reads it: an EFI \
+           system partition, or the small FAT that a Raspberry Pi boots from.",
     cure: "Make it anew with blocks and sectors of 4096 bytes.",
     sources: &["mke2fs(8), -b and mke2fs.conf", "mkfs.xfs(8), -s size"],
 };
@@ -800,7 +802,8 @@ pub(crate) static HIDDEN_SECTORS: Rule = Rule {
           old number along. Boot code of a BIOS reads the rest of itself at the sector that this number says.",
     cost: "Windows does not boot from the partition; that is a warning where it is the active one of an MBR. Elsewhere \
            (data, EFI, exFAT) nothing reads the number, and it is advice.",
-    cure: "Write the partition's first sector into the boot sector, four bytes at byte 28, with the partition unmounted.",
+    cure: "Write the partition's first sector into the boot sector, four bytes at byte 28, and into the copy of that (NTFS: the \
+           sector behind the last of the volume; FAT32: mostly sector 6), with the partition unmounted.",
     sources: &[
         "Microsoft FAT specification, BPB_HiddSec",
         "exFAT file system specification, PartitionOffset",

@@ -61,7 +61,6 @@ fn convert(context: &Context<'_>, format: &str) -> Cure {
                 operand(&format!("{}.new", context.file))
             ),
         }],
-        moving: None,
         risk: Risk::Safe,
         caution: Some(format!(
             "with the guest shut down; a file of the name {} is overwritten, and the guest's configuration has to name it",

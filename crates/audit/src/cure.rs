@@ -2,14 +2,18 @@
 //!
 //! This is the cure of one partition with all others left where they are; laying out a whole disk is a plan.
 
+mod caution;
+mod entry;
 mod room;
+mod shrink;
 
 use std::cmp::Ordering;
 
-use straddle_device::shown::is_hidden;
-use straddle_layout::{Partition, PartitionType, Role, TableKind, types};
+use straddle_layout::{Partition, Role, TableKind};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
+use self::caution::caution;
+use self::entry::Entry;
 use crate::finding::{Command, Cure, Risk};
 use crate::placement::{GRAIN, named_boundaries};
 use crate::{Context, Severity};
@@ -24,21 +28,33 @@ struct Place {
     len: ByteCount,
 }
 
+/// A place with the fix that puts the partition there.
+struct Candidate {
+    cure: Cure,
+    /// Whether its commands take along what is in the partition.
+    keeps_data: bool,
+}
+
 /// The cure for everything that is wrong with the placement of `partition`; `None` when no place in the free
 /// space around it would do.
 pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<Cure> {
     let free = free_space_around(context, partition)?;
-    let mut cures = find_places(context, partition, free)
+    let candidates: Vec<Candidate> = find_places(context, partition, free)
         .into_iter()
-        .filter_map(|place| cure_at(context, partition, place, free))
-        .peekable();
-    let best = cures.peek().cloned();
-    // A place that a tool reaches is worth more than one that none does.
-    cures.find(|cure| !cure.commands.is_empty()).or(best)
+        .filter_map(|place| candidate(context, partition, place, free))
+        .collect();
+    // A place that a tool reaches is worth more than one that none does, and most where the data comes along.
+    let worth = |candidate: &&Candidate| (candidate.keeps_data, !candidate.cure.commands.is_empty());
+    candidates.iter().rev().max_by_key(worth).map(|candidate| candidate.cure.clone())
 }
 
 /// The cure that puts `partition` at `place`.
-fn cure_at(context: &Context<'_>, partition: &Partition, place: Place, free: Span) -> Option<Cure> {
+fn candidate(
+    context: &Context<'_>,
+    partition: &Partition,
+    mut place: Place,
+    free: Span,
+) -> Option<Candidate> {
     let block = context.stack.block;
     let start = Lba::from_bytes_exact(place.start, block)?;
     let count = block.blocks_floor(place.len);
@@ -46,28 +62,41 @@ fn cure_at(context: &Context<'_>, partition: &Partition, place: Place, free: Spa
         return None;
     }
     if context.stack.kind == TableKind::Kernel {
-        return Some(Cure::advice(format!("start it at LBA {start} with {count} sectors")));
+        let cure = Cure::advice(format!("start it at LBA {start} with {count} sectors"));
+        return Some(Candidate { cure, keeps_data: false });
     }
-    let target = Entry { context, partition, start, count };
-    let by_sfdisk = room::sfdisk_finds_it(context, partition, place, free);
-    let mut commands = Vec::new();
-    commands.extend(by_sfdisk.then(|| target.sfdisk("")));
-    commands.extend(target.parted());
-    commands.extend(target.sgdisk());
-    // sfdisk moves data only into a place that is as large.
-    let takes_data = by_sfdisk && place.start != partition.span.start() && place.len >= partition.span.len();
-    Some(Cure {
-        summary: summary(partition, place, start, count),
-        risk: if stays_whole(partition, place) { Risk::Safe } else { Risk::Backup },
-        caution: target.caution(place, &commands),
-        moving: takes_data.then(|| target.sfdisk("--move-data ")),
+    let mut entry = Entry { context, partition, start, count };
+    let old = partition.span;
+    let (moves, shrinks) = (place.start != old.start(), place.len < old.len());
+    let by_sfdisk = room::sfdisk_finds_it(context, partition, old, place, free);
+    let (keeps_data, commands) = if shrinks && is_known(partition) {
+        let steps = shrink::steps(context, partition, place, free);
+        (place, entry.count) =
+            steps.as_ref().map_or((place, count), |(_, shorter)| (*shorter, block.blocks_floor(shorter.len)));
+        (steps.is_some(), steps.map(|(command, _)| command))
+    } else if !moves && !shrinks {
+        (true, entry.table_only(by_sfdisk))
+    } else if !shrinks && by_sfdisk {
+        // sfdisk moves data only into a place that is as large.
+        (true, Some(entry.sfdisk("--move-data ")))
+    } else if is_known(partition) {
+        (false, None)
+    } else {
+        (false, entry.table_only(by_sfdisk))
+    };
+    let commands: Vec<Command> = commands.into_iter().collect();
+    let cure = Cure {
+        summary: summary(partition, place, start, entry.count),
+        risk: if moves || shrinks { Risk::Backup } else { Risk::Safe },
+        caution: caution(context, partition, place, &commands),
         commands,
-    })
+    };
+    Some(Candidate { cure, keeps_data })
 }
 
-/// Whether the partition's bytes are all still in it, at their places.
-fn stays_whole(partition: &Partition, place: Place) -> bool {
-    place.start == partition.span.start() && place.len >= partition.span.len()
+/// Whether something is known to be in a partition. What is not recognised may be data all the same.
+fn is_known(partition: &Partition) -> bool {
+    partition.content.is_some() || partition.layer.is_some()
 }
 
 fn summary(partition: &Partition, place: Place, start: Lba, count: LbaCount) -> String {
@@ -188,180 +217,15 @@ fn free_space_around(context: &Context<'_>, partition: &Partition) -> Option<Spa
     Span::new(low, high.checked_since(low)?)
 }
 
+/// The sector size that has to be told, because an image has no device that tells it.
+fn told_sector_size(context: &Context<'_>) -> Option<u64> {
+    Some(context.stack.block.get()).filter(|size| context.is_image && *size != 512)
+}
+
 /// Quotes a word for a POSIX shell, where it needs it.
 pub use straddle_device::shown::quote;
 
 /// The target as an operand: a name that begins with a dash is no option.
-pub(crate) fn operand(target: &str) -> String {
+pub fn operand(target: &str) -> String {
     if target.starts_with('-') { quote(&format!("./{target}")) } else { quote(target) }
-}
-
-/// A partition's entry as it should become.
-struct Entry<'a> {
-    context: &'a Context<'a>,
-    partition: &'a Partition,
-    start: Lba,
-    count: LbaCount,
-}
-
-impl Entry<'_> {
-    fn operand(&self) -> String {
-        operand(self.context.target)
-    }
-
-    fn last(&self) -> u64 {
-        self.start.get() + self.count.get() - 1
-    }
-
-    /// The sector size that has to be told, because an image has no device that tells it.
-    fn told_sector_size(&self) -> Option<u64> {
-        Some(self.context.stack.block.get()).filter(|size| self.context.is_image && *size != 512)
-    }
-
-    /// Whether the partition's name may stand in a command: a terminal obeys control characters, quoted or not, and who
-    /// reads it sees something else than is there.
-    fn name_can_be_shown(&self) -> bool {
-        !self.partition.attributes.name.contains(is_hidden)
-    }
-
-    /// Whether sgdisk can write the name: for it a colon ends the name, and nothing quotes one (sgdisk 1.0.10).
-    fn name_is_for_sgdisk(&self) -> bool {
-        !self.partition.attributes.name.contains(':')
-    }
-
-    /// What to mind: that a table is not its data, and what the tools cannot do.
-    fn caution(&self, place: Place, commands: &[Command]) -> Option<String> {
-        if commands.is_empty() {
-            return Some("no tool does this to the one partition alone".to_owned());
-        }
-        let old = self.partition.span;
-        let mut parts = Vec::new();
-        if place.len < old.len() {
-            parts.push("shrink what is in it first: these change the table only");
-        } else if place.start != old.start() {
-            parts.push(
-                "these change the table only: for an empty partition, or with its data restored from a backup \
-                 afterwards",
-            );
-        }
-        if place.start != old.start()
-            && let Some(kind) = crate::hidden::moved_with(self.partition)
-        {
-            parts.push(match kind {
-                "exfat" => "the exFAT in it says where it starts: what reads that has to be told (S068)",
-                _ => "the boot sector in it says where it starts: correct it after the move (S068), or Windows does not boot from it",
-            });
-        }
-        if self.told_sector_size().is_some() {
-            parts.push("sfdisk knows --sector-size since util-linux 2.41");
-        }
-        if commands.iter().any(|command| command.tool == "parted") {
-            parts.push(match self.partition.kind {
-                PartitionType::Mbr(_) => {
-                    "parted makes the partition anew, without its type and boot flag, and may give the disk a new \
-                     identifier"
-                }
-                _ if self.partition.attributes.name.is_empty() => {
-                    "parted makes the partition anew, with a name, another UUID and the type Linux filesystem"
-                }
-                _ => "parted makes the partition anew, with another UUID and the type Linux filesystem",
-            });
-        }
-        if matches!(self.partition.kind, PartitionType::Guid(_)) && !self.name_is_for_sgdisk() {
-            parts.push("sgdisk cannot write a name with a colon");
-        }
-        if self.context.stack.kind == TableKind::HybridMbr {
-            parts.push("these change the GPT: make the hybrid MBR anew afterwards (sgdisk -h)");
-        }
-        (!parts.is_empty()).then(|| parts.join("; "))
-    }
-
-    /// sfdisk changes the entry's place and keeps everything else.
-    fn sfdisk(&self, options: &str) -> Command {
-        let Self { partition: Partition { number, .. }, start, count, .. } = self;
-        let size = self.told_sector_size().map(|size| format!("--sector-size {size} ")).unwrap_or_default();
-        let line = format!(
-            "echo 'start={start}, size={count}' | sfdisk {size}{options}-N {number} {}",
-            self.operand()
-        );
-        Command { tool: "sfdisk", line }
-    }
-
-    /// parted can only remove the partition and make another.
-    fn parted(&self) -> Option<Command> {
-        let keeps = self.parted_keeps_number() && self.context.stack.kind != TableKind::HybridMbr;
-        if !keeps || !self.name_can_be_shown() {
-            return None;
-        }
-        let Self { partition, start, .. } = self;
-        let label = match (partition.kind, partition.role) {
-            // parted wants a name for a partition of a GPT.
-            (PartitionType::Guid(_), _) if partition.attributes.name.is_empty() => {
-                format!("partition{}", partition.number)
-            }
-            (PartitionType::Guid(_), _) => word_for_parted(&partition.attributes.name),
-            (_, Role::Logical { .. }) => "logical".to_owned(),
-            _ => "primary".to_owned(),
-        };
-        let environment =
-            self.told_sector_size().map(|size| format!("PARTED_SECTOR_SIZE={size} ")).unwrap_or_default();
-        let (number, last) = (partition.number, self.last());
-        let line = format!(
-            "{environment}parted -s -a none {} rm {number} mkpart {label} {start}s {last}s",
-            self.operand()
-        );
-        Some(Command { tool: "parted", line })
-    }
-
-    /// Whether a partition that parted makes in place of this one has its number: a new one gets the lowest free
-    /// number, and when a logical one goes those behind it move up.
-    fn parted_keeps_number(&self) -> bool {
-        let others = self.context.stack.partitions.iter().map(|p| p.number);
-        let number = self.partition.number;
-        match self.partition.role {
-            Role::Logical { .. } => others.max() == Some(number),
-            _ => others.filter(|other| *other < number).count() == number.saturating_sub(1) as usize,
-        }
-    }
-
-    /// sgdisk works on GPT only, and cannot be told an image's sector size.
-    fn sgdisk(&self) -> Option<Command> {
-        let PartitionType::Guid(kind) = self.partition.kind else { return None };
-        if self.told_sector_size().is_some() || !self.name_can_be_shown() || !self.name_is_for_sgdisk() {
-            return None;
-        }
-        let (number, start, last) = (self.partition.number, self.start, self.last());
-        let attributes = &self.partition.attributes;
-        let mut line = format!(
-            "sgdisk -a 1 -d {number} -n {number}:{start}:{last} -t {number}:{}",
-            types::guid_text(kind)
-        );
-        if let Some(guid) = attributes.guid {
-            line += &format!(" -u {number}:{}", types::guid_text(guid));
-        }
-        if !attributes.name.is_empty() {
-            line += &format!(" -c {}", quote(&format!("{number}:{}", attributes.name)));
-        }
-        if attributes.gpt != 0 {
-            line += &format!(" -A {number}:=:{:016x}", attributes.gpt);
-        }
-        Some(Command { tool: "sgdisk", line: format!("{line} {}", self.operand()) })
-    }
-}
-
-/// A word for parted on a shell's line. parted splits its own arguments once more, so what is no plain word needs quotes that
-/// reach it.
-fn word_for_parted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    if word.chars().all(plain) && word.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        return word.to_owned();
-    }
-    let quoted = quote_for_parted(word);
-    // Between double quotes these keep a meaning.
-    if quoted.contains(['"', '$', '`', '\\', '!']) { quote(&quoted) } else { format!("\"{quoted}\"") }
-}
-
-/// A word in the quotes that parted itself understands: in them a backslash keeps what follows.
-fn quote_for_parted(word: &str) -> String {
-    format!("'{}'", word.replace('\\', r"\\").replace('\'', r"\'"))
 }

@@ -178,7 +178,6 @@ fn hints_cure(
     Cure {
         summary: "tell the file system the array's figures".to_owned(),
         commands: vec![command],
-        moving: None,
         risk: Risk::Safe,
         caution: Some(caution.to_owned()),
     }

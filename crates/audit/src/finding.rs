@@ -168,24 +168,22 @@ impl Risk {
 pub struct Cure {
     /// What has to be done, in a sentence.
     pub summary: String,
-    /// The same as commands: alternatives, one a tool.
+    /// The same as commands: steps, in order. Whoever pastes them all is not worse off.
     pub commands: Vec<Command>,
     /// What they do to what is stored.
     pub risk: Risk,
     /// What to mind before running any of them.
     pub caution: Option<String>,
-    /// A command that moves the data along with the partition, where one exists.
-    pub moving: Option<Command>,
 }
 
 impl Cure {
     /// A cure that no single command is.
     pub(crate) fn advice(summary: impl Into<String>) -> Self {
-        Self { summary: summary.into(), commands: Vec::new(), risk: Risk::Safe, caution: None, moving: None }
+        Self { summary: summary.into(), commands: Vec::new(), risk: Risk::Safe, caution: None }
     }
 
     /// Leaves only what has to be done: for a target whose name a terminal would obey, quoted or not.
-    pub(crate) fn without_commands(&mut self) {
+    pub fn without_commands(&mut self) {
         *self = Self::advice(std::mem::take(&mut self.summary));
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     let mut finding =
         Finding::on_partition(&rules::HIDDEN_SECTORS, partition.number, partition.span.start(), message);
     finding.severity = if boots { Severity::Warning } else { Severity::Advice };
-    finding.cure = Some(cure(context, partition, kind, start));
+    finding.cure = Some(cure(context, partition, kind, fs, start));
     findings.push(finding);
 }
 
@@ -68,18 +68,24 @@ fn behind_record(context: &Context<'_>, partition: &Partition, sector: ByteCount
     behind.and_then(|behind| count(ByteOffset::new(behind.get()), sector)).unwrap_or(0)
 }
 
-fn cure(context: &Context<'_>, partition: &Partition, kind: &str, start: u64) -> Cure {
+fn cure(context: &Context<'_>, partition: &Partition, kind: &str, fs: &FileSystem, start: u64) -> Cure {
     let (Ok(number), false) = (u32::try_from(start), kind == "exfat") else {
         return Cure::advice("none needed: what reads exFAT does not look at it; mkfs.exfat writes it anew");
     };
     let octal: String = number.to_le_bytes().iter().map(|byte| format!("\\{byte:03o}")).collect();
-    let at = partition.span.start().get().saturating_add(HIDDEN_AT);
-    let line = format!("printf '{octal}' | dd of={} bs=1 seek={at} conv=notrunc", operand(context.target));
+    let write = |sector: ByteOffset| {
+        let at = partition.span.start().get().saturating_add(sector.get()).saturating_add(HIDDEN_AT);
+        let line =
+            format!("printf '{octal}' | dd of={} bs=1 seek={at} conv=notrunc", operand(context.target));
+        Command { tool: "dd", line }
+    };
+    // Both are compared by what checks a file system.
+    let sectors = std::iter::once(ByteOffset::ZERO).chain(fs.boot_copy);
+    let copies = if fs.boot_copy.is_some() { ", and into the copy of that" } else { "" };
     Cure {
-        summary: format!("write {start} into its boot sector"),
-        commands: vec![Command { tool: "dd", line }],
-        moving: None,
+        summary: format!("write {start} into its boot sector{copies}"),
+        commands: sectors.map(write).collect(),
         risk: Risk::Safe,
-        caution: Some("with the partition unmounted; this changes four bytes".to_owned()),
+        caution: Some("with the partition unmounted; each command changes four bytes".to_owned()),
     }
 }

@@ -336,7 +336,7 @@ fn off(
         at => format!("its data from byte {at} on"),
     };
     let message = format!(
-        "{}: {run} stands at byte {} of what is below, which is byte {} of the disk, {} bytes past a {}-byte {} \
+        "{}: {run} starts at byte {} of what is below, which is byte {} of the disk, {} bytes past a {}-byte {} \
          boundary; {whose}",
         place.told(),
         own_offset(place, piece),

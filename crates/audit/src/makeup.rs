@@ -11,6 +11,9 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use crate::layers::{called, from_first_extent};
 
+/// The level of an array of members one behind the other.
+const LINEAR: i32 = -1;
+
 /// What the layers above a start that misses a boundary make of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Above {
@@ -91,6 +94,17 @@ impl Above {
             self.off.push(name());
         }
     }
+}
+
+/// Whether it cannot be known from this disk alone what is on a layer: an array whose first bytes, and with them the signature
+/// of what is on it, lie on another member. LVM and cryptsetup follow an array's alignment offset as they do a disk's.
+pub(crate) fn begins_elsewhere(layer: &Layer) -> bool {
+    let Facts::Md(md) = &layer.facts else { return false };
+    let is_spread = md.level == LINEAR || md.stripe().is_some();
+    is_spread
+        && md.raid_disks > 1
+        && layer.children.is_empty()
+        && layer.space.iter().all(|piece| piece.span.start() != ByteOffset::ZERO)
 }
 
 /// The layers on one partition of a table inside another layer.

@@ -8,7 +8,7 @@ use crate::catalogue as rules;
 use crate::cure;
 use crate::finding::{Cure, Finding, Miss, Rule};
 use crate::layers::{split, split_cure};
-use crate::makeup::Above;
+use crate::makeup::{self, Above};
 use crate::{Context, Severity, weigh};
 
 /// The grain that every current partitioning tool uses: 1 MiB.
@@ -19,6 +19,10 @@ pub const ATOMIC_UNIT: &str = "atomic write unit";
 
 /// The physical sector of nearly every disk since 2010, whatever it says.
 const USUAL_PHYSICAL: ByteCount = ByteCount::new(4096);
+
+/// What is said of a member that does not show what is on its array.
+const ALONE: &str = "; it cannot be judged alone: it is a member of an array that begins on another disk, and what is on that may \
+                     make up for it";
 
 /// The start that DOS gave the first partition: one track of 63 sectors.
 const DOS_START: Lba = Lba::new(63);
@@ -134,6 +138,10 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
         if off_physical && is_advice {
             continue;
         }
+        // The partitions of an ISO image that is a disk as well are windows on one file system.
+        if context.stack.is_hybrid_iso && is_advice {
+            continue;
+        }
         let above = Above::of(&partition.layer, named.boundary);
         stays |= !is_advice && !above.back.is_empty();
         if above.makes_up() && !is_advice {
@@ -145,7 +153,16 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
             message.push_str(&split(&above));
             cure = Some(split_cure(&above));
         }
+        let mut severity = named.rule.severity;
+        if !is_advice && partition.layer.as_ref().is_some_and(makeup::begins_elsewhere) {
+            severity = Severity::Warning;
+            message.push_str(ALONE);
+            cure = Some(Cure::advice(
+                "leave it where it is, and check the array where it is assembled: a move may misalign what is on it",
+            ));
+        }
         found.push(Finding {
+            severity,
             miss: Some(Miss { name: named.name, boundary: named.boundary, past }),
             cure,
             ..Finding::on_partition(named.rule, partition.number, start, message)
@@ -185,6 +202,10 @@ fn check_end(context: &Context<'_>, partition: &Partition, found: &mut Vec<Findi
     let rest = len.remainder(physical.size());
     // When start and end are off by the same amount the size is whole: moving the start mends both.
     if past == ByteCount::ZERO || rest == ByteCount::ZERO {
+        return;
+    }
+    // Past the disk's end nothing is written: that is another finding.
+    if end.get() > context.size.get() {
         return;
     }
     let message = format!(

@@ -73,7 +73,6 @@ fn destroying(tool: &'static str, line: String) -> Cure {
     Cure {
         summary: "make the layer anew with its data on the boundary, and restore what it held".to_owned(),
         commands: vec![Command { tool, line }],
-        moving: None,
         risk: Risk::Destroys,
         caution: Some("DEVICE stands for the device that the layer is on".to_owned()),
     }
@@ -109,7 +108,6 @@ pub(crate) fn larger_luks_sector(luks: &Luks, physical: ByteCount) -> Cure {
             tool: "cryptsetup",
             line: format!("cryptsetup reencrypt --sector-size {sector} DEVICE"),
         }],
-        moving: None,
         risk: Risk::Backup,
         caution: Some(format!(
             "with the container open: cryptsetup refuses it otherwise. The file system in it must not have blocks of less than {sector} bytes, or it cannot be mounted afterwards, and \

@@ -26,13 +26,18 @@ const EXFAT_SMALL: u64 = 16 * MIB;
 /// (`align_structures`, dosfstools mkfs.fat.c).
 const FAT_UNALIGNED_SECTORS: u64 = 8192;
 
+/// The fewest clusters of a FAT16 and of a FAT32, and the most of a FAT32 (Microsoft's specification, section 3.5).
+const FAT16_LEAST: u64 = 4085;
+const FAT32_LEAST: u64 = 65525;
+const FAT32_MOST: u64 = 0x0FFF_FFF5;
+
 /// The cure for a file system on `len` bytes that writes less than `wanted` bytes at a time.
 pub(crate) fn with_block(kind: &str, fs: &FileSystem, len: ByteCount, wanted: ByteCount) -> Cure {
     command(kind, fs, len, wanted).map_or_else(
         || {
             Cure::advice(format!(
-                "none by making it anew: {kind} has no block of {} bytes that every kernel mounts, on a device of this \
-                 size; larger writes above it help",
+                "none by making it again: no {kind} of this kind and size has a block of {} bytes that every system \
+                 mounts; larger writes above it help",
                 wanted.get()
             ))
         },
@@ -70,8 +75,22 @@ pub(crate) fn fat(fs: &FileSystem, len: ByteCount, cluster: ByteCount) -> Option
     let sector = fs.sector.unwrap_or(ByteCount::new(512)).get().max(512);
     let sectors = cluster.get() / sector;
     let aligns = len.get() / sector > FAT_UNALIGNED_SECTORS;
-    (aligns && (1..=128).contains(&sectors))
-        .then(|| Command { tool: "mkfs", line: format!("mkfs.fat -S {sector} -s {sectors} DEVICE") })
+    // What reads it may know the one kind only: firmware, cameras, DOS.
+    let kind = fs.fat_bits.map(|bits| format!("-F {bits} ")).unwrap_or_default();
+    let line = format!("mkfs.fat {kind}-S {sector} -s {sectors} DEVICE");
+    let fits = fs.fat_bits.is_none_or(|bits| has_clusters(bits, len.get() / cluster.get().max(1)));
+    (aligns && fits && (1..=128).contains(&sectors)).then_some(Command { tool: "mkfs", line })
+}
+
+/// Whether a FAT of `bits` bits can have about so many clusters: its tables and directories take a few of them.
+fn has_clusters(bits: u8, clusters: u64) -> bool {
+    let most = if bits == 32 { FAT32_MOST } else { 1 << bits };
+    let least = match bits {
+        12 => 1,
+        16 => FAT16_LEAST,
+        _ => FAT32_LEAST,
+    };
+    (least + least / 8..most).contains(&clusters)
 }
 
 /// An exFAT of clusters of `cluster` bytes, on multiples of 1 MiB, or of themselves where it is too small for that.
@@ -86,7 +105,6 @@ pub(crate) fn remake(command: Command) -> Cure {
     Cure {
         summary: "make the file system anew, and restore what it held".to_owned(),
         commands: vec![command],
-        moving: None,
         risk: Risk::Destroys,
         caution: Some("DEVICE stands for what it is on".to_owned()),
     }

@@ -77,9 +77,20 @@ fn cure_of(context: &Context<'_>, problem: &Problem) -> Option<Cure> {
              the sectors: straddle plan {} --convert-table {device} --save plan.json",
             operand(context.target)
         )),
-        _ => Cure::advice(rule_of(problem).0.cure),
+        _ => Cure::advice(as_clause(rule_of(problem).0.cure)),
     };
     Some(cure)
+}
+
+/// A rule's sentence as what follows "fix:".
+fn as_clause(sentence: &str) -> String {
+    let mut characters = sentence.trim_end_matches('.').chars();
+    let first = characters.next().map(|first| first.to_lowercase().to_string()).unwrap_or_default();
+    match characters.clone().next() {
+        // An abbreviation.
+        Some(second) if second.is_uppercase() => sentence.trim_end_matches('.').to_owned(),
+        _ => first + characters.as_str(),
+    }
 }
 
 fn rewrite_gpt(context: &Context<'_>) -> Cure {
@@ -92,7 +103,6 @@ fn rewrite_gpt(context: &Context<'_>) -> Cure {
         } else {
             vec![command]
         },
-        moving: None,
         risk: Risk::Backup,
         caution: Some(
             "look at the table first (sgdisk -p): what it lists is what will be written".to_owned(),
@@ -114,7 +124,6 @@ fn check_mbr_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let cure = Cure {
         summary: "convert the table to GPT".to_owned(),
         commands: vec![Command { tool: "sgdisk", line: format!("sgdisk -g {}", operand(context.target)) }],
-        moving: None,
         risk: Risk::Backup,
         caution: Some(
             "a BIOS boot loader needs a BIOS boot partition and has to be installed again".to_owned(),

@@ -15,6 +15,13 @@ use crate::finding::{Finding, Rule, Severity, Subject};
 const MBR_PREP: u8 = 0x41;
 const MBR_ESP: u8 = 0xEF;
 
+/// The MBR types of FAT that firmware boots from, and those of Linux: a file system, LVM.
+const MBR_FATS: [u8; 3] = [0x0B, 0x0C, 0x0E];
+const MBR_LINUX: [u8; 2] = [0x83, 0x8E];
+
+/// The largest partition that is taken for one that a board boots from.
+const BOARD_BOOT_MOST: ByteCount = ByteCount::new(1 << 30);
+
 /// Whether a file system of this kind is made once and then only read.
 pub(crate) fn is_only_read(kind: &str) -> bool {
     matches!(kind, "iso9660" | "squashfs" | "squashfs3" | "erofs" | "cramfs" | "romfs")
@@ -79,6 +86,11 @@ fn nothing_is_lost(context: &Context<'_>, partition: &Partition) -> Option<Strin
     if let Some(name) = partition.content.filter(|name| is_only_read(name)) {
         return Some(format!("{name} is only read"));
     }
+    if is_boards_boot(context, partition) {
+        return Some(
+            "firmware reads it, and only updates of the kernel and the boot loader write to it".to_owned(),
+        );
+    }
     let kind = types::name(&partition.kind).unwrap_or("");
     let of_gpt = matches!(partition.kind, PartitionType::Guid(_));
     let mbr = |kind| partition.kind == PartitionType::Mbr(kind);
@@ -95,6 +107,18 @@ fn nothing_is_lost(context: &Context<'_>, partition: &Partition) -> Option<Strin
     } else {
         None
     }
+}
+
+/// Whether it is what the firmware of a board such as the Raspberry Pi boots from: a small FAT, the first partition of an
+/// MBR, with a Linux behind it.
+fn is_boards_boot(context: &Context<'_>, partition: &Partition) -> bool {
+    let all = || context.stack.partitions.iter();
+    let is = |partition: &Partition, kinds: &[u8]| matches!(partition.kind, PartitionType::Mbr(kind) if kinds.contains(&kind));
+    partition.content == Some(FAT)
+        && is(partition, &MBR_FATS)
+        && partition.span.len() <= BOARD_BOOT_MOST
+        && all().all(|other| other.span.start() >= partition.span.start())
+        && all().any(|other| is(other, &MBR_LINUX))
 }
 
 /// What becomes of the last bytes of a partition, which fill a physical sector in part.
@@ -117,7 +141,7 @@ fn tail(context: &Context<'_>, partition: &Partition) -> Tail {
             Some(name) => Tail::Written(format!("what {name} does with them is not known")),
         };
     };
-    if leaves(layer, rest) {
+    if leaves(layer, partition.span.len(), rest) {
         Tail::Unused(format!("the {} in it leaves them unused", layer.kind))
     } else {
         Tail::Written(match &layer.facts {
@@ -136,9 +160,14 @@ fn sharing(context: &Context<'_>, partition: &Partition) -> Option<u32> {
     context.stack.partitions.iter().find(begins_there).map(|p| p.number)
 }
 
-/// Whether what is in the partition leaves its last `rest` bytes alone.
-fn leaves(layer: &Layer, rest: ByteCount) -> bool {
+/// Whether what is in the partition leaves the last `rest` bytes of its `len` alone.
+fn leaves(layer: &Layer, len: ByteCount, rest: ByteCount) -> bool {
     match &layer.facts {
+        Facts::FileSystem(FileSystem { extent: Some(extent), .. })
+            if extent.checked_add(rest).is_some_and(|end| end <= len) =>
+        {
+            true
+        }
         Facts::FileSystem(_) if layer.kind == "swap" => false,
         _ if is_only_read(layer.kind) => true,
         Facts::FileSystem(fs) => allocates(layer.kind, fs).is_some_and(|unit| unit > rest),

@@ -170,6 +170,11 @@ fn on_partition(start: u64, kind: Option<&Kind>) -> (Vec<Finding>, Vec<u64>) {
     if kind.is_none() {
         written.push(at);
     }
+    (with_layer(start, layer), written)
+}
+
+/// The findings on a partition that starts at sector `start` with `layer` on it.
+fn with_layer(start: u64, layer: Option<Layer>) -> Vec<Finding> {
     let count = LbaCount::new(1 << 21);
     let partition = Partition {
         number: 1,
@@ -182,7 +187,7 @@ fn on_partition(start: u64, kind: Option<&Kind>) -> (Vec<Finding>, Vec<u64>) {
         content: None,
         layer,
     };
-    (audit(TableKind::Gpt, None, vec![partition]), written)
+    audit(TableKind::Gpt, None, vec![partition])
 }
 
 fn codes(findings: &[Finding]) -> Vec<&'static str> {
@@ -203,7 +208,7 @@ proptest! {
         if off < written.len() && !start.is_multiple_of(8) {
             // A move would misalign what is aligned.
             let moves = findings.iter().filter_map(|finding| finding.cure.as_ref()).any(|cure| {
-                cure.moving.is_some() || cure.commands.iter().any(|command| command.tool == "sfdisk")
+                cure.commands.iter().any(|command| command.tool == "sfdisk")
             });
             prop_assert!(!moves, "{:?} {:?}", written, findings);
         }
@@ -374,4 +379,50 @@ fn what_is_only_read_writes_nothing_anywhere() {
     }
     let fs = FileSystem { block: ByteCount::new(512), ..FileSystem::default() };
     assert_eq!(severities("ext4", fs, "S061"), [Severity::Warning]);
+}
+#[test]
+fn a_member_that_does_not_show_what_is_on_its_array_is_not_moved() {
+    let (chunk, data_offset) = (16 * PHYSICAL, MIB);
+    // Level, the array's first byte on this member, what is seen on it.
+    let cases = [
+        (0, chunk, false, "warning"),
+        (-1, 32 * MIB, false, "warning"),
+        (10, chunk, false, "warning"),
+        (5, chunk, false, "warning"),
+        // The first one shows what is on the array, and so does each of a mirror.
+        (0, 0, false, "error"),
+        (0, 0, true, "error"),
+        (1, 0, false, "error"),
+        // The kernel knows.
+        (0, chunk, true, "error"),
+    ];
+    for (level, first, is_seen, severity) in cases {
+        let at = 63 * SECTOR;
+        let md = Md {
+            level,
+            chunk: ByteCount::new(if level == 1 { 0 } else { chunk }),
+            raid_disks: 3,
+            ..Md::default()
+        };
+        let data_offset = ByteCount::new(data_offset);
+        let file_system = layer(&Kind::FileSystem, 0, at + MIB, "x", &mut Vec::new());
+        let span = Span::new(ByteOffset::new(first), ByteCount::new(chunk)).unwrap();
+        let member = Layer {
+            kind: "linux_raid_member",
+            name: "x".to_owned(),
+            below: self::span(at),
+            drive: Some(ByteOffset::new(at)),
+            facts: Facts::Md(Md { data_offset, role: Some(u32::from(first > 0)), ..md }),
+            space: vec![Piece { span, ..piece(at + MIB, at + MIB)[0] }],
+            children: if is_seen { vec![file_system] } else { Vec::new() },
+            remarks: Vec::new(),
+            uuid: String::new(),
+        };
+        let findings = with_layer(63, Some(member));
+        let start = findings.iter().find(|finding| finding.rule.code == "S001").unwrap();
+        assert_eq!(start.severity.to_string(), severity, "{level} {first} {is_seen} {start:?}");
+        let commands = start.cure.as_ref().unwrap().commands.len();
+        assert!(severity == "error" || commands == 0, "{start:?}");
+        assert_eq!(start.message.contains("cannot be judged alone"), severity == "warning", "{start:?}");
+    }
 }

@@ -28,7 +28,7 @@ pub(crate) use self::sim::SimArguments;
 use crate::cost::Pricing;
 use crate::exit;
 
-/// Finds, explains and cures misaligned partitions, down to the byte.
+/// Finds, explains and fixes misaligned partitions, down to the byte.
 #[derive(Debug, Parser)]
 #[command(name = "straddle", version, after_help = exit::HELP, arg_required_else_help = true)]
 #[command(disable_help_subcommand = true)]
@@ -202,7 +202,7 @@ pub(crate) struct CheckArguments {
     pub(crate) allow_backing: Vec<PathBuf>,
 
     /// Wait this long for a block device; one that does not answer fails, and does not hold up the others.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = seconds)]
     pub(crate) time_limit: u64,
 
     /// Report these findings only. Status and exit status are those of what is reported; the verdicts on partitions stay, and so
@@ -248,7 +248,7 @@ impl FailOn {
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   straddle explain                        the list of findings
-  straddle explain S001                   what, why, what it costs, the cure, and the sources
+  straddle explain S001                   what, why, what it costs, the fix, and the sources
   straddle explain rmw --offset 2KiB --io 4KiB --count 2";
 
 /// Arguments of `explain`.
@@ -321,6 +321,12 @@ pub(crate) struct EfficiencyArguments {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A whole number of seconds, one at least.
+fn seconds(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|seconds| *seconds > 0);
+    number.ok_or_else(|| "give a whole number of seconds, 1 or more".to_owned())
 }
 
 fn block_size(text: &str) -> Result<BlockSize, String> {

@@ -27,7 +27,7 @@ pub(crate) fn target(
     let mut topology = topology(&profile)?;
     assume.apply(&mut topology);
     if let Some(logical) = logical {
-        topology.logical.overrule(logical, Source::Declared, "--logical overrules what the device says");
+        topology.logical.overrule(logical, Source::Declared, "the declared value is used");
     }
     Ok(Target {
         kind: DeviceKind::Modelled,

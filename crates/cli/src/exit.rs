@@ -132,7 +132,9 @@ pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
     if error.chain().any(is_interruption) {
         return Exit::INTERRUPTED;
     }
-    output::complain(&output::printable(&format!("{error:#}")));
+    // The operating system's word alone comes from writing what was asked for: all else says what it was about.
+    let what = if error.is::<io::Error>() { "cannot write to standard output: " } else { "" };
+    output::complain(&output::printable(&format!("{what}{error:#}")));
     if error.is::<UsageError>() {
         Exit::Usage
     } else if error.is::<RefusedError>() {

@@ -1,4 +1,4 @@
-//! `straddle`: finds, explains and cures misaligned partitions.
+//! `straddle`: finds, explains and fixes misaligned partitions.
 //!
 //! The law of this crate: it translates. Arguments become options, a domain crate is called once, and its answer
 //! becomes text, JSON and an exit code.

@@ -86,18 +86,26 @@ pub(crate) fn read(path: &str) -> Result<Assume, String> {
     assume.map(Assume::measured).map_err(|error| format!("{path}: {error}"))
 }
 
+/// Why there is no such file; a modelled drive may be meant.
+fn missing(path: &str, error: &std::io::Error) -> String {
+    let is_drive = straddle_drive::Profile::open(path).is_ok();
+    let hint = if is_drive { format!("; a modelled drive is named drive:{path}") } else { String::new() };
+    format!("{path}: {error}{hint}")
+}
+
 /// What is in a file of a probe.
 pub(crate) fn load(path: &str) -> Result<Measured, String> {
     let shown = |error: &dyn std::fmt::Display| format!("{path}: {error}");
     let path_of = Path::new(path);
     // A pipe or a device may have no end.
-    if !std::fs::metadata(path_of).map_err(|error| shown(&error))?.is_file() {
+    if !std::fs::metadata(path_of).map_err(|error| missing(path, &error))?.is_file() {
         return Err(shown(&"not a file"));
     }
     let mut text = String::new();
     let file = File::open(path_of).map_err(|error| shown(&error))?;
     file.take(LARGEST).read_to_string(&mut text).map_err(|error| shown(&error))?;
-    let measured: Measured = serde_json::from_str(&text).map_err(|error| shown(&error))?;
+    let measured: Measured = serde_json::from_str(&text)
+        .map_err(|error| shown(&format!("not a file that 'straddle probe --save' has written ({error})")))?;
     if measured.schema != SCHEMA {
         return Err(shown(&format!("schema {}, but this version reads {SCHEMA}", measured.schema)));
     }

@@ -88,7 +88,15 @@ fn terminal_width() -> Option<usize> {
 
 /// Says something on stderr, in one line. Where that cannot be written either, the exit code has to do.
 pub(crate) fn complain(message: &str) {
-    let _ = writeln!(io::stderr(), "straddle: {}", printable(message));
+    // A command stands on a line of its own, and stays whole.
+    let lines: Vec<String> = message.split('\n').map(printable).collect();
+    let told = format!("straddle: {}", lines.join("\n"));
+    let width =
+        terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| usize::from(width.0).max(LEAST_WIDTH));
+    let (first, rest) = told.split_at(told.find('\n').unwrap_or(told.len()));
+    let first =
+        width.map_or_else(|| first.to_owned(), |width| crate::text::wrap_after(first, width, "", "  "));
+    let _ = writeln!(io::stderr(), "{first}{rest}");
 }
 
 /// JSON in which what is hidden in strings is escaped. Outside of strings there is nothing of that but line feeds.

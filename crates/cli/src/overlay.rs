@@ -18,11 +18,8 @@ pub(crate) fn command(
     if !beside.is_file() {
         return None;
     }
-    let mut line = format!("straddle {verb} {}", operand(target));
-    for file in allowed.iter().chain([&beside]) {
-        line += &format!(" --allow-backing {}", operand(file));
-    }
-    Some(line)
+    let files = allowed.iter().chain([&beside]).map(|file| format!(" --allow-backing {}", operand(file)));
+    Some(format!("straddle {verb}{} {}", files.collect::<String>(), operand(target)))
 }
 
 /// The file that is not opened, as the image names it.
@@ -34,8 +31,7 @@ fn missing<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> 
     }
 }
 
-/// A path for a shell: one that begins with a dash is no option.
+/// A path for a shell.
 fn operand(path: &Path) -> String {
-    let path = path.display().to_string();
-    straddle_audit::quote(&if path.starts_with('-') { format!("./{path}") } else { path })
+    straddle_audit::operand(&path.display().to_string())
 }

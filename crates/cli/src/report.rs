@@ -347,9 +347,9 @@ struct FindingReport {
     /// What it costs on the drive given with `--cost`.
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<CostReport>,
-    /// Its cure.
+    /// Its fix.
     #[serde(skip_serializing_if = "Option::is_none")]
-    cure: Option<CureReport>,
+    fix: Option<FixReport>,
 }
 
 /// What a missed boundary costs: how many times as long writes take as on the boundaries.
@@ -381,22 +381,20 @@ struct MissReport {
     past: u64,
 }
 
-/// A cure.
+/// A fix.
 #[derive(Debug, Serialize, JsonSchema)]
-struct CureReport {
+struct FixReport {
     /// What to do.
     summary: String,
-    /// The same as commands: alternatives.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// The same as commands: steps, in order; empty where no command does it.
     commands: Vec<CommandReport>,
-    /// What the commands do to what is stored: "safe", "backup" (it can be lost, or has to be put back) or "destroys".
-    risk: &'static str,
+    /// What the commands do to what is stored: "safe", "backup" (it can be lost, or has to be put back) or "destroys";
+    /// absent where there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    risk: Option<&'static str>,
     /// What to mind before.
     #[serde(skip_serializing_if = "Option::is_none")]
     caution: Option<String>,
-    /// The same with the partition's data: offline, with a backup; it cannot resume if interrupted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    moving: Option<CommandReport>,
 }
 
 /// A command.
@@ -587,7 +585,7 @@ fn finding_report(finding: &Finding, cost: Option<&Cost>) -> FindingReport {
         }),
         message: finding.sentence(),
         cost: cost.map(cost_report),
-        cure: finding.cure.as_ref().map(cure_report),
+        fix: finding.cure.as_ref().map(fix_report),
     }
 }
 
@@ -601,17 +599,17 @@ fn cost_report(cost: &Cost) -> CostReport {
     }
 }
 
-fn cure_report(cure: &Cure) -> CureReport {
-    CureReport {
+fn fix_report(cure: &Cure) -> FixReport {
+    let risk = match cure.risk {
+        Risk::Safe => "safe",
+        Risk::Backup => "backup",
+        Risk::Destroys => "destroys",
+    };
+    FixReport {
         summary: cure.summary.clone(),
         commands: cure.commands.iter().map(command_report).collect(),
-        risk: match cure.risk {
-            Risk::Safe => "safe",
-            Risk::Backup => "backup",
-            Risk::Destroys => "destroys",
-        },
+        risk: (!cure.commands.is_empty()).then_some(risk),
         caution: cure.caution.clone(),
-        moving: cure.moving.as_ref().map(command_report),
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn wrap(text: &str, width: usize, indent: &str) -> String {
 }
 
 /// The same with another indent before the first line.
-fn wrap_after(text: &str, width: usize, first: &str, indent: &str) -> String {
+pub(crate) fn wrap_after(text: &str, width: usize, first: &str, indent: &str) -> String {
     let options = textwrap::Options::new(width).initial_indent(first).subsequent_indent(indent);
     // Sizes such as 4096-byte, and command lines, stay whole.
     textwrap::fill(text, options.break_words(false).word_splitter(WordSplitter::NoHyphenation))
@@ -107,12 +107,15 @@ pub(crate) fn target(audited: &Audited, verbose: bool, styles: Styles) -> String
         let _ = writeln!(text, "{}", sectors(topology));
     }
     let _ = writeln!(text, "{}\n{}", table_line(audited), status_line(audited, styles));
-    for remark in audited.remarks() {
-        let _ = writeln!(
-            text,
-            "{}",
-            paint(styles.faint, &wrap(&format!("note: {}", printable(&remark)), width(), "  "))
-        );
+    for remark in &audited.remarks() {
+        // A command is not wrapped.
+        let ready = audited.ready.as_deref().filter(|line| remark.ends_with(*line));
+        let told = ready.and_then(|line| remark.strip_suffix(line)).unwrap_or(remark).trim_end();
+        let note = wrap(&format!("note: {}", printable(told)), width(), "  ");
+        let _ = writeln!(text, "{}", paint(styles.faint, &note));
+        if let Some(line) = ready {
+            let _ = writeln!(text, "    {}", paint(styles.heading, &printable(line)));
+        }
     }
     if !audited.stack.partitions.is_empty() {
         let _ = writeln!(text, "\n{}", partitions(audited, styles));
@@ -174,7 +177,14 @@ fn heading(audited: &Audited, styles: Styles) -> String {
     if let (Some(number), Some(node)) = (target.partition, &target.node) {
         parts.push(format!("partition {number} of {}", printable(&node.display().to_string())));
     }
-    format!("{}: {}\n", paint(styles.heading, &printable(&audited.name)), parts.join(", "))
+    let name = printable(&audited.name);
+    let told = format!("{name}: {}", parts.join(", "));
+    let told = if output::fits(told.chars().count()) { told } else { wrap_after(&told, width(), "", "  ") };
+    match told.strip_prefix(&name) {
+        Some(rest) => format!("{}{rest}\n", paint(styles.heading, &name)),
+        // The name itself was wrapped.
+        None => told + "\n",
+    }
 }
 
 /// A figure with its source, and whoever disagrees.
@@ -325,7 +335,7 @@ fn is_unread(stack: &Stack) -> bool {
 }
 
 /// The columns of the table of partitions that go, one after the other, where the terminal is too narrow for all.
-const DISPENSABLE: [&str; 3] = ["START BYTE", "SECTORS", "TYPE"];
+const DISPENSABLE: [&str; 4] = ["START BYTE", "SECTORS", "TYPE", "SIZE"];
 
 /// The table of partitions, as wide as stdout takes it.
 fn partition_table(audited: &Audited) -> String {
@@ -437,7 +447,7 @@ fn placement_text(partition: &Partition, verdict: Verdict, decisive: Option<&Fin
         (_, _) if finding.subject == Subject::Disk => format!("misaligned, as the device is ({code})"),
         (Verdict::AlignedWithAdvice, Some(miss)) if costs_nothing(finding) => {
             let end = if finding.at == Some(partition.span.end()) { "end off" } else { "off" };
-            format!("{end} by {} bytes, at no cost ({code})", miss.past.get())
+            format!("{end} by {} bytes, harmless ({code})", miss.past.get())
         }
         (Verdict::AlignedWithAdvice, _) => format!("{ALIGNED} ({code})"),
         (Verdict::Misaligned, Some(miss)) => format!("STRADDLES by {} bytes ({code})", miss.past.get()),
@@ -558,11 +568,6 @@ fn cure_text(cure: &Cure, sharing: &str, styles: Styles) -> String {
     }
     for command in &cure.commands {
         let _ = writeln!(text, "    {}", paint(styles.heading, &printable(&command.line)));
-    }
-    if let Some(moving) = &cure.moving {
-        let before = "with its data (offline, with a backup; it cannot resume if interrupted):";
-        let _ = writeln!(text, "{}", wrap(before, width(), "    "));
-        let _ = writeln!(text, "    {}", paint(styles.heading, &printable(&moving.line)));
     }
     text
 }

@@ -180,11 +180,7 @@ impl Assume {
 
     /// Why it counts for more than what the device says.
     const fn why(&self) -> &'static str {
-        if self.measured {
-            "what was measured overrules what the device says"
-        } else {
-            "what is declared overrules what the device says"
-        }
+        if self.measured { "the measured value is used" } else { "the declared value is used" }
     }
 
     /// Overrules `topology` with everything declared or measured.

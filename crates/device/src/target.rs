@@ -176,11 +176,7 @@ pub fn open(path: &Path, options: &Options) -> Result<Target, OpenError> {
     };
     options.assume.apply(&mut target.topology);
     if let Some(logical) = options.logical {
-        target.topology.logical.overrule(
-            logical,
-            Source::Declared,
-            "--logical overrules what the device says",
-        );
+        target.topology.logical.overrule(logical, Source::Declared, "the declared value is used");
     }
     Ok(target)
 }

@@ -80,6 +80,13 @@ fn unit_of_log(log: u32) -> Option<ByteCount> {
     1_u64.checked_shl(log).and_then(unit)
 }
 
+/// Whether a copy of the boot sector `boot` is at byte `at`: the same name of the format, and the mark of a boot sector.
+fn is_copy(view: &View<'_>, at: u64, boot: &[u8]) -> bool {
+    bytes(view, at, boot.len()).is_some_and(|copy| {
+        [3..11, 510..512].into_iter().all(|part| copy.get(part.clone()) == boot.get(part))
+    })
+}
+
 /// `count` blocks in bytes; `None` for none, which in a superblock means that it does not say.
 fn said(count: u64, block: ByteCount) -> Option<ByteCount> {
     block.checked_mul(count).filter(|size| *size != ByteCount::ZERO)

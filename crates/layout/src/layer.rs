@@ -179,4 +179,11 @@ pub struct FileSystem {
     /// Where it believes to start on the drive, in sectors of its own size (NTFS and FAT "hidden sectors", exFAT
     /// partition offset); zero means that it does not say.
     pub hidden_sectors: Option<u64>,
+    /// How many bytes from its first on it says that it has (ext, XFS, NTFS, FAT, exFAT, swap): those behind are not its
+    /// own. The copy of its boot sector that NTFS keeps right behind is not counted.
+    pub extent: Option<ByteCount>,
+    /// Where in it the copy of its boot sector is, where there is one (NTFS, FAT32).
+    pub boot_copy: Option<ByteOffset>,
+    /// Of how many bits its table's entries are: 12, 16 or 32, for FAT.
+    pub fat_bits: Option<u8>,
 }

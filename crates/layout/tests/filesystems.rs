@@ -88,7 +88,23 @@ fn judged(image: &Image, kind: &str, label: &str) -> Option<FileSystem> {
     assert_eq!(name, label);
     let said = run("blkid", &["-p", "-o", "export"], &image.0, "")?;
     compare_with_blkid(&said, kind, label, &fs);
-    Some(fs)
+    fills(kind, &fs, medium.len());
+    // That is judged here; its units by what its own tools say.
+    Some(FileSystem { extent: None, boot_copy: None, fat_bits: None, ..fs })
+}
+
+/// What mkfs makes fills what it is made on, but for a rest that is no whole unit of its own.
+fn fills(kind: &str, fs: &FileSystem, len: ByteCount) {
+    let says = ["ext2", "ext3", "ext4", "xfs", "vfat", "exfat", "ntfs", "swap"].contains(&kind);
+    assert_eq!(fs.extent.is_some(), says || kind == "jbd", "{kind}");
+    let Some(extent) = fs.extent else { return };
+    // A FAT and an NTFS begin with tables, so that the end is none of their clusters'; an ext4 leaves out a last group that is
+    // too small.
+    let least = len.get() - len.get().min(2 * fs.block.get().max(MIB));
+    assert!(extent <= len && extent.get() > least, "{kind}: {extent} of {len}");
+    assert!(fs.boot_copy.is_none_or(|copy| copy.get() < len.get()), "{kind}");
+    assert_eq!(kind == "ntfs", fs.boot_copy.is_some() && fs.fat_bits.is_none(), "{kind}");
+    assert_eq!(fs.fat_bits == Some(32), fs.boot_copy.is_some() && kind == "vfat", "{fs:?}");
 }
 
 fn kind_of(medium: &dyn Medium) -> Option<&'static str> {
@@ -261,6 +277,9 @@ fn fat_says_where_its_clusters_are() {
                 ..only_block(cluster)
             };
             assert_eq!(fs, expected, "{line}");
+            let (read, _) =
+                file_system("vfat", &View::of_drive(&image.medium())).expect("it was read before");
+            assert_eq!(read.fat_bits, Some(bits), "{line}");
             assert_eq!(options.contains("-h"), fs.hidden_sectors == Some(2048), "{line}");
             let start = fs.data_start.expect("compared").get();
             unaligned += usize::from(cluster >= 4096 && !start.is_multiple_of(4096));

@@ -31,6 +31,18 @@ fn long_metadata_is_refused_unread() {
 }
 
 #[test]
+fn extents_begin_where_the_label_says_whoever_lists_them() {
+    // Metadata that lies on another member of an array, that is damaged, or that there is none of yet.
+    for (area, offset, size) in [(8192, 8193, 10), (8192, 0, 0), (u64::MAX, u64::MAX, 10)] {
+        let layer = layers(&MemoryMedium::new(pv("", area, offset, size))).expect("a PV");
+        let Facts::Pv(pv) = &layer.facts else { panic!("{layer:?}") };
+        assert_eq!(pv.data_start, ByteOffset::new(MIB));
+        let starts: Vec<_> = layer.space.iter().map(|piece| (piece.span.start(), piece.drive)).collect();
+        assert_eq!(starts, [(pv.data_start, pv.data_start)], "{layer:?}");
+    }
+}
+
+#[test]
 fn volumes_that_refer_to_themselves_end() {
     let raids = |names: &str| format!("type = \"raid1\" device_count = 2 raids = [ {names} ]");
     let many: Vec<String> = (0..100).map(|index| format!("\"m{index}\", \"v{index}\"")).collect();

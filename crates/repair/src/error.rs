@@ -65,7 +65,8 @@ pub enum PlanError {
     },
     /// A type that nobody knows.
     #[error(
-        "'{text}' is no {format} type: use a name (linux, esp, swap, …), {}",
+        "'{text}' is no {format} type{}: use a name (linux, esp, swap, …), {}",
+        meant(.text),
         if *.format == Format::Gpt { "or a GUID" } else { "or hexadecimal digits" }
     )]
     UnknownType {
@@ -115,7 +116,8 @@ pub enum PlanError {
     Empty(u32),
     /// A start that is off the grain.
     #[error(
-        "partition {number}: byte {start} is {past} bytes past a boundary ({boundaries}); byte {before} or {after} is on one; --allow-misaligned takes it as it is"
+        "partition {number}: byte {start} is {past} bytes past a boundary ({boundaries}); {} on one; --allow-misaligned takes it as it is",
+        around(*.before, *.after)
     )]
     Misaligned {
         /// Its number.
@@ -203,4 +205,20 @@ pub enum PlanError {
     /// The disk cannot be read.
     #[error("the disk cannot be read")]
     Read(#[from] ReadError),
+}
+
+/// The boundaries on both sides of a start. The disk's first byte is no place for a partition.
+fn around(before: u64, after: u64) -> String {
+    if before == 0 { format!("byte {after} is") } else { format!("byte {before} or {after} is") }
+}
+
+/// What is meant by other programs' names for types.
+fn meant(text: &str) -> &'static str {
+    match text.to_ascii_lowercase().as_str() {
+        "efi" | "uefi" | "efi-system" => " (esp is meant?)",
+        "ext4" | "xfs" | "btrfs" | "ext3" | "ext2" => " (that is a file system: fs=)",
+        "fat32" | "fat" | "vfat" | "ntfs" | "exfat" => " (that is a file system: fs=; its type is msdata)",
+        "bios_grub" | "bios-boot" | "grub" => " (bios is meant?)",
+        _ => "",
+    }
 }

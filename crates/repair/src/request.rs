@@ -11,6 +11,9 @@ use crate::error::PlanError;
 use crate::guid::Seed;
 use crate::plan::Format;
 
+/// A size below this needs its unit: 1 MiB, the grain of every tool.
+const SMALLEST_UNSAID: ByteCount = ByteCount::new(1 << 20);
+
 /// How large a partition is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
@@ -204,9 +207,17 @@ impl FromStr for Size {
         if let Some(sectors) = sectors(text) {
             return Ok(Self::Sectors(sectors));
         }
-        parse_size(text).map(Self::Bytes).map_err(|error| {
+        let size = parse_size(text).map_err(|error| {
             PlanError::Syntax(format!("{error}; or 2048s for sectors, 50% of the space, or rest"))
-        })
+        })?;
+        // Nobody wants partitions of 64 bytes: sfdisk and parted take MiB or sectors without a unit.
+        if size < SMALLEST_UNSAID && text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(PlanError::Syntax(format!(
+                "'{text}' without a unit is a number of bytes, which is hardly meant: write {text}MiB or {text}s, or {text}B \
+                 for bytes"
+            )));
+        }
+        Ok(Self::Bytes(size))
     }
 }
 

@@ -14,14 +14,14 @@ use crate::placement::GRAIN;
 /// A gap of so many blocks at the end is none to libfdisk; elsewhere one of a single block.
 const SMALL_GAP: u64 = 3;
 
-/// Whether sfdisk can put `partition` at `place`, within the `free` bytes around it and its own.
+/// Whether sfdisk can put `partition`, which lies at `old`, at `place`, within the `free` bytes around it and its own.
 pub(super) fn sfdisk_finds_it(
     context: &Context<'_>,
     partition: &Partition,
+    old: Span,
     place: Place,
     free: Span,
 ) -> bool {
-    let old = partition.span;
     let goes_down = place.start < old.start();
     let goes_up = place.start.checked_add(place.len).is_none_or(|end| end > old.end());
     // Within its own blocks every partition may shrink.

@@ -13,7 +13,7 @@ use super::{block_size, positive_size};
 /// Examples for `plan --help`.
 const PLAN_EXAMPLES: &str = "\
 Examples:
-  straddle plan disk.img --table gpt --part 512MiB,type=esp,fs=vfat,name=boot --part rest,name=root --save plan.json
+  straddle plan disk.img --table gpt --part 512MiB,type=esp --part rest --save plan.json
   straddle apply plan.json --write disk.img       write it; straddle undo plan.json.undo --write disk.img takes it back
   straddle plan /dev/sdb --table mbr --part 20GiB,boot --part 50%,role=logical --part rest,role=logical
   straddle plan /dev/sdb --add 10GiB,type=swap --delete 3 --grow 2

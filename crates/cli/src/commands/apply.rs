@@ -106,7 +106,7 @@ fn load(path: &Path) -> Result<Plan> {
     let metadata = fs::metadata(path).with_context(told)?;
     if !metadata.is_file() || metadata.len() > LARGEST_PLAN {
         return Err(UsageError(format!(
-            "{}: no plan: it is no file, or too large to be one",
+            "{}: no plan: not a regular file, or larger than any plan",
             path.display()
         ))
         .into());

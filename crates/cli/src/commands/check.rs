@@ -1,7 +1,11 @@
 //! `straddle check`: opens each target, reads what is on it, audits it, and prints what was found.
 
+mod connected;
+
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -31,9 +35,6 @@ use crate::text;
 /// So many targets are audited at a time, and printed before the next ones: memory does not grow with their number.
 const BATCH: usize = 512;
 
-/// The node under which a cure expects the disk in an image that is not raw.
-const CONNECTED: &str = "/dev/nbd0";
-
 /// From so many targets on they are spread over the cores; below, starting threads costs more than it saves.
 const PARALLEL_FROM: usize = 16;
 
@@ -60,6 +61,10 @@ pub(crate) struct Audited {
     pub(crate) costs: Vec<Option<Cost>>,
     /// What all of them make of it.
     pub(crate) judgement: Judgement,
+    /// The command that the last of the target's remarks ends with, where one does.
+    pub(crate) ready: Option<String>,
+    /// Whether its bytes could not be read at all.
+    is_unread: bool,
 }
 
 impl Audited {
@@ -122,6 +127,18 @@ struct Run {
     machine: OnceLock<Machine>,
 }
 
+impl Run {
+    /// Whether root would see more of this machine's disks.
+    fn is_as_user(&self) -> bool {
+        self.options.sysroot.is_none() && !is_root()
+    }
+}
+
+/// Whether this is root.
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
 pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Result<Exit> {
     let targets = targets(arguments)?;
     let options = Options {
@@ -139,6 +156,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     let mut summary = Summary::default();
     let mut severities = [0_usize; 3];
     let mut exit = Exit::Aligned;
+    let mut readable = 0_usize;
     if arguments.json {
         out.write_all(schema::opening().as_bytes())?;
     }
@@ -150,6 +168,8 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
                 audited.iter_mut().filter_map(|(_, audited)| audited.as_mut().ok()).collect();
             merge_causes(&mut live, machine);
         }
+        readable +=
+            audited.iter().filter(|(_, audited)| audited.as_ref().is_ok_and(|a| !a.is_unread)).count();
         let told = |(name, audited): (String, Result<Audited>)| outcome(name, audited, &run);
         let outcomes: Vec<Outcome> = match is_parallel {
             true => audited.into_par_iter().map(told).collect(),
@@ -174,6 +194,11 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
         bar.inc(u64::try_from(batch.len()).unwrap_or(0));
     }
     bar.finish_and_clear();
+    if arguments.targets.is_empty() && readable == 0 && summary.targets > 0 && run.is_as_user() {
+        output::complain(
+            "this user may read none of the disks: what is judged is what the kernel lists; run as root",
+        );
+    }
     if arguments.json {
         writeln!(out, "{}", schema::closing(summary)?)?;
     } else if !arguments.quiet {
@@ -276,19 +301,21 @@ fn outcome(name: String, audited: Result<Audited>, run: &Run) -> Outcome {
         }
         Err(error) => {
             let verb = if run.form == Form::Map { "map" } else { "check" };
-            let command = overlay::command(&error, verb, Path::new(&name), &arguments.allow_backing);
-            let hint = command.map_or_else(String::new, |line| format!(": if it may be read: {line}"));
-            failed(name, format!("{error:#}{hint}"), arguments)
+            let ready = overlay::command(&error, verb, Path::new(&name), &arguments.allow_backing);
+            failed(name, format!("{error:#}"), ready, arguments)
         }
     }
 }
 
-/// A target of which nothing can be told but `message`.
-fn failed(name: String, message: String, arguments: &CheckArguments) -> Outcome {
+/// A target of which nothing can be told but `message`, and the command that is `ready` to be run instead.
+fn failed(name: String, message: String, ready: Option<String>, arguments: &CheckArguments) -> Outcome {
+    let complaint = output::printable(&format!("{name}: {message}"));
+    let line = ready.as_deref().map(|line| format!(":\n    {}", output::printable(line))).unwrap_or_default();
+    let message = message + &ready.map(|line| format!(": {line}")).unwrap_or_default();
     let json = || to_json(&TargetReport::failed(name.clone(), message.clone()));
     Outcome {
         text: if arguments.json { json() } else { String::new() },
-        complaint: Some(output::printable(&format!("{name}: {message}"))),
+        complaint: Some(complaint + &line),
         status: Status::Failed,
         exit: Exit::Failed,
         worst: Vec::new(),
@@ -338,8 +365,8 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
     let in_container = target.container.is_some();
     let context = Context {
         // Partitioning tools would write over the format of an image that is not raw: it has to be connected first.
-        target: if in_container { CONNECTED } else { &node },
-        file: &file,
+        target: if in_container { connected::NODE } else { &node },
+        file: &name,
         is_image: target.kind == DeviceKind::Image && !in_container,
         kind: target.kind,
         size: target.size,
@@ -354,17 +381,16 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
     let asked =
         Asked { only: arguments.only.clone(), ignore: arguments.ignore.clone(), partition: target.partition };
     straddle_audit::ask(&mut findings, &asked);
-    let told = || findings.iter().filter(|finding| finding.told == Told::Here);
-    let by_node = told().filter_map(|f| f.cure.as_ref()).flat_map(|cure| &cure.commands);
-    if in_container && by_node.into_iter().any(|command| command.line.contains(CONNECTED)) {
-        let remark = format!(
-            "the commands below name {CONNECTED}: connect the image there first, with qemu-nbd -c {CONNECTED}"
-        );
-        target.remarks.push(remark);
+    let mut ready = None;
+    if let Some(container) = &target.container
+        && let Some((remark, line)) = connected::prepare(&name, container, &mut findings)
+    {
+        target.remarks.push(format!("{remark}: {line}"));
+        ready = Some(line);
     }
     // Removed between those reads, or not yet out of sysfs when the first of them failed.
-    let is_unread = findings.iter().any(|finding| finding.rule.kind == Kind::Unreadable);
-    if is_unread && let Some(node) = gone_soon(&target, options) {
+    let has_failed = findings.iter().any(|finding| finding.rule.kind == Kind::Unreadable);
+    if has_failed && let Some(node) = gone_soon(&target, options) {
         anyhow::bail!("{} was unplugged or removed while it was read", node.display());
     }
     if let Some(through) = &target.through {
@@ -374,11 +400,8 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
             if commands { format!("; for the commands below unpack it: {command}") } else { String::new() };
         target.remarks.insert(0, format!("it was read through: what is judged is in {what}{unpack}"));
     }
-    let recognised = match target.kind {
-        // It holds nothing, and is what was asked about.
-        DeviceKind::Modelled => Recognised::Known,
-        _ => Recognised::of(&stack, || is_blank(&target)),
-    };
+    let is_unread = target.medium.is_none();
+    let recognised = recognised(&target, &stack, options.sysroot.is_some());
     let judgement = Judgement::of(&stack, &findings, recognised);
     // A batch of targets waits for its last one; their files need not be open for that.
     target.medium = None;
@@ -388,7 +411,7 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
     };
     let costs = findings.iter().map(price).collect();
     let in_table = stack.partitions.len();
-    let mut audited = Audited { name, target, stack, in_table, findings, costs, judgement };
+    let mut audited = Audited { name, target, stack, in_table, findings, costs, judgement, ready, is_unread };
     if let Some(number) = audited.target.partition {
         audited.stack.partitions.retain(|p| p.number == number);
     }
@@ -410,10 +433,30 @@ fn beside(target: &Target, stack: &Stack) -> Vec<String> {
     found.and_then(Result::ok).unwrap_or_default().into_iter().map(told).collect()
 }
 
+/// Whether there is something on the target that could be judged.
+fn recognised(target: &Target, stack: &Stack, is_captured: bool) -> Recognised {
+    let is_closed = target.medium.is_none() && !is_captured;
+    match (target.kind, &stack.kind) {
+        // It holds nothing, and is what was asked about.
+        (DeviceKind::Modelled, _) => Recognised::Known,
+        // What the kernel set up says where it lies, but not what else is there: of a real disk its bytes have to.
+        (_, TableKind::Kernel) if is_closed && stack.partitions.is_empty() => {
+            Recognised::Nothing(unread(is_captured))
+        }
+        _ => Recognised::of(stack, || is_blank(target, is_captured)),
+    }
+}
+
+/// Why nothing can be judged where nothing can be read.
+fn unread(is_captured: bool) -> String {
+    let hint = if is_captured || is_root() { "" } else { "; run as root" };
+    format!("its bytes cannot be read, and the kernel lists no partitions{hint}")
+}
+
 /// Whether a target on which nothing is recognised is blank; why that is not known, where it is not.
-fn is_blank(target: &Target) -> Result<bool, String> {
+fn is_blank(target: &Target, is_captured: bool) -> Result<bool, String> {
     let Some(medium) = &target.medium else {
-        return Err("its bytes cannot be read, and the kernel lists no partitions".to_owned());
+        return Err(unread(is_captured));
     };
     straddle_layout::is_blank(medium.as_ref()).map_err(|error| {
         let error = anyhow::Error::from(error);

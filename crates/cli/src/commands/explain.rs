@@ -38,7 +38,7 @@ struct RuleReport {
     what: &'static str,
     why: &'static str,
     cost: &'static str,
-    cure: &'static str,
+    fix: &'static str,
     sources: &'static [&'static str],
 }
 
@@ -51,7 +51,7 @@ impl From<&'static Rule> for RuleReport {
             what: rule.what,
             why: rule.why,
             cost: rule.cost,
-            cure: rule.cure,
+            fix: rule.cure,
             sources: rule.sources,
         }
     }

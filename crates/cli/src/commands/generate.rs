@@ -1,7 +1,7 @@
 //! Completions and man pages, from the one definition of the command line.
 
 use std::fs;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -39,6 +39,10 @@ pub(crate) fn man(command: Option<&str>, dir: Option<&Path>) -> Result<Exit> {
     let mut out = output::stdout();
     out.write_all(&page)?;
     out.flush()?;
+    if std::io::stdout().is_terminal() {
+        let command = command.map_or_else(String::new, |name| format!(" {name}"));
+        output::complain(&format!("this is the page's source; to read it: straddle man{command} | man -l -"));
+    }
     Ok(Exit::Aligned)
 }
 

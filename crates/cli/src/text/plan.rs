@@ -56,7 +56,8 @@ pub(crate) fn plan(
 pub(crate) fn lost(plan: &Plan, width: usize, styles: Styles) -> String {
     let mut text = String::new();
     for lost in &plan.lost {
-        let line = wrap(&format!("lost sight of: {}", printable(&lost.to_string())), width, "  ");
+        let line =
+            wrap(&format!("will no longer be reachable: {}", printable(&lost.to_string())), width, "  ");
         let _ = writeln!(text, "{}", paint(styles.warning, &line));
     }
     text

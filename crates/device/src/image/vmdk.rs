@@ -134,7 +134,10 @@ fn open_parent(descriptor: &Descriptor, access: &Access<'_>) -> Result<Below, Im
 fn open_descriptor(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
     let len = host.len();
     if len > MAX_DESCRIPTOR {
-        return Err(host.damaged(0, format!("a descriptor of {len} bytes")));
+        return Err(host.damaged(
+            0,
+            "no VMDK header, and too long for a descriptor of one: it is hardly a VMDK image".to_owned(),
+        ));
     }
     let descriptor = Descriptor::read(&host, 0, len)?;
     let below = open_parent(&descriptor, access)?;

@@ -8,6 +8,12 @@ use crate::view::View;
 
 /// Where the superblock is, whatever the block size, and how long.
 const SUPERBLOCK: (u64, usize) = (1024, 1024);
+/// `s_blocks_count_lo` and `s_blocks_count_hi`, 32 bits each; the second one counts with `INCOMPAT_64BIT`.
+const BLOCKS_LOW: usize = 0x04;
+const BLOCKS_HIGH: usize = 0x150;
+/// `s_feature_incompat`, 32 bits, and `EXT4_FEATURE_INCOMPAT_64BIT` in it.
+const FEATURE_INCOMPAT: usize = 0x60;
+const WIDE: u32 = 0x80;
 /// `s_log_block_size`, 32 bits: the block is 2^(10 + this).
 const LOG_BLOCK_SIZE: usize = 0x18;
 /// `s_log_cluster_size`, 32 bits, counted likewise.
@@ -33,8 +39,11 @@ pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
     let block = log(LOG_BLOCK_SIZE).filter(|log| *log <= MAX_LOG_BLOCK).and_then(unit_of_log)?;
     let has_clusters = le32(&superblock, FEATURE_RO_COMPAT) & BIGALLOC != 0;
     let cluster = log(LOG_CLUSTER_SIZE).filter(|_| has_clusters).and_then(unit_of_log);
+    let is_wide = le32(&superblock, FEATURE_INCOMPAT) & WIDE != 0;
+    let high = if is_wide { u64::from(le32(&superblock, BLOCKS_HIGH)) << 32 } else { 0 };
     let fs = FileSystem {
         block,
+        extent: said(high | u64::from(le32(&superblock, BLOCKS_LOW)), block),
         cluster: cluster.filter(|cluster| *cluster >= block),
         stripe_unit: said(u64::from(le16(&superblock, RAID_STRIDE)), block),
         stripe_width: said(u64::from(le32(&superblock, RAID_STRIPE_WIDTH)), block),

@@ -7,7 +7,7 @@
 
 use straddle_units::{ByteCount, ByteOffset};
 
-use super::{bytes, place, text, text_of_utf16, unit, unit_of_log};
+use super::{bytes, is_copy, place, said, text, text_of_utf16, unit, unit_of_log};
 use crate::fields::{byte, le16, le32, le64};
 use crate::layer::FileSystem;
 use crate::view::View;
@@ -16,6 +16,8 @@ use crate::view::View;
 const BOOT_SECTOR: (u64, usize) = (0, 512);
 /// The number of the first cluster.
 const FIRST_CLUSTER: u64 = 2;
+/// From so many clusters on a FAT that is not FAT32 has entries of 16 bits (section 3.5 of the specification).
+const FAT16_CLUSTERS: u64 = 4085;
 /// A directory's entry, in both.
 const ENTRY: usize = 32;
 /// How much of the root directory is searched for the label: it is among the first entries.
@@ -43,6 +45,11 @@ mod bpb {
     pub(super) const HIDDEN: usize = 28;
     /// `BPB_FATSz32`, 32 bits.
     pub(super) const FAT_SECTORS_32: usize = 36;
+    /// `BPB_TotSec16` and `BPB_TotSec32`: the second counts where the first is zero.
+    pub(super) const SECTORS_16: usize = 19;
+    pub(super) const SECTORS_32: usize = 32;
+    /// `BPB_BkBootSec`, 16 bits, of FAT32; zero for none.
+    pub(super) const BOOT_COPY_32: usize = 50;
     /// `BPB_RootClus`, 32 bits.
     pub(super) const ROOT_CLUSTER_32: usize = 44;
 }
@@ -72,6 +79,8 @@ mod entry {
 mod exfat {
     /// `PartitionOffset`, 64 bits, in sectors.
     pub(super) const PARTITION_OFFSET: usize = 64;
+    /// `VolumeLength`, 64 bits, in sectors.
+    pub(super) const LENGTH: usize = 72;
     /// `ClusterHeapOffset`, 32 bits, in sectors.
     pub(super) const CLUSTER_HEAP: usize = 88;
     /// `FirstClusterOfRootDirectory`, 32 bits.
@@ -102,15 +111,32 @@ pub(super) fn read_fat(view: &View<'_>) -> Option<(FileSystem, String)> {
     let root_at =
         u64::from(le16(&boot, bpb::RESERVED)) + u64::from(byte(&boot, bpb::FATS)) * u64::from(fat_sectors);
     let data_start = place(view, root_at + root_sectors, sector);
+    let is_fat32 = le16(&boot, bpb::FAT_SECTORS_16) == 0;
+    let sectors = match le16(&boot, bpb::SECTORS_16) {
+        0 => u64::from(le32(&boot, bpb::SECTORS_32)),
+        sectors => u64::from(sectors),
+    };
+    let data_sectors = sectors.saturating_sub(root_at + root_sectors);
+    let clusters = data_sectors.checked_div(u64::from(byte(&boot, bpb::CLUSTER_SECTORS)))?;
+    let copy = match le16(&boot, bpb::BOOT_COPY_32) {
+        0 => None,
+        number => place(view, u64::from(number), sector).filter(|_| is_fat32),
+    };
     let fs = FileSystem {
         block: cluster,
         sector: Some(sector),
         cluster: Some(cluster),
         data_start,
         hidden_sectors: Some(u64::from(le32(&boot, bpb::HIDDEN))),
+        extent: said(sectors, sector),
+        boot_copy: copy.filter(|at| is_copy(view, at.get(), &boot)),
+        fat_bits: Some(match clusters {
+            _ if is_fat32 => 32,
+            0..FAT16_CLUSTERS => 12,
+            _ => 16,
+        }),
         ..FileSystem::default()
     };
-    let is_fat32 = le16(&boot, bpb::FAT_SECTORS_16) == 0;
     // Tools that are older than the entry in the root directory, and mkfs besides, put a label into the boot sector as well.
     // Like blkid and Windows we do not take it for the label: what changes the one leaves the other.
     let label = if is_fat32 {
@@ -137,6 +163,7 @@ pub(super) fn read_exfat(view: &View<'_>) -> Option<(FileSystem, String)> {
         cluster: Some(cluster),
         data_start,
         hidden_sectors: Some(le64(&boot, exfat::PARTITION_OFFSET)),
+        extent: said(le64(&boot, exfat::LENGTH), sector),
         ..FileSystem::default()
     };
     let root = cluster_at(view, data_start, le32(&boot, exfat::ROOT_CLUSTER), cluster);

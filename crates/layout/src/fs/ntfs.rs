@@ -3,7 +3,7 @@
 
 use straddle_units::ByteCount;
 
-use super::{bytes, text_of_utf16, unit};
+use super::{bytes, is_copy, place, said, text_of_utf16, unit};
 use crate::fields::{byte, has, le16, le32, le64};
 use crate::layer::FileSystem;
 use crate::view::View;
@@ -16,6 +16,8 @@ const SECTOR_SIZE: usize = 0x0B;
 const CLUSTER_SECTORS: usize = 0x0D;
 /// The first of the values that stand for a power of two.
 const CLUSTER_SHIFTS_FROM: u8 = 240;
+/// `sectors_per_volume`, 64 bits, without the copy of the boot sector that is right behind them.
+const SECTORS: usize = 0x28;
 /// `hidden_sectors`, 32 bits.
 const HIDDEN: usize = 0x1C;
 /// `mft_clst`, 64 bits: the cluster of the master file table.
@@ -69,6 +71,8 @@ pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
         sector: Some(sector),
         cluster: Some(cluster),
         hidden_sectors: Some(u64::from(le32(&boot, HIDDEN))),
+        extent: said(le64(&boot, SECTORS), sector),
+        boot_copy: place(view, le64(&boot, SECTORS), sector).filter(|at| is_copy(view, at.get(), &boot)),
         ..FileSystem::default()
     };
     let record = volume_record(view, &boot, cluster);

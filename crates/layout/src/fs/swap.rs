@@ -3,7 +3,8 @@
 
 use straddle_units::ByteCount;
 
-use super::{bytes, text};
+use super::{bytes, said, text};
+use crate::fields::{be32, le32};
 use crate::layer::FileSystem;
 use crate::view::View;
 
@@ -15,6 +16,10 @@ const MAGIC: &[u8; 10] = b"SWAPSPACE2";
 const MAGIC_0: &[u8; 10] = b"SWAP-SPACE";
 /// `sws_volume`, 16 bytes, after 1024 for boot code, three numbers and a UUID.
 const VOLUME: (u64, usize) = (1024 + 12 + 16, 16);
+/// `version` and `last_page`, 32 bits each, in the byte order of the machine that made it; of the magic [`MAGIC`] only.
+const INFO: (u64, usize) = (1024, 8);
+/// The only version that has them.
+const VERSION: u32 = 1;
 
 /// Swap is allocated in pages.
 pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
@@ -25,6 +30,16 @@ pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
     });
     let (page, has_label) = found?;
     let volume = bytes(view, VOLUME.0, VOLUME.1).filter(|_| has_label);
-    let fs = FileSystem { block: ByteCount::new(page), ..FileSystem::default() };
+    let info = bytes(view, INFO.0, INFO.1).filter(|_| has_label);
+    let pages = info.and_then(|info| last_page(&info)).map(|last| u64::from(last) + 1);
+    let block = ByteCount::new(page);
+    let extent = pages.and_then(|pages| said(pages, block));
+    let fs = FileSystem { block, extent, ..FileSystem::default() };
     Some((fs, volume.map(|volume| text(&volume)).unwrap_or_default()))
+}
+
+/// The number of the last page, where the header has one.
+fn last_page(info: &[u8]) -> Option<u32> {
+    let little = (le32(info, 0) == VERSION).then(|| le32(info, 4));
+    little.or_else(|| (be32(info, 0) == VERSION).then(|| be32(info, 4)))
 }

@@ -1,7 +1,7 @@
 //! XFS: `struct xfs_dsb`, fs/xfs/libxfs/xfs_format.h, all of it big endian.
 
 use super::{bytes, said, text, unit};
-use crate::fields::{be16, be32};
+use crate::fields::{be16, be32, be64};
 use crate::layer::FileSystem;
 use crate::view::View;
 
@@ -9,6 +9,8 @@ use crate::view::View;
 const SUPERBLOCK: (u64, usize) = (0, 512);
 /// `sb_blocksize`, 32 bits.
 const BLOCKSIZE: usize = 4;
+/// `sb_dblocks`, 64 bits.
+const DBLOCKS: usize = 8;
 /// `sb_sectsize`, 16 bits.
 const SECTSIZE: usize = 102;
 /// `sb_fname`, 12 bytes.
@@ -30,6 +32,7 @@ pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
     };
     let fs = FileSystem {
         block,
+        extent: said(be64(&superblock, DBLOCKS), block),
         sector,
         log_sector,
         stripe_unit: said(u64::from(be32(&superblock, UNIT)), block),

@@ -100,7 +100,7 @@ fn version_2(medium: &dyn Medium, binary: &[u8], at: u64) -> Result<Header, Stri
         return Err(format!("version {} is not known", be16(binary, 6)));
     }
     if be64(binary, 256) != at {
-        return Err(format!("it says that it stands at byte {}", be64(binary, 256)));
+        return Err(format!("it says that it starts at byte {}", be64(binary, 256)));
     }
     let size = header_size(binary)
         .ok_or_else(|| format!("no LUKS2 header has a size of {} bytes", be64(binary, 8)))?;

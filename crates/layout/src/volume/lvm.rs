@@ -53,7 +53,11 @@ pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
     let uuid = String::from_utf8_lossy(&label.uuid).into_owned();
     pv.data_start = ByteOffset::new(label.data_areas.first().map_or(0, |(start, _)| *start));
     let Some(group) = label.group(medium, &mut remarks) else {
-        return Ok(volume(pv, &uuid, Provides::Nothing, remarks));
+        // The label says where extents begin, whoever knows what is in them: the metadata may lie on another member of an
+        // array, or there is none yet.
+        let area = label.data_area(medium.len());
+        let provides = area.map_or(Provides::Nothing, |area| Provides::Parts(area, Vec::new()));
+        return Ok(volume(pv, &uuid, provides, remarks));
     };
     remarks.extend(group.remarks.iter().cloned());
     pv.vg = straddle_device::shown::printable(&group.name);
@@ -97,6 +101,14 @@ impl Label {
         let mut places = header.get(40..)?.chunks_exact(16).map(|place| (le64(place, 0), le64(place, 8)));
         let mut list = || places.by_ref().take_while(|(start, _)| *start != 0).collect();
         Some(Self { uuid, data_areas: list(), metadata_areas: list() })
+    }
+
+    /// Where extents are, on a volume of `len` bytes: from the first data area on, which mostly has no end of its own.
+    fn data_area(&self, len: ByteCount) -> Option<Span> {
+        let (start, size) = *self.data_areas.first()?;
+        let rest = len.get().checked_sub(start).filter(|rest| *rest > 0)?;
+        let size = if size == 0 { rest } else { size.min(rest) };
+        Span::new(ByteOffset::new(start), ByteCount::new(size))
     }
 
     /// The volume group, from the first metadata area that can be used.

@@ -153,7 +153,7 @@ impl Backup {
         let damaged = |why: String| BackupError::Damaged { path: path.to_owned(), why };
         let metadata = std::fs::metadata(path).map_err(failed)?;
         if !metadata.is_file() || metadata.len() > LARGEST {
-            return Err(damaged("it is no file, or too large to be one".to_owned()));
+            return Err(damaged("not a regular file, or larger than any backup".to_owned()));
         }
         let text = std::fs::read(path).map_err(failed)?;
         let backup: Self = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;

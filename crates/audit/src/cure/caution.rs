@@ -1,0 +1,74 @@
+//! What has to be minded before the command that puts a partition elsewhere.
+
+use straddle_layout::{Partition, PartitionType, TableKind};
+
+use super::{Place, is_known, shrink};
+use crate::Context;
+use crate::finding::Command;
+
+/// What is said wherever a command changes a table and leaves the data behind.
+pub(super) const TABLE_ONLY: &str =
+    "this changes the table only: for an empty partition, or with its data restored from a backup afterwards";
+
+/// What to mind: that a table is not its data, and what the tools cannot do.
+pub(super) fn caution(
+    context: &Context<'_>,
+    partition: &Partition,
+    place: Place,
+    commands: &[Command],
+) -> Option<String> {
+    let old = partition.span;
+    let (moves, shrinks) = (place.start != old.start(), place.len < old.len());
+    let has = |text: &str| commands.iter().any(|command| command.line.contains(text));
+    let mut parts: Vec<String> = Vec::new();
+    let mut say = |text: &str| parts.push(text.to_owned());
+    if commands.is_empty() && !is_known(partition) {
+        return Some("no tool does this to the one partition alone".to_owned());
+    }
+    if commands.is_empty() {
+        say(match (moves, shrinks) {
+            (_, false) => {
+                "no tool moves its data there: make the partition again at that place, and restore what it held from a backup"
+            }
+            _ => {
+                "no tool shrinks what is in it and moves it: back up what it holds, make the partition again like this, and \
+                 restore it there"
+            }
+        });
+    } else if shrinks && is_known(partition) {
+        say(shrink::ORDER);
+    } else if has("--move-data") {
+        say("this moves the data along: offline, and it cannot resume if interrupted");
+        if !is_known(partition) {
+            say("for an empty partition leave --move-data out");
+        }
+    } else if moves || shrinks {
+        say(TABLE_ONLY);
+    }
+    if moves && let Some(kind) = crate::hidden::moved_with(partition) {
+        say(match kind {
+            "exfat" => "the exFAT in it says where it starts: what reads that has to be told (S068)",
+            _ => {
+                "the boot sector in it says where it starts: correct it after the move (S068), or Windows does not boot from it"
+            }
+        });
+    }
+    if has("--sector-size") {
+        say("sfdisk knows --sector-size since util-linux 2.41");
+    }
+    if has("parted ") {
+        say(match partition.kind {
+            PartitionType::Mbr(_) => {
+                "parted makes the partition again, and may give the disk a new identifier"
+            }
+            _ if partition.attributes.name.is_empty() => {
+                "parted makes the partition again, with a name and another UUID"
+            }
+            _ => "parted makes the partition again, with another UUID",
+        });
+    }
+    if context.stack.kind == TableKind::HybridMbr && !commands.is_empty() {
+        say("this changes the GPT: make the hybrid MBR again afterwards (sgdisk -h)");
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
+}

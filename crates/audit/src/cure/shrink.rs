@@ -1,0 +1,63 @@
+//! A partition that has to become smaller, with a file system in it: first that, then its entry, and last its place.
+//!
+//! The law of this module: the steps are one line joined by `&&`, so that none is taken unless those before it succeeded. A
+//! line that is pasted with DEVICE in it fails at its first step, and changes nothing.
+
+use straddle_layout::Partition;
+use straddle_units::{ByteCount, Lba, Span};
+
+use super::entry::Entry;
+use super::{Place, room};
+use crate::Context;
+use crate::finding::Command;
+
+/// What is said before such a line.
+pub(super) const ORDER: &str = "in this order: what is in it is shrunk first (DEVICE stands for the partition, unmounted), then the \
+                                partition; where one step fails none of the others is taken";
+
+/// How many physical sectors more than needed a partition is shrunk, so that sfdisk finds room to move it.
+const TRIES: u64 = 3;
+
+/// The line that shrinks what is in `partition` and puts it at `place`, or a little shorter, and where
+/// that is; `None` where no tool does.
+pub(super) fn steps(
+    context: &Context<'_>,
+    partition: &Partition,
+    place: Place,
+    free: Span,
+) -> Option<(Command, Place)> {
+    let physical = context.topology.physical.value();
+    let old = partition.span;
+    (0..=TRIES).find_map(|tries| {
+        let less = ByteCount::new(physical.get().checked_mul(tries)?);
+        let len = ByteCount::new(place.len.get().checked_sub(less.get())?);
+        let shrunk = Span::new(old.start(), len)?;
+        let place = Place { len, ..place };
+        let moves = place.start != old.start();
+        if len == ByteCount::ZERO || moves && !room::sfdisk_finds_it(context, partition, shrunk, place, free)
+        {
+            return None;
+        }
+        let block = context.stack.block;
+        let entry = |at| {
+            let start = Lba::from_bytes_exact(at, block)?;
+            Some(Entry { context, partition, start, count: block.blocks_floor(len) })
+        };
+        let mut lines = vec![resize(partition, len)?, entry(old.start())?.sfdisk("").line];
+        if moves {
+            lines.push(entry(place.start)?.sfdisk("--move-data ").line);
+        }
+        Some((Command { tool: "sfdisk", line: lines.join(" && ") }, place))
+    })
+}
+
+/// The command that shrinks what is in a partition to `len` bytes.
+fn resize(partition: &Partition, len: ByteCount) -> Option<String> {
+    match partition.layer.as_ref()?.kind {
+        "ext2" | "ext3" | "ext4" => {
+            Some(format!("e2fsck -f DEVICE && resize2fs DEVICE {}K", len.get() / 1024))
+        }
+        "ntfs" => Some(format!("ntfsresize --size {} DEVICE", len.get())),
+        _ => None,
+    }
+}

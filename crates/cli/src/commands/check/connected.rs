@@ -1,0 +1,54 @@
+//! An image that is not raw as a block device: partitioning tools would write over its format.
+
+use straddle_audit::{Finding, operand};
+use straddle_device::image::{Container, Format};
+
+/// The node that commands name for it.
+pub(super) const NODE: &str = "/dev/nbd0";
+
+/// The variant of VMDK that QEMU reads and does not write.
+const READ_ONLY: &str = "streamOptimized";
+
+/// Says how the image is connected to [`NODE`] where commands name that, and the command; where it could not be written
+/// there, takes the commands away and says how it is converted.
+pub(super) fn prepare(
+    name: &str,
+    container: &Container,
+    findings: &mut [Finding],
+) -> Option<(String, String)> {
+    let by_node = |finding: &&mut Finding| {
+        let commands = finding.cure.iter().flat_map(|cure| &cure.commands);
+        commands.into_iter().any(|command| command.line.contains(NODE))
+    };
+    let mut named: Vec<&mut Finding> = findings.iter_mut().filter(by_node).collect();
+    if named.is_empty() || name.contains(char::is_control) {
+        named.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(straddle_audit::Cure::without_commands);
+        return None;
+    }
+    let (format, file) = (qemus_name(container.format), operand(name));
+    if container.variant == READ_ONLY {
+        named.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(straddle_audit::Cure::without_commands);
+        let remark = format!(
+            "a {} image of the kind {READ_ONLY} cannot be written: for commands, convert it, and check what comes of it",
+            container.format
+        );
+        let made = operand(&format!("{name}.qcow2"));
+        return Some((remark, format!("qemu-img convert -f {format} -O qcow2 {file} {made}")));
+    }
+    let remark = format!("the commands below name {NODE}: connect the image there first (kernel module nbd)");
+    Some((remark, format!("qemu-nbd -c {NODE} -f {format} {file}")))
+}
+
+/// What QEMU calls a format.
+fn qemus_name(format: Format) -> &'static str {
+    match format {
+        Format::Raw => "raw",
+        Format::Qcow2 => "qcow2",
+        Format::Vmdk => "vmdk",
+        Format::Vhd => "vpc",
+        Format::Vhdx => "vhdx",
+        Format::Vdi => "vdi",
+        Format::Qed => "qed",
+        Format::Parallels => "parallels",
+    }
+}

@@ -1,0 +1,214 @@
+//! Every printed block of commands is pasted whole, as people do, onto a copy of a disk with file systems in it: none of them is
+//! lost, and what checks such a file system finds nothing wrong.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod tools;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use tools::{Dir, bytes, list, number, output, present, run, shell, told, word, write_table};
+
+const ARGS: [&str; 2] = ["--assume", "512e"];
+
+const IMAGE: u64 = 64 << 20;
+
+/// Sectors of the image.
+const END: u64 = IMAGE / 512;
+
+/// A table: its script without partition 1, whose first sector and whose sectors follow.
+const TABLES: [(&str, u64, u64, &str); 9] = [
+    // Windows XP: the whole disk, to the end of its last cylinder.
+    ("label: dos\n", 63, END - 63, ", type=7, bootable\n"),
+    ("label: dos\n", 63, END - 64, ", type=7, bootable\n"),
+    // With room, and with a neighbour right behind.
+    ("label: dos\n", 63, 100_000, ", type=7, bootable\n"),
+    ("label: dos\n", 63, 100_001, ", type=7, bootable\nstart=100064, size=1000, type=83\n"),
+    ("label: gpt\nfirst-lba: 34\n", 34, 100_000, "\n"),
+    ("label: gpt\nfirst-lba: 34\n", 34, END - 34 - 33, "\n"),
+    // What sgdisk makes of the whole disk; and of a part, where sfdisk grows it.
+    ("label: gpt\n", 2048, END - 2048 - 33, "\n"),
+    ("label: gpt\n", 2048, 100_003, "\n"),
+    ("label: dos\n", 2049, 100_003, ", type=83\nstart=102052, size=1000, type=83\n"),
+];
+
+/// File systems: what makes them in FS at sector START, what has to be installed for that, and what checks them.
+const FILE_SYSTEMS: [(&str, &[&str], &str); 8] = [
+    ("mkfs.ext4 -q -F -b 1024 -d files FS", &["mkfs.ext4", "e2fsck", "debugfs"], "e2fsck -fn FS"),
+    ("mkfs.ext4 -q -F -b 4096 -d files FS", &["mkfs.ext4", "e2fsck", "debugfs"], "e2fsck -fn FS"),
+    (
+        "mkfs.ntfs -Q -q -F -p START -H 255 -S 63 FS && ntfscp -f FS files/content content",
+        &["mkfs.ntfs"],
+        "ntfsfix -n FS",
+    ),
+    // As it is after a move that nobody told of.
+    (
+        "mkfs.ntfs -Q -q -F -p 77 -H 255 -S 63 FS && ntfscp -f FS files/content content",
+        &["mkfs.ntfs"],
+        "ntfsfix -n FS",
+    ),
+    ("mkfs.fat -F 32 -s 1 -h START FS", &["mkfs.fat"], "fsck.fat -n FS"),
+    ("mkfs.fat -F 32 -s 1 -h 77 FS", &["mkfs.fat"], "fsck.fat -n FS"),
+    ("mkfs.exfat FS", &["mkfs.exfat"], "fsck.exfat -n FS"),
+    ("mkswap -q FS", &["mkswap"], "true"),
+];
+
+/// A disk with a file system in partition 1.
+struct Disk {
+    dir: Dir,
+    image: PathBuf,
+    what: String,
+}
+
+impl Disk {
+    fn build(table: (&str, u64, u64, &str), make: &str) -> Self {
+        let (label, start, sectors, rest) = table;
+        let dir = Dir::new("pasted");
+        let image = dir.image("disk.img", IMAGE);
+        write_table(&image, 512, &format!("{label}start={start}, size={sectors}{rest}"));
+        fs::create_dir(dir.join("files")).unwrap();
+        fs::write(dir.join("files/content"), content()).unwrap();
+        dir.image("fs.img", sectors * 512);
+        let line = make.replace("FS", "fs.img").replace("START", &start.to_string());
+        shell(&line, dir.path());
+        copy_in(&dir.join("fs.img"), &image, start);
+        Self { dir, image, what: format!("{start}+{sectors}, {line}") }
+    }
+
+    /// Pastes `lines` into a shell, on a copy of the disk; DEVICE is a copy of the partition, where the user says it.
+    fn paste(&self, lines: &[String], is_told: bool) -> (PathBuf, String) {
+        let copy = self.dir.join("copy.img");
+        run(Command::new("cp").arg("--sparse=always").arg(&self.image).arg(&copy), "");
+        let mut pasted = lines.join("\n").replace(&*self.image.to_string_lossy(), &copy.to_string_lossy());
+        if is_told && pasted.contains("DEVICE") {
+            let start = place(&copy).0;
+            extract(&copy, &self.dir.join("device.img"));
+            // In the place of a node of the partition: what a tool changes there is on the disk.
+            let back = format!(
+                " && dd if=device.img of={} bs=512 seek={start} conv=notrunc status=none && echo",
+                copy.display()
+            );
+            pasted = pasted.replacen(" && echo", &back, 1).replace("DEVICE", "device.img");
+        }
+        let said = output(Command::new("bash").args(["-c", &pasted]).current_dir(self.dir.path()), "y\n");
+        (copy, format!("{}\n{pasted}\n{}", self.what, told(&said)))
+    }
+
+    /// Whether the file system in the copy is as it was: all its bytes, or its file where it became smaller.
+    fn is_whole(&self, copy: &Path, check: &str, said: &str) {
+        let (_, old_len) = place(&self.image);
+        let (start, len) = place(copy);
+        let found = list(&tools::check(copy, &ARGS), "partitions")[0]["content"].clone();
+        let was = list(&tools::check(&self.image, &ARGS), "partitions")[0]["content"].clone();
+        assert_eq!(found, was, "{said}");
+        let (whole, part) = (self.dir.join("fs.img"), self.dir.join("after.img"));
+        extract(copy, &part);
+        let output = output(
+            Command::new("sh").args(["-c", &check.replace("FS", "after.img")]).current_dir(self.dir.path()),
+            "",
+        );
+        assert!(output.status.success(), "{said}\n{}", told(&output));
+        // The number of hidden sectors may have been written.
+        if len >= old_len && !said.contains("printf") {
+            assert!(bytes(&whole, 0, old_len * 512) == bytes(&part, 0, old_len * 512), "{start}: {said}");
+        }
+        let read = match was.as_str().unwrap_or_default() {
+            "ext4" => "debugfs -R 'dump /content read' after.img",
+            "ntfs" => "ntfscat -f after.img content > read",
+            _ => return,
+        };
+        shell(read, self.dir.path());
+        assert!(fs::read(self.dir.join("read")).unwrap() == content(), "{said}");
+    }
+}
+
+/// What is in the file.
+fn content() -> Vec<u8> {
+    (0_u32..500_000).flat_map(u32::to_le_bytes).collect()
+}
+
+fn copy_in(from: &Path, to: &Path, sector: u64) {
+    let dd = ["conv=notrunc,sparse", "bs=512", "status=none"].map(str::to_owned);
+    let of = [format!("if={}", from.display()), format!("of={}", to.display()), format!("seek={sector}")];
+    run(Command::new("dd").args(dd).args(of), "");
+}
+
+/// First sector and sectors of partition 1.
+fn place(image: &Path) -> (u64, u64) {
+    let report = tools::check(image, &ARGS);
+    let partition = list(&report, "partitions").iter().find(|p| p["number"] == 1).unwrap();
+    (number(partition, "start_lba"), number(partition, "sectors"))
+}
+
+/// Writes partition 1 into a file of its own.
+fn extract(image: &Path, to: &Path) {
+    let (start, sectors) = place(image);
+    let file = fs::File::create(to).unwrap();
+    file.write_all_at(&bytes(image, start * 512, sectors * 512), 0).unwrap();
+}
+
+/// The blocks of commands in a report, with what they risk.
+fn blocks(report: &Value) -> Vec<(String, Vec<String>)> {
+    let mut blocks = Vec::new();
+    for finding in list(report, "findings") {
+        let commands = finding["fix"]["commands"].as_array().into_iter().flatten();
+        let lines: Vec<String> = commands.map(|command| word(command, "line")).collect();
+        let block = (word(&finding["fix"], "risk"), lines);
+        if !block.1.is_empty() && !blocks.contains(&block) {
+            blocks.push(block);
+        }
+    }
+    blocks
+}
+
+#[test]
+fn no_block_that_is_pasted_whole_loses_a_file_system() {
+    if !present(&[
+        "sfdisk",
+        "sgdisk",
+        "dd",
+        "ntfsresize",
+        "ntfscat",
+        "ntfsfix",
+        "fsck.fat",
+        "fsck.exfat",
+        "resize2fs",
+    ]) {
+        return;
+    }
+    let (mut moved, mut shrunk, mut written) = (0, 0, 0);
+    for (make, needed, check) in FILE_SYSTEMS {
+        if !present(needed) {
+            continue;
+        }
+        // ext4 and NTFS are shrunk; of the others some tables show enough.
+        let is_shrunk = make.contains("ext4") || make.contains("-p START");
+        for table in TABLES.into_iter().step_by(if is_shrunk { 1 } else { 2 }) {
+            let disk = Disk::build(table, make);
+            let report = tools::check(&disk.image, &ARGS);
+            for (risk, lines) in blocks(&report) {
+                let all = lines.join("\n");
+                // That these lose all is said in capitals; tests/fixes.rs holds them to it.
+                if risk == "destroys" {
+                    continue;
+                }
+                moved += usize::from(all.contains("--move-data"));
+                written += usize::from(all.contains("printf"));
+                for is_told in [false, true] {
+                    let (copy, said) = disk.paste(&lines, is_told);
+                    disk.is_whole(&copy, check, &said);
+                    if is_told || !all.contains("DEVICE") {
+                        let left: Vec<_> = blocks(&tools::check(&copy, &ARGS));
+                        assert!(!left.iter().any(|(_, other)| *other == lines), "{said}\nis no fix");
+                    }
+                    shrunk += usize::from(is_told && all.contains("DEVICE"));
+                }
+            }
+        }
+    }
+    println!("moved {moved}, shrunk {shrunk}, hidden sectors written {written}");
+    assert!(moved >= 10 && shrunk >= 4 && written >= 6, "{moved} {shrunk} {written}");
+}

@@ -1,0 +1,212 @@
+//! What is said is ready to be used: commands that are told for an image do what they are told for, messages name what is
+//! meant, and who may not read a disk learns that it was not judged.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod tools;
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tools::{Dir, STRADDLE, list, output, present, run, shell, text, told, word, write_table};
+
+/// What straddle says on both channels with these arguments, in `dir`; and its status.
+fn said(dir: &Dir, args: &[&str]) -> (String, i32) {
+    let output = output(Command::new(STRADDLE).args(args).current_dir(dir.path()), "");
+    (told(&output), output.status.code().unwrap())
+}
+
+/// All on one line.
+fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn misaligned(dir: &Dir, name: &str) -> PathBuf {
+    let image = dir.image(name, 32 << 20);
+    write_table(&image, 512, "label: dos\nstart=63, size=2000, type=83\n");
+    image
+}
+
+#[test]
+fn an_overlay_comes_with_the_command_that_reads_it() {
+    if !present(&["qemu-img", "sfdisk"]) {
+        return;
+    }
+    for format in ["qcow2", "qed"] {
+        for folder in ["", "it's \"a\" folder/"] {
+            let dir = Dir::new("overlay");
+            fs::create_dir_all(dir.join(folder)).unwrap();
+            misaligned(&dir, &format!("{folder}base.img"));
+            let place = dir.join(folder);
+            shell(&format!("qemu-img create -q -f {format} -b base.img -F raw over"), &place);
+            for command in ["check", "map"] {
+                let (told, status) = said(&dir, &[command, &format!("{folder}over")]);
+                assert_eq!(status, 3, "{told}");
+                let line = told.lines().find_map(|line| line.strip_prefix("    straddle "));
+                let line = line.unwrap_or_else(|| panic!("no command in {told}"));
+                let line = format!("{STRADDLE} {line}; test $? -eq 1");
+                assert!(shell(&line, dir.path()).contains("S001"), "{line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_image_comes_with_the_command_that_connects_it() {
+    if !present(&["qemu-img", "sfdisk"]) {
+        return;
+    }
+    let dir = Dir::new("connect");
+    misaligned(&dir, "raw.img");
+    for format in ["qcow2", "vmdk", "vdi", "vpc", "vhdx", "qed", "parallels"] {
+        shell(&format!("qemu-img convert -O {format} raw.img 'an image'"), dir.path());
+        let (told, _) = said(&dir, &["check", "an image"]);
+        let expected = format!("\n    qemu-nbd -c /dev/nbd0 -f {format} 'an image'\n");
+        assert!(told.contains(&expected) && told.contains("sfdisk"), "{format}: {told}");
+    }
+    // QEMU reads this one and writes nothing to it: what it becomes can be written.
+    shell("qemu-img convert -O vmdk -o subformat=streamOptimized raw.img stream.vmdk", dir.path());
+    let (told, _) = said(&dir, &["check", "stream.vmdk"]);
+    assert!(!told.contains("nbd") && !told.contains("sfdisk"), "{told}");
+    let line = told.lines().find(|line| line.contains("qemu-img")).unwrap_or_else(|| panic!("{told}"));
+    shell(line, dir.path());
+    assert!(said(&dir, &["check", "stream.vmdk.qcow2"]).0.contains("qemu-nbd"), "{line:?}");
+}
+
+/// A disk of this machine that nobody may not read, and whether the kernel lists partitions on it.
+fn unreadable_disk() -> Option<(PathBuf, bool)> {
+    fs::read_dir("/sys/block").ok()?.flatten().find_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let size = fs::read_to_string(entry.path().join("size")).ok()?;
+        let node = Path::new("/dev").join(&name);
+        let mode = fs::metadata(&node).ok()?.permissions().mode();
+        if size.trim() == "0"
+            || mode & 0o004 != 0
+            || ["loop", "ram", "zram"].iter().any(|kind| name.starts_with(kind))
+        {
+            return None;
+        }
+        let has =
+            fs::read_dir(entry.path()).ok()?.flatten().any(|inner| inner.path().join("partition").is_file());
+        Some((node, has))
+    })
+}
+
+#[test]
+fn who_may_not_read_a_disk_learns_that_it_was_not_judged() {
+    let Some((disk, has_partitions)) = unreadable_disk().filter(|_| present(&["setpriv"])) else {
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), "SKIPPED: no disk that nobody may not read");
+        return;
+    };
+    let dir = Dir::new("nobody");
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    let program = dir.join("straddle");
+    fs::copy(STRADDLE, &program).unwrap();
+    let nobody = |args: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program).args(args);
+        output(&mut command, "")
+    };
+    let one = nobody(&["check", "--json", disk.to_str().unwrap()]);
+    let report: Value = serde_json::from_slice(&one.stdout).unwrap_or_else(|_| panic!("{}", told(&one)));
+    let target = &report["targets"][0];
+    if has_partitions {
+        // Where they begin is known from the kernel.
+        assert!(
+            !list(target, "partitions").is_empty() && matches!(one.status.code(), Some(0 | 1)),
+            "{}",
+            told(&one)
+        );
+    } else {
+        assert_eq!((word(target, "status").as_str(), one.status.code()), ("not_judged", Some(3)), "{target}");
+        assert!(word(target, "reason").ends_with("; run as root"), "{target}");
+    }
+    let all = nobody(&["check"]);
+    assert_eq!(text(&all.stderr).matches("run as root").count(), 1, "{}", told(&all));
+    let quiet = nobody(&["check", disk.to_str().unwrap()]);
+    assert!(!text(&quiet.stderr).contains("none of the disks"), "{}", told(&quiet));
+}
+
+#[test]
+fn messages_say_what_is_meant() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    let dir = Dir::new("meant");
+    misaligned(&dir, "disk.img");
+    fs::write(dir.join("text.txt"), "words\n").unwrap();
+    let plan = ["plan", "disk.img", "--table", "gpt", "--part"];
+    let cases: [(&[&str], i32, &str); 13] = [
+        (&["check", "--time-limit", "0", "disk.img"], 2, "give a whole number of seconds, 1 or more"),
+        (&["check", "--cost", "wd10ears", "disk.img"], 2, "a modelled drive is named drive:wd10ears"),
+        (&["check", "--cost", "nothing", "disk.img"], 2, "nothing: No such file"),
+        (
+            &["check", "--measured", "text.txt", "disk.img"],
+            2,
+            "not a file that 'straddle probe --save' has written",
+        ),
+        (&["check", "--format", "vmdk", "disk.img"], 3, "it is hardly a VMDK image"),
+        (&["plan", "disk.img", "--table", "gpt", "--part", "64"], 2, "write 64MiB or 64s, or 64B for bytes"),
+        (&["plan", "disk.img", "--table", "gpt", "--part", "1MiB,type=efi"], 2, "(esp is meant?)"),
+        (
+            &["plan", "disk.img", "--table", "gpt", "--part", "1MiB,type=ext4"],
+            2,
+            "(that is a file system: fs=)",
+        ),
+        (&["plan", "disk.img", "--table", "gpt", "--part", "1MiB,start=40s"], 4, "; byte 1048576 is on one"),
+        (
+            &["plan", "disk.img", "--table", "gpt", "--part", "1MiB,start=4100s"],
+            4,
+            "byte 2097152 or 3145728 is on one",
+        ),
+        (&["--help"], 0, "explains and fixes misaligned partitions"),
+        (&["explain", "--help"], 0, "what it costs, the fix, and the sources"),
+        (&["plan", "--help"], 0, "--part rest --save plan.json\n"),
+    ];
+    for (args, status, expected) in cases {
+        let (told, code) = said(&dir, args);
+        assert!(
+            flat(&told).contains(expected.trim_end()) && told.contains(expected.split(' ').next().unwrap()),
+            "{args:?}: {told}"
+        );
+        assert_eq!(code, status, "{args:?}: {told}");
+    }
+    // Units are units.
+    for size in ["64s", "65536B", "64KiB", "1048576"] {
+        let (told, code) = said(&dir, &[&plan[..], &[size, "--wipe"]].concat());
+        assert_eq!(code, 0, "{size}: {told}");
+    }
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let child = Command::new(STRADDLE)
+        .args(["check", "disk.img"])
+        .current_dir(dir.path())
+        .stdout(full)
+        .stderr(Stdio::piped())
+        .output();
+    let child = child.unwrap();
+    assert_eq!(
+        text(&child.stderr),
+        "straddle: cannot write to standard output: No space left on device (os error 28)\n"
+    );
+}
+
+#[test]
+fn an_end_past_the_disk_is_one_finding() {
+    if !present(&["sgdisk"]) {
+        return;
+    }
+    let dir = Dir::new("past");
+    let image = dir.image("disk.img", 64 << 20);
+    run(Command::new("sgdisk").args(["-n", "1:2048:0"]).arg(&image), "");
+    File::options().write(true).open(&image).unwrap().set_len(48 << 20).unwrap();
+    let report = tools::check(&image, &["--assume", "512e"]);
+    let codes: Vec<String> = list(&report, "findings").iter().map(|f| word(f, "code")).collect();
+    assert!(!codes.contains(&"S002".to_owned()) && codes.contains(&"S042".to_owned()), "{codes:?}");
+    for finding in list(&report, "findings") {
+        let summary = word(&finding["fix"], "summary");
+        assert!(!summary.ends_with('.') && !summary.starts_with("Copy"), "{summary}");
+    }
+}
