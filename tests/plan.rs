@@ -504,3 +504,56 @@ fn the_kernel_and_sfdisk_see_what_was_planned_whatever_the_disk_claims() {
         }
     }
 }
+
+/// Whoever comes back later: what was put into the new partitions is not lost to an undo.
+#[test]
+fn what_was_written_since_is_not_undone() {
+    if !present(&["mkfs.ext4", "mkfs.vfat"]) {
+        return;
+    }
+    let dir = Dir::new("undo-later");
+    let target = dir.image("disk.img", 64 << 20);
+    let (path, plan) = (target.to_str().unwrap(), dir.join("p.json"));
+    let (plan, undo) = (plan.to_str().unwrap().to_owned(), format!("{}.undo", plan.to_str().unwrap()));
+    // (what stood there before the plan, what was put there afterwards)
+    let cases = [
+        ("true", "printf raw | dd of=disk.img bs=1 seek=1100000 conv=notrunc"),
+        ("true", "mkfs.ext4 -q -F -E offset=1048576 disk.img 32M"),
+        ("mkfs.ext4 -q -F -E offset=1048576 disk.img 32M", "mkfs.vfat --offset 2048 disk.img 32768"),
+        ("true", "printf raw | dd of=disk.img bs=1 seek=34603000 conv=notrunc"),
+    ];
+    for (before, after) in cases {
+        let sh = |line: &str| {
+            let line = format!("PATH=$PATH:/sbin:/usr/sbin; {line} >/dev/null 2>&1");
+            let status = Command::new("sh").args(["-c", &line]).current_dir(dir.path()).status().unwrap();
+            assert!(status.success(), "{line}");
+        };
+        std::fs::write(&target, vec![0; 64 << 20]).unwrap();
+        sh(before);
+        let run = |arguments: &[&str]| Command::new(STRADDLE).args(arguments).output().unwrap();
+        let former = std::fs::read(&target).unwrap();
+        let made = ["plan", path, "--table", "gpt", "--part", "32MiB", "--wipe", "--save", &plan];
+        assert!(run(&made).status.success());
+        assert!(run(&["apply", &plan, "--write", path]).status.success());
+        // As it was left it can be taken back; and again after it was written once more.
+        assert!(run(&["undo", &undo, "--write", path]).status.success());
+        assert!(std::fs::read(&target).unwrap() == former);
+        std::fs::remove_file(&undo).unwrap();
+        assert!(run(&["apply", &plan, "--write", path]).status.success());
+        sh(after);
+        let present = std::fs::read(&target).unwrap();
+        let refused = run(&["undo", &undo, "--write", path]);
+        let told = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(4), "{after}: {told}");
+        assert!(
+            told.contains("partition 1 ") && told.contains("--force") || told.contains("changed it since"),
+            "{after}: {told}"
+        );
+        assert!(std::fs::read(&target).unwrap() == present, "{after}: written to");
+        if told.contains("--force") {
+            assert!(run(&["undo", &undo, "--write", path, "--force"]).status.success());
+        }
+        std::fs::remove_file(&undo).unwrap();
+        std::fs::remove_file(&plan).unwrap();
+    }
+}

@@ -69,6 +69,19 @@ pub enum ApplyError {
     /// What would be written is not read as the plan's table. Nothing was written.
     #[error("nothing was written: with these changes the table would be read as another one: {0}")]
     WouldDiffer(String),
+    /// A partition that the plan made holds something now.
+    #[error(
+        "nothing was written: partition {partition} has been written to since ({size} bytes from byte {start} on are not as they \
+         were), and what is in it would be lost with it"
+    )]
+    WrittenSince {
+        /// The partition's number.
+        partition: u32,
+        /// The first byte that was compared.
+        start: u64,
+        /// How many were.
+        size: u64,
+    },
     /// The kernel did not take the new table.
     #[error("the table is written, but {0}")]
     Kernel(String),

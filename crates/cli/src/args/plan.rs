@@ -214,7 +214,7 @@ Examples:
   straddle undo plan.json.undo --write disk.img
 
 It also puts back what an interrupted 'straddle apply' had written. Where the disk holds neither what was there before nor what
-was written, nothing is touched.";
+was written, or somebody has written to a partition that the plan made, nothing is touched.";
 
 /// Arguments of `undo`.
 #[derive(Debug, Args)]
@@ -231,4 +231,8 @@ pub(crate) struct UndoArguments {
     /// The format of an image, where its bytes show another: raw takes them as they are.
     #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
     pub(crate) format: Option<straddle_device::image::Format>,
+
+    /// Take the table back although somebody has written to a partition that the plan made: what is there is lost.
+    #[arg(long)]
+    pub(crate) force: bool,
 }

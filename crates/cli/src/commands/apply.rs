@@ -59,6 +59,8 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
     }
     apply::check_kernel(&target.disk).map_err(|error| failed(error, &target.name))?;
     Backup::of(&steps, plan.disk.size, serial)
+        .watching(&target.disk, &plan, &steps)
+        .map_err(|error| failed(error, &target.name))?
         .store(&backup_path)
         .map_err(|error| anyhow::Error::from(error).context(target.name.clone()))?;
     apply::write(&mut target.disk, &steps)
@@ -87,6 +89,17 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
     let steps = backup
         .undoing(&target.disk, target.serial.as_deref())
         .map_err(|error| of_apply_error(error, &target.name))?;
+    if !arguments.force {
+        backup.check_unwritten(&target.disk).map_err(|error| {
+            let hint = matches!(error, ApplyError::WrittenSince { .. })
+                .then_some("--force takes the table back all the same");
+            let error = of_apply_error(error, &target.name);
+            match hint {
+                Some(hint) => RefusedError(format!("{error:#}; {hint}")).into(),
+                None => error,
+            }
+        })?;
+    }
     apply::check_kernel(&target.disk).map_err(|error| of_apply_error(error, &target.name))?;
     apply::write(&mut target.disk, &steps).map_err(|error| of_apply_error(error, &target.name))?;
     let told = tell_kernel(&target, None);
@@ -166,6 +179,7 @@ fn of_apply_error(error: ApplyError, name: &str) -> anyhow::Error {
         error,
         ApplyError::OtherDisk(_)
             | ApplyError::WouldDiffer(_)
+            | ApplyError::WrittenSince { .. }
             | ApplyError::InUse(_)
             | ApplyError::Disk(DiskError::InUse(_) | DiskError::Replaced)
     );

@@ -1,7 +1,8 @@
 //! What was there before: every byte that is overwritten, in a file.
 //!
 //! The law of this module: a backup is on stable storage before it is said to be stored, it never replaces another file, and
-//! it is only believed when its sum is right.
+//! it is only believed when its sum is right. It knows how the new partitions began and ended, so that what was written to
+//! them since is seen.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -12,17 +13,23 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, OFlags};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use straddle_device::{Medium, ReadError};
 use straddle_units::ByteOffset;
 
 use super::ApplyError;
 use crate::disk::Disk;
 use crate::encode::Step;
+use crate::error::PlanError;
 use crate::fingerprint::hex;
+use crate::foresee::lay_over;
+use crate::plan::{Change, Plan, Slot, span_of};
 
 /// The version of a backup's form.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// A power cut leaves units of this size whole.
 const UNIT: usize = 512;
+/// How much of the beginning and of the end of a new partition is watched.
+const WATCHED: (u64, u64) = (1 << 20, 64 << 10);
 /// No backup is larger: tables and a wipe's 68 KiB for each of 1024 partitions, two digits a byte and twice.
 const LARGEST: u64 = 512 << 20;
 
@@ -65,6 +72,17 @@ enum Kept {
     Flush,
 }
 
+/// Bytes of a partition that a plan has made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Watched {
+    partition: u32,
+    start: u64,
+    size: u64,
+    /// SHA-256 of them, those that the steps write taken for zero.
+    sum: String,
+}
+
 /// What a plan overwrote on which disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -74,9 +92,10 @@ pub struct Backup {
     size: u64,
     /// Its serial number.
     serial: Option<String>,
-    /// SHA-256 of the steps' JSON.
+    /// SHA-256 of the JSON of the steps and of what is watched.
     sum: String,
     steps: Vec<Kept>,
+    watched: Vec<Watched>,
 }
 
 /// Writes a file that gets its name when it is whole, so that not even a kill leaves a part of it.
@@ -107,9 +126,42 @@ fn store_named(path: &Path, text: &[u8]) -> io::Result<()> {
     })
 }
 
-fn sum_of(steps: &[Kept]) -> String {
+fn sum_of(steps: &[Kept], watched: &[Watched]) -> String {
     // Strings and numbers: serialising cannot fail.
-    hex(&Sha256::digest(serde_json::to_vec(steps).unwrap_or_default()))
+    hex(&Sha256::digest(serde_json::to_vec(&(steps, watched)).unwrap_or_default()))
+}
+
+/// The sum of `size` bytes of `medium` from `start` on, without what `steps` write.
+fn sum_without(medium: &dyn Medium, start: u64, size: u64, steps: &[Step]) -> Result<String, ReadError> {
+    let mut bytes = vec![0; usize::try_from(size).unwrap_or_default()];
+    medium.read_at(ByteOffset::new(start), &mut bytes)?;
+    for step in steps {
+        if let Step::Write { at, new, .. } = step {
+            lay_over(&mut bytes, start, &vec![0; new.len()], *at);
+        }
+    }
+    Ok(hex(&Sha256::digest(&bytes)))
+}
+
+/// The beginning and the end of what each partition has that `plan` makes or lets grow: the partition, first byte, bytes.
+fn to_watch(plan: &Plan) -> Result<Vec<(u32, u64, u64)>, PlanError> {
+    let block = plan.block()?;
+    let mut watched = Vec::new();
+    for entry in &plan.table.partitions {
+        let Some(span) = span_of(entry, block).filter(|_| entry.slot != Slot::Extended) else { continue };
+        let from = match entry.change {
+            Change::Kept => continue,
+            Change::New => span.start().get(),
+            Change::Grown { from } => span.start().get().saturating_add(from.saturating_mul(block.get())),
+        };
+        let end = span.end().get();
+        let head = (end.saturating_sub(from)).min(WATCHED.0);
+        let tail = (end.saturating_sub(from) - head).min(WATCHED.1);
+        watched.push((entry.number, from, head));
+        watched.push((entry.number, end - tail, tail));
+    }
+    watched.retain(|(_, _, size)| *size > 0);
+    Ok(watched)
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
@@ -130,7 +182,33 @@ impl Backup {
             Step::Flush => Kept::Flush,
         };
         let steps: Vec<Kept> = steps.iter().map(kept).collect();
-        Self { version: VERSION, size, serial, sum: sum_of(&steps), steps }
+        Self { version: VERSION, size, serial, sum: sum_of(&steps, &[]), steps, watched: Vec::new() }
+    }
+
+    /// The same, which also knows what the partitions hold at first that `plan` makes with `steps`.
+    pub fn watching(mut self, disk: &dyn Medium, plan: &Plan, steps: &[Step]) -> Result<Self, ApplyError> {
+        for (partition, start, size) in to_watch(plan)? {
+            let sum = sum_without(disk, start, size, steps)?;
+            self.watched.push(Watched { partition, start, size, sum });
+        }
+        self.sum = sum_of(&self.steps, &self.watched);
+        Ok(self)
+    }
+
+    /// Refuses a disk on whose new partitions somebody has written since: what is there would be lost with them.
+    pub fn check_unwritten(&self, disk: &dyn Medium) -> Result<(), ApplyError> {
+        let contradicts = || ApplyError::OtherDisk("the backup contradicts itself".to_owned());
+        let steps = self.steps().ok_or_else(contradicts)?;
+        for Watched { partition, start, size, sum } in &self.watched {
+            let end = start.checked_add(*size).ok_or_else(contradicts)?;
+            if *size > WATCHED.0 || end > self.size {
+                return Err(contradicts());
+            }
+            if sum_without(disk, *start, *size, &steps)? != *sum {
+                return Err(ApplyError::WrittenSince { partition: *partition, start: *start, size: *size });
+            }
+        }
+        Ok(())
     }
 
     /// Stores it in a new file, and returns when it is on stable storage: the file and its name. What could not be stored
@@ -163,7 +241,7 @@ impl Backup {
                 backup.version
             )));
         }
-        if backup.sum != sum_of(&backup.steps) {
+        if backup.sum != sum_of(&backup.steps, &backup.watched) {
             return Err(damaged("its sum is not the one of its contents".to_owned()));
         }
         Ok(backup)
