@@ -377,7 +377,7 @@ fn files_that_are_written_never_replace_a_disk() {
     let commands: [&[&str]; 9] = [
         &["bench", "random-write", "drive:wd10ears", "--svg", svg],
         &["bench", "random-write", target, "--emit-fio", image],
-        &["bench", "random-write", target, "--export", json],
+        &["bench", "random-write", target, "--used", "--export", json],
         &["drive", "show", "wd10ears", "--svg", svg],
         &["probe", "drive:wd10ears,jumper=on", "--save", json],
         &["reproduce", "miller-2010", "--model-only", "--html", image],
@@ -445,7 +445,7 @@ fn what_is_skipped_is_said_by_the_one_helper() {
     let word = concat!("SKIPPED", ":");
     let says = |path: &&PathBuf| fs::read_to_string(path).unwrap().contains(word);
     let saying: Vec<&PathBuf> = all.iter().filter(says).collect();
-    assert_eq!(saying, [&root.join("tests/tools/skip.rs")]);
+    assert_eq!(saying, [&root.join("tests/tools/skip.rs")], "they are to use tests/tools/skip.rs");
 }
 
 /// Ctrl-C ends whatever is under way: status 130, or the signal's own end, and nobody is blamed for it.

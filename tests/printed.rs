@@ -237,7 +237,7 @@ fn names_on_disks_are_printed_and_not_obeyed() {
         dir.image(name, mib << 20);
         let made = output(Command::new(make[0]).args(&make[1..]).arg(dir.join(name)), "");
         if !made.status.success() {
-            eprintln!("SKIPPED: {}: {}", make[0], told(&made));
+            tools::skipped(&format!("{}: {}", make[0], told(&made)));
         }
     }
     // The label of a FAT is eleven bytes of the boot sector and of the root directory.

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../../tests/tools/skip.rs"]
+mod skip;
+
 use std::fs::File;
 use std::process::Command;
 
@@ -47,7 +50,7 @@ fn what_is_made_has_the_uuid_that_blkid_gives() {
             |line: &str| Command::new("sh").args(["-c", line]).current_dir(dir.path()).output().unwrap();
         let tool = line.split(' ').next().unwrap();
         if !shell(&format!("command -v {tool} && command -v blkid")).status.success() {
-            eprintln!("SKIPPED: {tool} is not installed");
+            skip::skipped(&format!("{tool} is not installed"));
             continue;
         }
         let made = shell(line);
