@@ -3,6 +3,10 @@
 //! The law of this crate: every figure of a [`Topology`](topology::Topology) carries the source that said it,
 //! disagreeing sources are all kept, and nothing is ever written. All `unsafe` of the workspace is in [`ioctl`].
 
+#[cfg(test)]
+#[path = "../../../tests/tools/skip.rs"]
+mod skip;
+
 mod assume;
 pub mod claim;
 pub mod evidence;

@@ -1,6 +1,3 @@
-#[path = "../../../../tests/tools/skip.rs"]
-mod skip;
-
 use std::error::Error;
 use std::fs::File;
 use std::path::PathBuf;
@@ -10,6 +7,7 @@ use crate::identify::{
     AtaIdentify, BlockCharacteristics, BlockLimits, NvmeIdentifyController, NvmeIdentifyNamespace,
     ReadCapacity16,
 };
+use crate::skip;
 
 #[test]
 fn structures_are_those_of_the_kernel() {

@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
 
-#[path = "../../../../../tests/tools/skip.rs"]
-mod skip;
-
 use std::process::{Command, Stdio};
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::skip;
 
 const TOOLS: [(Packing, &str); 4] =
     [(Packing::Gzip, "gzip"), (Packing::Xz, "xz"), (Packing::Zstd, "zstd"), (Packing::Bzip2, "bzip2")];
