@@ -204,19 +204,21 @@ fn an_overlay_gives_the_command_that_reads_it() {
         let last = loop {
             let straddle = format!("'{STRADDLE}'{}", line.strip_prefix("straddle").unwrap());
             let run = output(Command::new("sh").args(["-c", &straddle]).current_dir(dir.path()), "");
-            let flat = told(&run).split_whitespace().collect::<Vec<_>>().join(" ");
-            let Some((_, rest)) = flat.split_once("if it may be read: ") else { break run };
-            // It ends the line; the status follows in parentheses.
-            rest.rsplit_once('(').unwrap().0.trim().clone_into(&mut line);
+            // It has a line of its own.
+            let all = told(&run);
+            let Some(next) = all.lines().find_map(|line| line.strip_prefix("    straddle ")) else {
+                break run;
+            };
+            line = format!("straddle {next}");
             rounds += 1;
-            assert!(rounds < 4, "{flat}");
+            assert!(rounds < 4, "{all}");
         };
         assert_eq!((last.status.code(), rounds), (Some(1), 2), "{format}: {line}: {}", told(&last));
     }
     // What is not there is not offered.
     let dir = Dir::new("overlays");
     shell("qemu-img create -q -u -f qcow2 -b gone -F raw top 8M", dir.path());
-    assert!(!text(dir.path(), "top", &[]).contains("may be read"));
+    assert!(!text(dir.path(), "top", &[]).contains("straddle check"));
 }
 
 /// The fix that findings share is told once, with all that it is for.
@@ -247,11 +249,11 @@ fn a_fix_is_told_once_and_names_what_it_is_for() {
                     .collect();
                 let findings = list(&target, "findings");
                 let mut groups: Vec<(&Value, Vec<String>)> = Vec::new();
-                for finding in findings.iter().filter(|finding| finding.get("cure").is_some()) {
+                for finding in findings.iter().filter(|finding| finding.get("fix").is_some()) {
                     let code = word(finding, "code");
-                    match groups.iter_mut().find(|(cure, _)| **cure == finding["cure"]) {
+                    match groups.iter_mut().find(|(cure, _)| **cure == finding["fix"]) {
                         Some((_, codes)) => codes.push(code),
-                        None => groups.push((&finding["cure"], vec![code])),
+                        None => groups.push((&finding["fix"], vec![code])),
                     }
                 }
                 assert_eq!(blocks.len(), groups.len(), "{seen}");

@@ -326,7 +326,7 @@ fn absurd_descriptors_are_told_with_their_byte() {
         (format!("RW 1 FLAT \"a\" {}\n", u64::MAX / 512), "byte 22: the extent line"),
         (format!("RW {0} ZERO\nRW {0} ZERO\n", u64::MAX / 1024 - 1), "too many extents"),
         (many, "too many extents"),
-        ("#".repeat(2 << 20), "byte 0: a descriptor of"),
+        ("#".repeat(2 << 20), "too long for a descriptor of one"),
         (
             "RW 9 FLAT \"/etc/passwd\" 0\n".to_owned(),
             "needs the extent file /etc/passwd, which is not opened",

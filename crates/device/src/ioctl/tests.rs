@@ -7,7 +7,6 @@ use crate::identify::{
     AtaIdentify, BlockCharacteristics, BlockLimits, NvmeIdentifyController, NvmeIdentifyNamespace,
     ReadCapacity16,
 };
-use crate::skip;
 
 #[test]
 fn structures_are_those_of_the_kernel() {
@@ -94,7 +93,9 @@ fn a_device_answers_or_says_why_not() {
     let Some((path, file)) = candidates.find_map(|path| File::open(&path).ok().map(|file| (path, file)))
     else {
         assert!(!must, "STRADDLE_TEST_DEVICE cannot be opened");
-        skip::skipped("no block device can be opened here");
+        // Not every machine lets its tests look at its disks.
+        use std::io::Write as _;
+        let _ = writeln!(io::stderr(), "NOT RUN: no block device can be opened here");
         return;
     };
     let answers = ask(&file);
