@@ -446,10 +446,8 @@ fn check_members(guest: &Guest) {
             assert!(!target.to_string().contains("sgdisk"), "{name}: {target}");
         }
         assert!(views.iter().any(|target| target.to_string().contains("_raid_member")), "{name}");
-        assert!(
-            guest.text(&format!("{name}.plans")).split(' ').all(|status| matches!(status.trim(), "4" | "")),
-            "{name}"
-        );
+        let plans = guest.text(&format!("{name}.plans"));
+        assert!(plans.split(' ').all(|status| matches!(status.trim(), "4" | "")), "{name}: {plans}");
         assert!(guest.text(&format!("{name}.kept")).contains("Version"), "{name}");
     }
 }

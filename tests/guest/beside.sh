@@ -52,6 +52,11 @@ member() { # META LABEL
 	check "$name.running"
 	mdadm -S /dev/md0
 	[ ! -e /dev/md127 ] || mdadm -S /dev/md127
+	# Who keeps the metadata of DDF and IMSM writes them until it ends.
+	for _ in {1..100}; do
+		pgrep -x mdmon >/dev/null || break
+		sleep 0.1
+	done
 	check "$name.stopped" /dev/sda
 	for plan in '--table gpt --part rest' '--table mbr --part rest' '--add 1MiB' '--delete 1' '--grow 1' --repair --relocate-backup; do
 		# shellcheck disable=SC2086  # words
