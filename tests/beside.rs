@@ -488,3 +488,35 @@ fn check_loops(guest: &Guest) {
         assert_eq!(codes(target).contains(&"S001".to_owned()), is_off, "{name}: {target}");
     }
 }
+
+/// A disk that was a member of an array and got a table later, or the other way round: its bytes do not say which, so it does not pass.
+#[test]
+fn a_table_beside_the_superblock_of_an_array_is_no_pass() {
+    if !present(&["sfdisk", "mkfs.ext4"]) {
+        return;
+    }
+    for (at, label, content, code) in
+        [(4096, "dos", true, 3), (0, "dos", true, 3), (4096, "dos", false, 0), (LEN - 8192, "dos", true, 0)]
+    {
+        let dir = Dir::new("beside-stale");
+        let disk = fs::OpenOptions::new().write(true).open(dir.image("disk", LEN)).unwrap();
+        // The superblock at byte 0 leaves room for the table behind its 256 bytes.
+        disk.write_all_at(&md_1(at, 4096, (LEN >> 9) - 8192)[..384], at).unwrap();
+        drop(disk);
+        let line = format!(
+            "printf 'label: {label}\\n2048,65536\\n' | sfdisk -q --wipe never --wipe-partitions never disk"
+        );
+        shell(&line, dir.path());
+        if content {
+            shell("mkfs.ext4 -q -F -E offset=1048576 disk 32M", dir.path());
+        }
+        let checked = straddle(dir.path(), &["check", "disk"]);
+        assert_eq!(checked.status.code(), Some(code), "{at} {content}: {}", told(&checked));
+        assert_eq!(
+            told(&checked).contains("which of the two"),
+            code == 3,
+            "{at} {content}: {}",
+            told(&checked)
+        );
+    }
+}

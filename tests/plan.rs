@@ -406,7 +406,8 @@ mount /dev/vda1 point
 S undo in-use.undo --write /dev/vda || echo "refused $?"
 echo "still $(find /sys/block/vda/ -mindepth 1 -maxdepth 1 -name 'vda*' | wc -l)"
 umount point
-S undo in-use.undo --write /dev/vda > /dev/null
+S undo in-use.undo --write /dev/vda || echo "written $?"
+S undo in-use.undo --write /dev/vda --force > /dev/null
 echo "left $(find /sys/block/vda/ -mindepth 1 -maxdepth 1 -name 'vda*' | wc -l)"
 "#;
 
@@ -437,7 +438,8 @@ fn the_kernel_takes_the_table_and_a_disk_in_use_is_left_alone() {
             assert_eq!(listed("kernel"), listed("sfdisk"), "{said}");
             assert_eq!(listed("left"), ["0"], "{said}");
         }
-        assert!(said.contains("vda1 is mounted at") && said.contains("refused 4\nstill 2\nleft 0"), "{said}");
+        assert!(said.contains("vda1 is mounted at") && said.contains("refused 4\nstill 2\n"), "{said}");
+        assert!(said.contains("written to since") && said.contains("written 4\nleft 0"), "{said}");
     }
 }
 

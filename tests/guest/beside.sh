@@ -45,7 +45,11 @@ member() { # META LABEL
 	local name="member-$1-$2" status=''
 	sdbg dev_size_mb=64 physblk_exp=3 add_host=2 per_host_store=1 || return
 	create "$1" || return
-	printf 'label: %s\n2048,16384\n' "$2" | sfdisk -q --no-tell-kernel /dev/md0
+	# An array whose metadata are kept by mdmon takes no write before that is there.
+	for _ in {1..100}; do
+		printf 'label: %s\n2048,16384\n' "$2" | sfdisk -q --no-tell-kernel /dev/md0 && sync && sfdisk -q -l /dev/md0 | grep -q md0p1 && break
+		sleep 0.1
+	done
 	blockdev --rereadpt /dev/md0
 	mkfs.ext4 -q -b 4096 /dev/md0p1
 	sync

@@ -3,7 +3,7 @@
 //! The law of this module: it makes a finding on placement weigh less, never more, and says why; damage to a table is not
 //! its business. A verdict is about the data that will be written: what is written once, or never, loses nothing.
 
-use straddle_layout::layer::{Facts, FileSystem, Layer};
+use straddle_layout::layer::{Facts, FileSystem, Layer, Md};
 use straddle_layout::{Partition, PartitionType, Role, TableKind, types};
 use straddle_units::ByteCount;
 
@@ -175,8 +175,17 @@ fn leaves(layer: &Layer, len: ByteCount, rest: ByteCount) -> bool {
         Facts::Pv(_) => true,
         // Each of 512 bytes is encrypted by itself: the tail is that of what is inside.
         Facts::Luks(luks) => luks.sector_size <= ByteCount::new(512),
-        Facts::Md(_) | Facts::Lv(_) | Facts::Mapped(_) | Facts::Table(_) | Facts::Opaque => false,
+        // Its superblock, where that is at the end, stands on whole 4 KiB.
+        Facts::Md(md) => uses(md).and_then(|end| end.checked_add(rest)).is_some_and(|end| end <= len),
+        Facts::Lv(_) | Facts::Mapped(_) | Facts::Table(_) | Facts::Opaque => false,
     }
+}
+
+/// How much of a member the array's data reaches over, from the start of the member on: whole chunks, where there are any.
+fn uses(md: &Md) -> Option<ByteCount> {
+    let odd = if md.chunk == ByteCount::ZERO { ByteCount::ZERO } else { md.data_size.remainder(md.chunk) };
+    let whole = md.data_size.get().checked_sub(odd.get()).filter(|size| *size != 0).map(ByteCount::new)?;
+    md.data_offset.checked_add(whole)
 }
 
 /// ZFS rounds its devices down to whole ones of this size (`vdev_open`, module/zfs/vdev.c), whatever its blocks.

@@ -370,6 +370,42 @@ fn a_tail_is_unused_where_it_is_known_to_be() {
     }
 }
 
+/// An array uses whole chunks, or what its superblock says, of a member that ends in the middle of a sector.
+#[test]
+fn the_tail_of_a_member_is_unused_where_its_superblock_says_so() {
+    let len = 4097 * SECTOR;
+    // (chunk, data offset, data size, what is said of the end)
+    let cases = [
+        (0, MIB, len - MIB - 512, Severity::Advice),
+        (0, MIB, len - MIB, Severity::Warning),
+        (64 << 10, MIB, len - MIB, Severity::Advice),
+        (0, 0, len - (128 << 10), Severity::Advice),
+        (0, MIB, 0, Severity::Warning),
+    ];
+    for (chunk, data_offset, data_size, severity) in cases {
+        let at = 2048 * SECTOR;
+        let mut member = layer(&Kind::Md(2048, None), at, at, "", &mut Vec::new());
+        let [chunk, data_offset, data_size] = [chunk, data_offset, data_size].map(ByteCount::new);
+        member.facts = Facts::Md(Md { chunk, data_offset, data_size, ..Md::default() });
+        let (start, count) = (Lba::new(2048), LbaCount::new(4097));
+        let partition = Partition {
+            number: 1,
+            start,
+            count,
+            span: Span::of_blocks(start, count, BlockSize::B512).unwrap(),
+            role: Role::Primary,
+            kind: PartitionType::Guid([1; 16]),
+            attributes: Attributes::default(),
+            content: Some("linux_raid_member"),
+            layer: Some(member),
+        };
+        let findings = audit(TableKind::Gpt, None, vec![partition]);
+        let found: Vec<Severity> =
+            findings.iter().filter(|f| f.rule.code == "S002").map(|f| f.severity).collect();
+        assert_eq!(found, [severity], "{chunk} {data_offset} {data_size}");
+    }
+}
+
 #[test]
 fn what_is_only_read_writes_nothing_anywhere() {
     for kind in ["iso9660", "squashfs", "squashfs3", "erofs", "cramfs", "romfs"] {

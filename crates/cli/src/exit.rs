@@ -133,7 +133,11 @@ pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
         return Exit::INTERRUPTED;
     }
     // The operating system's word alone comes from writing what was asked for: all else says what it was about.
-    let what = if error.is::<io::Error>() { "cannot write to standard output: " } else { "" };
+    let what = if error.is::<io::Error>() && error.chain().nth(1).is_none() {
+        "cannot write to standard output: "
+    } else {
+        ""
+    };
     output::complain(&output::printable(&format!("{what}{error:#}")));
     if error.is::<UsageError>() {
         Exit::Usage

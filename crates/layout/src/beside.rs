@@ -11,7 +11,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 use crate::fields::{byte, has, le16, le32};
 use crate::reader::Reader;
 use crate::signature::{self, Mark};
-use crate::stack::{Partition, Problem, Role, Stack, TableKind, table_of};
+use crate::stack::{Partition, Problem, Role, Stack, TableKind, read_in_use, table_of};
 
 /// The sector of an optical medium.
 const ISO_SECTOR: u64 = 2048;
@@ -105,6 +105,20 @@ pub fn member_marks(medium: &dyn Medium) -> Result<Vec<Span>, ReadError> {
     let reader = Reader::open(medium, BlockSize::B512)?;
     let marks = signature::everything(&reader).into_iter().filter(|mark| is_member(mark.name));
     Ok(marks.map(|mark| mark.at).collect())
+}
+
+/// What is in a partition of the table that shares `medium` with the superblock of an md array of metadata 1.1 or 1.2, where
+/// something is known: its number, and the name. The array's data begin behind that superblock, so such a table is not the
+/// array's; whether it is older or newer is not written anywhere.
+pub fn in_table_of_member(medium: &dyn Medium) -> Result<Option<(u32, &'static str)>, ReadError> {
+    const LATEST: u64 = 4096;
+    let marks = member_marks(medium)?;
+    if marks.is_empty() || marks.iter().any(|mark| mark.start().get() > LATEST) {
+        return Ok(None);
+    }
+    let stack = read_in_use(medium, None, None)?;
+    let known = stack.partitions.iter().find_map(|partition| Some((partition.number, partition.content?)));
+    Ok(known.filter(|_| stack.kind == TableKind::Mbr))
 }
 
 /// Whether `name` is that of a part of an array or a mirror, whose table is not that of the disk.

@@ -401,7 +401,8 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
         target.remarks.insert(0, format!("it was read through: what is judged is in {what}{unpack}"));
     }
     let is_unread = target.medium.is_none();
-    let recognised = recognised(&target, &stack, options.sysroot.is_some());
+    let is_running = has_holders(&target, run);
+    let recognised = recognised(&target, &stack, options.sysroot.is_some(), is_running);
     let judgement = Judgement::of(&stack, &findings, recognised);
     // A batch of targets waits for its last one; their files need not be open for that.
     target.medium = None;
@@ -434,7 +435,7 @@ fn beside(target: &Target, stack: &Stack) -> Vec<String> {
 }
 
 /// Whether there is something on the target that could be judged.
-fn recognised(target: &Target, stack: &Stack, is_captured: bool) -> Recognised {
+fn recognised(target: &Target, stack: &Stack, is_captured: bool, is_running: bool) -> Recognised {
     let is_closed = target.medium.is_none() && !is_captured;
     match (target.kind, &stack.kind) {
         // It holds nothing, and is what was asked about.
@@ -443,8 +444,21 @@ fn recognised(target: &Target, stack: &Stack, is_captured: bool) -> Recognised {
         (_, TableKind::Kernel) if is_closed && stack.partitions.is_empty() => {
             Recognised::Nothing(unread(is_captured))
         }
+        (_, TableKind::Content("linux_raid_member")) if !is_running => match both(target) {
+            Some(why) => Recognised::Nothing(why),
+            None => Recognised::Known,
+        },
         _ => Recognised::of(stack, || is_blank(target, is_captured)),
     }
+}
+
+/// Why a member of an array that does not run is not judged: its table may be newer than the mark.
+fn both(target: &Target) -> Option<String> {
+    let (number, content) = straddle_layout::in_table_of_member(target.medium.as_deref()?).ok()??;
+    Some(format!(
+        "it is marked as a member of an md array, and has a partition table with {content} in partition {number}: which of the \
+         two is left over, its bytes do not say. Clear that one (wipefs), or start the array"
+    ))
 }
 
 /// Why nothing can be judged where nothing can be read.
@@ -523,6 +537,13 @@ fn attach_live(target: &mut Target, run: &Run, stack: &mut Stack) -> Vec<Disagre
     let (disagreements, remarks) = straddle_layout::live::attach(machine, name, listed, stack);
     target.remarks.extend(remarks);
     disagreements
+}
+
+/// Whether other devices stand on the whole target.
+fn has_holders(target: &Target, run: &Run) -> bool {
+    let Some(name) = &target.kernel_name else { return false };
+    let machine = run.machine.get_or_init(|| Machine::read(run.options.sysroot.as_deref()));
+    machine.layers(name).0.is_some_and(|device| !device.holders.is_empty())
 }
 
 /// What is on a disk that is marked as a member of an array, where its own partitions are in use: the mark is left over.

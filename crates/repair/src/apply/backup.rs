@@ -221,7 +221,12 @@ impl Backup {
             Err(error) if is_unsupported(&error) => store_named(path, &text),
             stored => stored,
         }
-        .and_then(|()| File::open(folder)?.sync_all())
+        .and_then(|()| {
+            // It has its name, and that may be lost: then it is not stored.
+            File::open(folder).and_then(|folder| folder.sync_all()).inspect_err(|_| {
+                let _ = std::fs::remove_file(path);
+            })
+        })
         .map_err(failed)
     }
 
