@@ -367,6 +367,21 @@ fn a_loop_device_over_a_partition_or_disk_is_seen_and_so_is_who_has_one_open() {
     }
 }
 
+/// A program that takes no lock and comes while a probe is at work: the run stops, and says so.
+#[test]
+fn a_probe_notices_who_writes_meanwhile() {
+    let dir = Dir::new("probed");
+    let (path, _) = image(&dir, "disk.img");
+    let mut command = Command::new(STRADDLE);
+    command.args(["probe", "--used", "--time", "60"]).arg(&path).stdin(Stdio::null());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    while child.try_wait().unwrap().is_none() {
+        OpenOptions::new().write(true).open(&path).unwrap().write_all_at(&[7; 512], 1 << 20).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    refused(&child.wait_with_output().unwrap(), &["open for writing"]);
+}
+
 #[test]
 fn a_target_that_is_open_for_writing_elsewhere_is_in_use() {
     let dir = Dir::new("open");

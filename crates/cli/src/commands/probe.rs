@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use straddle_bench::{Modelled, TargetError};
@@ -14,13 +15,13 @@ use straddle_drive::Nanos;
 use straddle_drive::profile::{Body, Profile};
 use straddle_probe::{Budget, Claims, ProbeError, Surface, probe};
 
-use straddle_real::{Access, Areas, Before, Contents, Give, Io, Opened, Real, Settings, areas};
+use straddle_real::{Access, Areas, Before, Contents, Give, Io, Opened, Others, Real, Settings, areas};
 use straddle_units::Span;
 
 use crate::args::ProbeArguments;
 use crate::commands::bench::real::in_use;
 use crate::commands::lab::on_interrupt;
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, RefusedError, UsageError};
 use crate::keep;
 use crate::measured::Measured;
 use crate::modelled;
@@ -37,7 +38,7 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
         keep::may_replace(path, &[Path::new(&arguments.target)])?;
     }
     let stop = Arc::new(AtomicBool::new(false));
-    let Probed { mut surface, claims, regions } = open(arguments, &stop)?;
+    let Probed { mut surface, claims, regions, others } = open(arguments, &stop)?;
     let budget = Budget {
         regions,
         max_write: arguments.max_write.get(),
@@ -45,7 +46,23 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
         seed: arguments.seed,
     };
     let mut bar = Bar::new();
-    let report = match probe(surface.as_mut(), &budget, claims, &mut bar) {
+    let done = AtomicBool::new(false);
+    let (probed, is_disturbed) = std::thread::scope(|scope| {
+        let (done, stop) = (&done, &*stop);
+        let watch = others.map(|others| scope.spawn(move || watch(others, done, stop)));
+        let probed = probe(surface.as_mut(), &budget, claims, &mut bar);
+        done.store(true, Ordering::Relaxed);
+        (probed, watch.is_some_and(|watch| watch.join().unwrap_or(true)))
+    });
+    if is_disturbed {
+        let text = format!(
+            "{}: somebody else had it open for writing during the run, which was stopped: look at what they wrote, some of it \
+             may have been written over with what stood there before",
+            arguments.target
+        );
+        return Err(RefusedError(text).into());
+    }
+    let report = match probed {
         Err(ProbeError::Target(TargetError::Interrupted)) => return Ok(Exit::INTERRUPTED),
         report => report.map_err(told)?,
     };
@@ -78,6 +95,26 @@ struct Probed {
     claims: Claims,
     /// Everywhere, if there are none.
     regions: Option<Vec<Span>>,
+    /// Where data that are kept are written over with themselves.
+    others: Option<Others>,
+}
+
+/// How often others are looked out for.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Looks out for others until the probe is `done`, which it stops when there are some; whether there were.
+fn watch(mut others: Others, done: &AtomicBool, stop: &AtomicBool) -> bool {
+    loop {
+        let is_last = done.load(Ordering::Relaxed);
+        if others.have_written() {
+            stop.store(true, Ordering::Relaxed);
+            return true;
+        }
+        if is_last {
+            return false;
+        }
+        std::thread::sleep(LOOK);
+    }
 }
 
 fn open(arguments: &ProbeArguments, stop: &Arc<AtomicBool>) -> Result<Probed> {
@@ -89,7 +126,12 @@ fn open(arguments: &ProbeArguments, stop: &Arc<AtomicBool>) -> Result<Probed> {
         return Err(UsageError(format!("--used is for real disks, not for {target}")).into());
     }
     let profile = modelled::profile_of_target(target, "probe")?;
-    Ok(Probed { surface: Box::new(Modelled::new(target, &profile)), claims: claims(&profile), regions: None })
+    Ok(Probed {
+        surface: Box::new(Modelled::new(target, &profile)),
+        claims: claims(&profile),
+        regions: None,
+        others: None,
+    })
 }
 
 /// A file or a block device: in its free space, unless it is given wholly.
@@ -99,6 +141,8 @@ fn open_real(path: &Path, used: bool, stop: &Arc<AtomicBool>) -> Result<Probed> 
     let give = if used { Give::Used } else { Give::Free };
     let access = if give == Give::Used { Access::Claim } else { Access::Share };
     let opened = Opened::open(path, access, Io::Direct).map_err(in_use)?;
+    // Whoever comes from now on is noticed: before anything is read that is to be written back.
+    let others = Others::of(&opened).filter(|_| give == Give::Used);
     let wanted = Areas { give, regions: 0, bytes: u64::MAX };
     let regions = areas(&opened, wanted).map_err(crate::commands::bench::real::refused)?;
     let rotates = Before::look(&opened).rotates();
@@ -117,7 +161,7 @@ fn open_real(path: &Path, used: bool, stop: &Arc<AtomicBool>) -> Result<Probed> 
     let title = crate::commands::bench::real::title(path, &opened);
     let settings = Settings { depth: 1, largest: LARGEST };
     let real = Real::new(opened, title, &Contents::Kept(Vec::new()), settings, Arc::clone(stop))?;
-    Ok(Probed { surface: Box::new(real), claims, regions: Some(regions) })
+    Ok(Probed { surface: Box::new(real), claims, regions: Some(regions), others })
 }
 
 fn claims(profile: &Profile) -> Claims {
