@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use tools::{Dir, STRADDLE, list, output, present, shell, told, word};
+use tools::{Dir, Guest, STRADDLE, list, output, present, shell, told, word};
 
 fn straddle(dir: &Path, args: &[&str]) -> Output {
     output(Command::new(STRADDLE).args(args).current_dir(dir), "")
@@ -391,24 +391,9 @@ fn an_atari_table_is_known_with_any_of_its_entries() {
     }
 }
 
-/// What the guest left.
-struct Guest(Dir);
-
-impl Guest {
-    fn text(&self, name: &str) -> String {
-        fs::read_to_string(self.0.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
-    }
-
-    fn targets(&self, name: &str) -> Vec<Value> {
-        let report: Value = serde_json::from_str(&self.text(&format!("{name}.json"))).unwrap();
-        list(&report, "targets").to_vec()
-    }
-
-    fn names(&self, begin: &str, end: &str) -> Vec<String> {
-        let files = fs::read_dir(self.0.path()).unwrap().map(|file| file.unwrap().file_name());
-        let name = |file: std::ffi::OsString| Some(file.to_str()?.strip_suffix(end)?.to_owned());
-        files.filter_map(name).filter(|name| name.starts_with(begin)).collect()
-    }
+/// The names of the guest's files that begin and end so, without the end.
+fn named_from(guest: &Guest, begin: &str, end: &str) -> Vec<String> {
+    guest.names(begin, end).iter().map(|name| format!("{begin}{name}")).collect()
 }
 
 fn codes(target: &Value) -> Vec<String> {
@@ -434,7 +419,7 @@ fn on_a_running_machine_each_thing_is_told_where_it_belongs() {
 
 /// A healthy mirror with a table in it is healthy, running or stopped, and no plan goes to one half of it.
 fn check_members(guest: &Guest) {
-    let names = guest.names("member-", ".plans");
+    let names = named_from(guest, "member-", ".plans");
     assert_eq!(names.len(), 8, "{names:?}");
     for name in names {
         let mut views = guest.targets(&format!("{name}.running"));
@@ -454,7 +439,7 @@ fn check_members(guest: &Guest) {
 
 /// LVM's own volumes are no targets, and a healthy group is no reason to fail.
 fn check_volumes(guest: &Guest) {
-    let names = guest.names("lvm-", ".hidden");
+    let names = named_from(guest, "lvm-", ".hidden");
     assert!(names.len() >= 4, "{names:?}");
     for name in names {
         let hidden = guest.text(&format!("{name}.hidden"));
@@ -477,7 +462,7 @@ fn check_volumes(guest: &Guest) {
 
 /// A loop device is off where its first byte is off on what it is over.
 fn check_loops(guest: &Guest) {
-    let names = guest.names("loop-", ".facts");
+    let names = named_from(guest, "loop-", ".facts");
     assert_eq!(names.len(), 8, "{names:?}");
     for name in names {
         let facts = guest.text(&format!("{name}.facts"));

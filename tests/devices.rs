@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use tools::{Dir, STRADDLE, codes, disk_codes, list, output, present, run, told, word};
+use tools::{Dir, STRADDLE, SYSFS_DISK, codes, disk_codes, list, output, present, run, told, word};
 
 const MIB: u64 = 1 << 20;
 
@@ -31,16 +31,7 @@ impl Tree {
 
     /// A disk of 64 MiB with the figures that every device has, and `more`.
     fn disk(&self, name: &str, more: &[(&str, &str)]) {
-        for (attribute, value) in [
-            ("size", "131072"),
-            ("alignment_offset", "0"),
-            ("ext_range", "256"),
-            ("queue/logical_block_size", "512"),
-            ("queue/physical_block_size", "4096"),
-            ("queue/minimum_io_size", "4096"),
-            ("queue/optimal_io_size", "0"),
-            ("queue/zoned", "none"),
-        ] {
+        for (attribute, value) in SYSFS_DISK {
             self.put(name, attribute, value);
         }
         more.iter().for_each(|(attribute, value)| self.put(name, attribute, value));

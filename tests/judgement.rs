@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use tools::{Dir, STRADDLE, list, output, present, run, told, word, write_table};
+use tools::{Dir, STRADDLE, SYSFS_DISK, list, output, present, run, told, word, write_table};
 
 /// What `check --json` says of each target, by its name, and its exit status.
 fn check(args: &[&str]) -> (BTreeMap<String, Value>, i32) {
@@ -98,24 +98,14 @@ fn put(dir: &Path, attributes: &[(&str, &str)]) {
 fn misaligned_array(dir: &Dir) -> PathBuf {
     let tree = dir.join("tree");
     let block = tree.join("sys/block");
-    let disk = [
-        ("size", "131072"),
-        ("alignment_offset", "0"),
-        ("ext_range", "256"),
-        ("queue/logical_block_size", "512"),
-        ("queue/physical_block_size", "4096"),
-        ("queue/minimum_io_size", "4096"),
-        ("queue/optimal_io_size", "0"),
-        ("queue/zoned", "none"),
-    ];
     for (name, dev, part, start) in [("vda", "254:0", "254:1", "2048"), ("vdb", "254:16", "254:17", "2049")] {
-        put(&block.join(name), &disk);
+        put(&block.join(name), &SYSFS_DISK);
         put(&block.join(name), &[("dev", dev)]);
         let of_part =
             [("partition", "1"), ("start", start), ("size", "65536"), ("dev", part), ("holders/md0", "")];
         put(&block.join(name).join(format!("{name}1")), &of_part);
     }
-    put(&block.join("md0"), &disk);
+    put(&block.join("md0"), &SYSFS_DISK);
     put(
         &block.join("md0"),
         &[
@@ -134,7 +124,7 @@ fn misaligned_array(dir: &Dir) -> PathBuf {
             ("md/dev-vdb1/slot", "1"),
         ],
     );
-    put(&block.join("dm-0"), &disk);
+    put(&block.join("dm-0"), &SYSFS_DISK);
     let mapping = [("dev", "253:0"), ("alignment_offset", "-1"), ("dm/name", "x"), ("slaves/md0", "")];
     put(&block.join("dm-0"), &mapping);
     fs::write(tree.join("dmsetup-table"), "x: 0 131072 linear 9:0 0\n").unwrap();

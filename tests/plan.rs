@@ -525,11 +525,7 @@ fn what_was_written_since_is_not_undone() {
         ("true", "printf raw | dd of=disk.img bs=1 seek=34603000 conv=notrunc"),
     ];
     for (before, after) in cases {
-        let sh = |line: &str| {
-            let line = format!("PATH=$PATH:/sbin:/usr/sbin; {line} >/dev/null 2>&1");
-            let status = Command::new("sh").args(["-c", &line]).current_dir(dir.path()).status().unwrap();
-            assert!(status.success(), "{line}");
-        };
+        let sh = |line: &str| drop(tools::shell(&format!("{line} >/dev/null 2>&1"), dir.path()));
         std::fs::write(&target, vec![0; 64 << 20]).unwrap();
         sh(before);
         let run = |arguments: &[&str]| Command::new(STRADDLE).args(arguments).output().unwrap();

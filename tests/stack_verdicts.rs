@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use tools::{Dir, STRADDLE, list, present, word};
+use tools::{Dir, Guest, STRADDLE, list, present, word};
 
 const TOOLS: [&str; 7] = ["linux.uml", "sfdisk", "mdadm", "lvm", "cryptsetup", "mkfs.ext4", "dumpe2fs"];
 
@@ -26,31 +26,6 @@ const OFF: [&str; 6] = ["S001", "S050", "S051", "S052", "S053", "S054"];
 /// Stacks of tests/guest/verdicts.sh: fewer mean that the guest did not do its work.
 const FOLLOWING: usize = 9;
 const ARRAYS: usize = 16;
-
-struct Guest(Dir);
-
-impl Guest {
-    fn text(&self, name: &str) -> String {
-        fs::read_to_string(self.0.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
-    }
-
-    /// What straddle printed of each target.
-    fn targets(&self, name: &str) -> Vec<Value> {
-        let report: Value = serde_json::from_str(&self.text(&format!("{name}.json"))).unwrap();
-        list(&report, "targets").to_vec()
-    }
-
-    /// The names of the files that begin and end so, without both.
-    fn names(&self, begin: &str, end: &str) -> Vec<String> {
-        let files = fs::read_dir(self.0.path()).unwrap().map(|file| file.unwrap().file_name());
-        let name = |file: std::ffi::OsString| {
-            Some(file.to_str()?.strip_prefix(begin)?.strip_suffix(end)?.to_owned())
-        };
-        let mut names: Vec<String> = files.filter_map(name).collect();
-        names.sort();
-        names
-    }
-}
 
 fn findings<'a>(target: &'a Value, codes: &[&str]) -> Vec<&'a Value> {
     list(target, "findings").iter().filter(|f| codes.contains(&word(f, "code").as_str())).collect()

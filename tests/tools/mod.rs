@@ -55,6 +55,47 @@ impl Drop for Dir {
     }
 }
 
+/// What a guest has left in its folder.
+pub(crate) struct Guest(pub(crate) Dir);
+
+impl Guest {
+    /// A file's text.
+    pub(crate) fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// What straddle printed of each target.
+    pub(crate) fn targets(&self, name: &str) -> Vec<Value> {
+        let report: Value = serde_json::from_str(&self.text(&format!("{name}.json"))).expect("it is JSON");
+        list(&report, "targets").to_vec()
+    }
+
+    /// The names of the files that begin and end so, without both.
+    pub(crate) fn names(&self, begin: &str, end: &str) -> Vec<String> {
+        let files = fs::read_dir(self.0.path())
+            .expect("it can be read")
+            .map(|file| file.expect("it can be read").file_name());
+        let name = |file: std::ffi::OsString| {
+            Some(file.to_str()?.strip_prefix(begin)?.strip_suffix(end)?.to_owned())
+        };
+        let mut names: Vec<String> = files.filter_map(name).collect();
+        names.sort();
+        names
+    }
+}
+
+/// The attributes that every disk has in sysfs: one of 64 MiB in 512-byte sectors over 4096-byte ones.
+pub(crate) const SYSFS_DISK: [(&str, &str); 8] = [
+    ("size", "131072"),
+    ("alignment_offset", "0"),
+    ("ext_range", "256"),
+    ("queue/logical_block_size", "512"),
+    ("queue/physical_block_size", "4096"),
+    ("queue/minimum_io_size", "4096"),
+    ("queue/optimal_io_size", "0"),
+    ("queue/zoned", "none"),
+];
+
 /// Runs `command` with `input` and returns what came of it, whatever that is.
 pub(crate) fn output(command: &mut Command, input: &str) -> Output {
     let mut child = command

@@ -8,6 +8,7 @@ mod room;
 mod shrink;
 
 use std::cmp::Ordering;
+use std::path::Path;
 
 use straddle_layout::{Partition, Role, TableKind};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
@@ -223,9 +224,9 @@ fn told_sector_size(context: &Context<'_>) -> Option<u64> {
 }
 
 /// Quotes a word for a POSIX shell, where it needs it.
-pub use straddle_device::shown::quote;
+pub(crate) use straddle_device::shown::quote;
 
-/// The target as an operand: a name that begins with a dash is no option.
-pub fn operand(target: &str) -> String {
-    if target.starts_with('-') { quote(&format!("./{target}")) } else { quote(target) }
+/// The target as an operand.
+pub(crate) fn operand(target: &str) -> String {
+    straddle_device::shown::quote_path(Path::new(target))
 }

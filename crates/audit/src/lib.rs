@@ -35,7 +35,6 @@ use straddle_layout::live::Disagreement;
 use straddle_units::ByteCount;
 
 pub use catalogue::{RULES, rule};
-pub use cure::{operand, quote};
 pub use efficiency::{Format, format_efficiency};
 pub use finding::{About, Command, Cure, Finding, Kind, Miss, Place, Risk, Rule, Severity, Subject, Told};
 pub use judgement::{Judgement, OfPartition, Recognised, Status, Verdict};

@@ -173,21 +173,25 @@ fn on_partition(start: u64, kind: Option<&Kind>) -> (Vec<Finding>, Vec<u64>) {
     (with_layer(start, layer), written)
 }
 
-/// The findings on a partition that starts at sector `start` with `layer` on it.
-fn with_layer(start: u64, layer: Option<Layer>) -> Vec<Finding> {
-    let count = LbaCount::new(1 << 21);
-    let partition = Partition {
-        number: 1,
-        start: Lba::new(start),
+/// A partition of `count` sectors from `start` on, with `layer` on it.
+fn partition(number: u32, start: u64, count: u64, layer: Option<Layer>) -> Partition {
+    let (start, count) = (Lba::new(start), LbaCount::new(count));
+    Partition {
+        number,
+        start,
         count,
-        span: Span::of_blocks(Lba::new(start), count, BlockSize::B512).unwrap(),
+        span: Span::of_blocks(start, count, BlockSize::B512).unwrap(),
         role: Role::Primary,
         kind: PartitionType::Guid([1; 16]),
         attributes: Attributes::default(),
         content: None,
         layer,
-    };
-    audit(TableKind::Gpt, None, vec![partition])
+    }
+}
+
+/// The findings on a partition that starts at sector `start` with `layer` on it.
+fn with_layer(start: u64, layer: Option<Layer>) -> Vec<Finding> {
+    audit(TableKind::Gpt, None, vec![partition(1, start, 1 << 21, layer)])
 }
 
 fn codes(findings: &[Finding]) -> Vec<&'static str> {
@@ -293,19 +297,7 @@ fn a_file_system_that_two_partitions_lead_to_is_found_from_each() {
         let block = ByteCount::new(1024);
         member.children[0].facts = Facts::FileSystem(FileSystem { block, ..FileSystem::default() });
         member.children[0].uuid = "f5".to_owned();
-        let start = Lba::new(at / SECTOR);
-        let count = LbaCount::new(1 << 16);
-        Partition {
-            number,
-            start,
-            count,
-            span: Span::of_blocks(start, count, BlockSize::B512).unwrap(),
-            role: Role::Primary,
-            kind: PartitionType::Guid([1; 16]),
-            attributes: Attributes::default(),
-            content: None,
-            layer: Some(member),
-        }
+        partition(number, at / SECTOR, 1 << 16, Some(member))
     };
     let partitions = || vec![array(1, 0), array(2, 1)];
     let all = audit(TableKind::Gpt, None, partitions());
@@ -331,25 +323,18 @@ fn a_file_system_that_two_partitions_lead_to_is_found_from_each() {
     }
 }
 
-/// Severities of the findings of `code` on a partition that ends in the middle of a sector, with a file system of `kind`.
-fn severities(kind: &'static str, fs: FileSystem, code: &str) -> Vec<Severity> {
-    let at = 2048 * SECTOR;
-    let mut content = layer(&Kind::FileSystem, at, at, "", &mut Vec::new());
-    (content.kind, content.facts) = (kind, Facts::FileSystem(fs));
-    let (start, count) = (Lba::new(2048), LbaCount::new(4097));
-    let partition = Partition {
-        number: 1,
-        start,
-        count,
-        span: Span::of_blocks(start, count, BlockSize::B512).unwrap(),
-        role: Role::Primary,
-        kind: PartitionType::Guid([1; 16]),
-        attributes: Attributes::default(),
-        content: Some(kind),
-        layer: Some(content),
-    };
+/// Severities of the findings of `code` on a partition that ends in the middle of a sector, with `content` in it.
+fn severities(content: Layer, code: &str) -> Vec<Severity> {
+    let partition = Partition { content: Some(content.kind), ..partition(1, 2048, 4097, Some(content)) };
     let findings = audit(TableKind::Gpt, None, vec![partition]);
     findings.iter().filter(|f| f.rule.code == code).map(|f| f.severity).collect()
+}
+
+/// The same of a file system of `kind`.
+fn severities_of_fs(kind: &'static str, fs: FileSystem, code: &str) -> Vec<Severity> {
+    let at = 2048 * SECTOR;
+    let content = layer(&Kind::FileSystem, at, at, "", &mut Vec::new());
+    severities(Layer { kind, facts: Facts::FileSystem(fs), ..content }, code)
 }
 
 #[test]
@@ -366,7 +351,7 @@ fn a_tail_is_unused_where_it_is_known_to_be() {
         ("zfs_member", 512, Severity::Advice),
     ];
     for (kind, block, severity) in cases {
-        assert_eq!(severities(kind, fs(block), "S002"), [severity], "{kind} {block}");
+        assert_eq!(severities_of_fs(kind, fs(block), "S002"), [severity], "{kind} {block}");
     }
 }
 
@@ -387,22 +372,7 @@ fn the_tail_of_a_member_is_unused_where_its_superblock_says_so() {
         let mut member = layer(&Kind::Md(2048, None), at, at, "", &mut Vec::new());
         let [chunk, data_offset, data_size] = [chunk, data_offset, data_size].map(ByteCount::new);
         member.facts = Facts::Md(Md { chunk, data_offset, data_size, ..Md::default() });
-        let (start, count) = (Lba::new(2048), LbaCount::new(4097));
-        let partition = Partition {
-            number: 1,
-            start,
-            count,
-            span: Span::of_blocks(start, count, BlockSize::B512).unwrap(),
-            role: Role::Primary,
-            kind: PartitionType::Guid([1; 16]),
-            attributes: Attributes::default(),
-            content: Some("linux_raid_member"),
-            layer: Some(member),
-        };
-        let findings = audit(TableKind::Gpt, None, vec![partition]);
-        let found: Vec<Severity> =
-            findings.iter().filter(|f| f.rule.code == "S002").map(|f| f.severity).collect();
-        assert_eq!(found, [severity], "{chunk} {data_offset} {data_size}");
+        assert_eq!(severities(member, "S002"), [severity], "{chunk} {data_offset} {data_size}");
     }
 }
 
@@ -410,11 +380,11 @@ fn the_tail_of_a_member_is_unused_where_its_superblock_says_so() {
 fn what_is_only_read_writes_nothing_anywhere() {
     for kind in ["iso9660", "squashfs", "squashfs3", "erofs", "cramfs", "romfs"] {
         let fs = || FileSystem { block: ByteCount::new(512), ..FileSystem::default() };
-        assert_eq!(severities(kind, fs(), "S002"), [Severity::Advice], "{kind}");
-        assert_eq!(severities(kind, fs(), "S061"), [], "{kind}");
+        assert_eq!(severities_of_fs(kind, fs(), "S002"), [Severity::Advice], "{kind}");
+        assert_eq!(severities_of_fs(kind, fs(), "S061"), [], "{kind}");
     }
     let fs = FileSystem { block: ByteCount::new(512), ..FileSystem::default() };
-    assert_eq!(severities("ext4", fs, "S061"), [Severity::Warning]);
+    assert_eq!(severities_of_fs("ext4", fs, "S061"), [Severity::Warning]);
 }
 #[test]
 fn a_member_that_does_not_show_what_is_on_its_array_is_not_moved() {

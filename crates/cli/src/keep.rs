@@ -3,9 +3,9 @@
 //! The law of this module: such a file is written whole or not at all, and never over what is no such file: a disk, an image that
 //! the command works on, or anything else that is not text.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -31,24 +31,16 @@ fn replace(path: &Path, contents: &[u8], present: Option<&Metadata>) -> io::Resu
     // What a symbolic link leads to is replaced, and not the link.
     let path: PathBuf = if present.is_some() { path.canonicalize()? } else { path.to_owned() };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut made = tempfile::Builder::new().prefix(".straddle-").tempfile_in(folder)?;
+    // One that is simply made is as the user's mask says.
+    let usual = Permissions::from_mode(0o666);
+    let mut made = tempfile::Builder::new().prefix(".straddle-").permissions(usual).tempfile_in(folder)?;
     made.write_all(contents)?;
     made.as_file().sync_all()?;
-    let permissions = match present {
-        Some(present) => present.permissions(),
-        None => usual_permissions(folder)?,
-    };
-    made.as_file().set_permissions(permissions)?;
+    if let Some(present) = present {
+        made.as_file().set_permissions(present.permissions())?;
+    }
     made.persist(&path).map_err(|error| error.error)?;
     File::open(folder)?.sync_all()
-}
-
-/// Those of a file that is simply made: as the user's mask says.
-fn usual_permissions(folder: &Path) -> io::Result<fs::Permissions> {
-    let plain = tempfile::Builder::new()
-        .prefix(".straddle-")
-        .make_in(folder, |path| File::options().write(true).create_new(true).open(path))?;
-    Ok(plain.as_file().metadata()?.permissions())
 }
 
 /// Whether `path` may be written over: it is not there, a pipe or a terminal, or a file of text and none of `inputs`, by whatever name.
@@ -82,8 +74,6 @@ fn is_text(path: &Path) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     fn listing(folder: &Path) -> Vec<String> {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use straddle_device::image::ImageError;
+use straddle_device::shown::quote_path;
 
 /// The command after which `target` can be read, where `error` is that another file is not opened and that file is there:
 /// `verb` with the files in `allowed` and this one.
@@ -18,8 +19,8 @@ pub(crate) fn command(
     if !beside.is_file() {
         return None;
     }
-    let files = allowed.iter().chain([&beside]).map(|file| format!(" --allow-backing {}", operand(file)));
-    Some(format!("straddle {verb}{} {}", files.collect::<String>(), operand(target)))
+    let files = allowed.iter().chain([&beside]).map(|file| format!(" --allow-backing {}", quote_path(file)));
+    Some(format!("straddle {verb}{} {}", files.collect::<String>(), quote_path(target)))
 }
 
 /// The file that is not opened, as the image names it.
@@ -29,9 +30,4 @@ fn missing<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> 
         ImageError::NotOpened { name, .. } => Some(name),
         _ => None,
     }
-}
-
-/// A path for a shell.
-fn operand(path: &Path) -> String {
-    straddle_audit::operand(&path.display().to_string())
 }

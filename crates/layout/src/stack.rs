@@ -332,10 +332,7 @@ pub fn read_all(
     device_block: Option<BlockSize>,
     forced: Option<BlockSize>,
 ) -> Result<Stack, ReadError> {
-    let known = Known { device: device_block, forced };
-    let reader = Reader::open(medium, known.block())?;
-    let stack = read_checked(&reader, known);
-    Ok(followed(medium, &reader, stack))
+    read_followed(medium, Known { device: device_block, forced }, read_checked)
 }
 
 /// The same of a disk whose partitions are in use: its table counts, whatever array marks it as a member.
@@ -345,15 +342,19 @@ pub fn read_in_use(
     forced: Option<BlockSize>,
 ) -> Result<Stack, ReadError> {
     let known = Known { device: device_block, forced };
-    let reader = Reader::open(medium, known.block())?;
-    let stack = checked(&reader, read_table(&reader, known));
-    Ok(followed(medium, &reader, stack))
+    read_followed(medium, known, |reader, known| checked(reader, read_table(reader, known)))
 }
 
-fn followed(medium: &dyn Medium, reader: &Reader<'_>, mut stack: Stack) -> Stack {
+fn read_followed(
+    medium: &dyn Medium,
+    known: Known,
+    table: impl FnOnce(&Reader<'_>, Known) -> Stack,
+) -> Result<Stack, ReadError> {
+    let reader = Reader::open(medium, known.block())?;
+    let mut stack = table(&reader, known);
     follow(medium, &mut stack);
-    stack.is_hybrid_iso = is_hybrid_iso(reader, &stack);
-    stack
+    stack.is_hybrid_iso = is_hybrid_iso(&reader, &stack);
+    Ok(stack)
 }
 
 /// The first volume descriptor of ISO 9660 (ECMA-119, 8.1): where its identifier stands, and what it is.

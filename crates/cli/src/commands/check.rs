@@ -401,8 +401,7 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
         target.remarks.insert(0, format!("it was read through: what is judged is in {what}{unpack}"));
     }
     let is_unread = target.medium.is_none();
-    let is_running = has_holders(&target, run);
-    let recognised = recognised(&target, &stack, options.sysroot.is_some(), is_running);
+    let recognised = recognised(&target, &stack, run);
     let judgement = Judgement::of(&stack, &findings, recognised);
     // A batch of targets waits for its last one; their files need not be open for that.
     target.medium = None;
@@ -435,7 +434,8 @@ fn beside(target: &Target, stack: &Stack) -> Vec<String> {
 }
 
 /// Whether there is something on the target that could be judged.
-fn recognised(target: &Target, stack: &Stack, is_captured: bool, is_running: bool) -> Recognised {
+fn recognised(target: &Target, stack: &Stack, run: &Run) -> Recognised {
+    let is_captured = run.options.sysroot.is_some();
     let is_closed = target.medium.is_none() && !is_captured;
     match (target.kind, &stack.kind) {
         // It holds nothing, and is what was asked about.
@@ -444,7 +444,7 @@ fn recognised(target: &Target, stack: &Stack, is_captured: bool, is_running: boo
         (_, TableKind::Kernel) if is_closed && stack.partitions.is_empty() => {
             Recognised::Nothing(unread(is_captured))
         }
-        (_, TableKind::Content("linux_raid_member")) if !is_running => match both(target) {
+        (_, TableKind::Content("linux_raid_member")) if !has_holders(target, run) => match both(target) {
             Some(why) => Recognised::Nothing(why),
             None => Recognised::Known,
         },

@@ -1,7 +1,10 @@
 //! An image that is not raw as a block device: partitioning tools would write over its format.
 
-use straddle_audit::{Finding, operand};
+use std::path::Path;
+
+use straddle_audit::Finding;
 use straddle_device::image::{Container, Format};
+use straddle_device::shown::quote_path;
 
 /// The node that commands name for it.
 pub(super) const NODE: &str = "/dev/nbd0";
@@ -25,14 +28,14 @@ pub(super) fn prepare(
         named.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(straddle_audit::Cure::without_commands);
         return None;
     }
-    let (format, file) = (qemus_name(container.format), operand(name));
+    let (format, file) = (qemus_name(container.format), quote_path(Path::new(name)));
     if container.variant == READ_ONLY {
         named.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(straddle_audit::Cure::without_commands);
         let remark = format!(
             "a {} image of the kind {READ_ONLY} cannot be written: for commands, convert it, and check what comes of it",
             container.format
         );
-        let made = operand(&format!("{name}.qcow2"));
+        let made = quote_path(Path::new(&format!("{name}.qcow2")));
         return Some((remark, format!("qemu-img convert -f {format} -O qcow2 {file} {made}")));
     }
     let remark = format!("the commands below name {NODE}: connect the image there first (kernel module nbd)");
