@@ -4,10 +4,12 @@
 
 mod tools;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::Mutex;
 
 use serde_json::Value;
 use tools::{Dir, Guest, STRADDLE, list, output, present, shell, told, word};
@@ -130,12 +132,26 @@ fn named(dir: &Path) -> String {
     String::from_utf8_lossy(&found.stdout).trim().to_owned()
 }
 
-/// A table with one partition, beside what is there.
+/// A table with one partition, beside what is there: the bytes that `sfdisk --wipe never` writes. It waits for a quarter of a second each
+/// time, so it makes each table once.
 fn write_table(dir: &Path, label: &str) {
-    let line = format!(
-        "printf 'label: {label}\\n32768,16384\\n' | sfdisk -q --wipe never --wipe-partitions never disk"
-    );
-    shell(&line, dir);
+    static MADE: Mutex<BTreeMap<(String, u64), Vec<u8>>> = Mutex::new(BTreeMap::new());
+    let disk = fs::OpenOptions::new().write(true).open(dir.join("disk")).unwrap();
+    let len = disk.metadata().unwrap().len();
+    let mut made = MADE.lock().unwrap();
+    let table = made.entry((label.to_owned(), len)).or_insert_with(|| {
+        let dir = Dir::new("beside-table");
+        let disk = dir.image("disk", len);
+        shell(&format!("printf 'label: {label}\\n32768,16384\\n' | sfdisk -q disk"), dir.path());
+        let whole = fs::read(disk).unwrap();
+        [&whole[..34 * 512], &whole[whole.len() - 33 * 512..]].concat()
+    });
+    // The boot code before byte 440 stays.
+    disk.write_all_at(&table[440..512], 440).unwrap();
+    if label == "gpt" {
+        disk.write_all_at(&table[512..34 * 512], 512).unwrap();
+        disk.write_all_at(&table[34 * 512..], len - 33 * 512).unwrap();
+    }
 }
 
 /// Every way to ask for a plan, and whether it is for a GPT only.
