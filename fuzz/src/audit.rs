@@ -1,5 +1,7 @@
 //! The audit of what a target has read, and what must hold for it whatever was read.
 
+use std::collections::BTreeSet;
+
 use straddle_audit::{Asked, Context, Cure, Finding, Judgement, Recognised, Severity, Subject};
 use straddle_device::DeviceKind;
 use straddle_device::Assume;
@@ -26,9 +28,8 @@ const TOPOLOGIES: [&str; 11] = [
     "512n,iu=2560,chunk=3584,stripe=5632,erase=6656,atomic=1KiB",
 ];
 
-/// Tables with up to so many partitions are audited on every topology, larger ones on two: a thousand partitions on
-/// eleven topologies say no more than these, and cost the time of many inputs.
-const FEW: usize = 8;
+/// The printed places of at most this many partitions are tried: each is an audit of its own.
+const FEW: usize = 2;
 
 /// What holds for every table, however broken.
 pub(crate) fn check_stack(stack: &Stack) {
@@ -52,15 +53,13 @@ pub(crate) fn check_topology(topology: &Topology) {
     assert!(topology.physical_boundary().is_some());
 }
 
-/// Audits a stack on the topologies above, and on one whose alignment offset the kernel calls -1.
-pub(crate) fn on_many_topologies(stack: &Stack, size: ByteCount, is_image: bool, choice: u8) {
+/// Audits a stack on the unknown topology and on the one that the input chooses; all eleven for each input would cost the time of five
+/// others and find no more. Where the choice is the first, the kernel calls the alignment offset -1.
+pub(crate) fn on_chosen_topologies(stack: &Stack, size: ByteCount, is_image: bool, choice: u8) {
     let choice = usize::from(choice) % TOPOLOGIES.len();
-    for (index, text) in TOPOLOGIES.into_iter().enumerate() {
-        if stack.partitions.len() > FEW && index != 0 && index != choice {
-            continue;
-        }
-        let mut topology = topology_of(text);
-        if index == 0 && choice == 0 {
+    for index in BTreeSet::from([0, choice]) {
+        let mut topology = topology_of(TOPOLOGIES[index]);
+        if choice == 0 {
             topology.alignment_offset = Figure::new(AlignmentOffset::Misaligned, Source::Assumed);
         }
         topology.adopt_table_block(stack.block);
@@ -78,15 +77,11 @@ fn topology_of(text: &str) -> Topology {
 /// Pages of databases; the last is none that there is.
 const PAGES: [Option<u64>; 6] = [None, Some(4096), Some(8192), Some(16 << 10), Some(64 << 10), Some(1000)];
 
-/// Audits a stack with the layers on it: on every topology where the layers are few, else on two. Of the pages, each
-/// input has another one with each topology.
-pub(crate) fn layers_on_many_topologies(stack: &Stack, size: ByteCount, choice: u8, layers: usize) {
+/// Audits a stack with the layers on it, on a drive with a jumper and on the topology that the input chooses, each with another page.
+pub(crate) fn layers_on_chosen_topologies(stack: &Stack, size: ByteCount, choice: u8) {
     let choice = usize::from(choice);
-    for (index, text) in TOPOLOGIES.into_iter().enumerate() {
-        if layers > FEW && index != 3 && index != choice % TOPOLOGIES.len() {
-            continue;
-        }
-        let mut topology = topology_of(text);
+    for index in BTreeSet::from([3, choice % TOPOLOGIES.len()]) {
+        let mut topology = topology_of(TOPOLOGIES[index]);
         topology.adopt_table_block(stack.block);
         let page = PAGES[(choice + index) % PAGES.len()].map(ByteCount::new);
         audit(stack, &topology, size, true, page, None);

@@ -77,7 +77,7 @@ pub fn filesystems(data: &[u8]) {
             remarks: Vec::new(),
         };
         let stack = whole_disk(kind, layer);
-        audit::layers_on_many_topologies(&stack, disk.len(), disk.choice, 1);
+        audit::layers_on_chosen_topologies(&stack, disk.len(), disk.choice);
     }
 }
 
@@ -162,13 +162,11 @@ fn check(stack: &Stack, len: ByteCount, choice: u8) {
         check_layer(layer, len, 1, &mut count, &mut pieces);
     }
     // The limits hold for each partition.
-    let mut all = count;
     for layer in stack.partitions.iter().filter_map(|partition| partition.layer.as_ref()) {
         (count, pieces) = (0, 0);
         check_layer(layer, len, 1, &mut count, &mut pieces);
-        all += count;
     }
-    audit::layers_on_many_topologies(stack, len, choice, all);
+    audit::layers_on_chosen_topologies(stack, len, choice);
 }
 
 fn check_layer(layer: &Layer, len: ByteCount, depth: usize, count: &mut usize, pieces: &mut usize) {

@@ -50,7 +50,7 @@ pub fn mbr(data: &[u8]) {
 fn read(disk: &Disk) {
     let Ok(stack) = straddle_layout::read_stack(disk, disk.device_block, disk.forced_block) else { return };
     audit::check_stack(&stack);
-    audit::on_many_topologies(&stack, disk.len(), disk.device_block.is_none(), disk.choice);
+    audit::on_chosen_topologies(&stack, disk.len(), disk.device_block.is_none(), disk.choice);
 }
 
 /// `--assume`: the text, and the topologies that it makes.
