@@ -12,6 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use straddle_units::SplitMix64;
 use tools::{Dir, STRADDLE};
 
 const SIZE: u64 = 6 << 20;
@@ -20,12 +21,8 @@ fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().unwrap())
 }
 
-/// SplitMix64.
 fn mixed(seed: u64) -> u64 {
-    let mut mixed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ (mixed >> 31)
+    SplitMix64::new(seed).next()
 }
 
 fn bench(target: &Path, journals: &Path) -> Command {

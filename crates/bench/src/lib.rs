@@ -13,7 +13,6 @@ mod random;
 mod rounds;
 mod run;
 mod samples;
-mod splitmix;
 mod sweep;
 mod target;
 #[cfg(test)]
@@ -26,7 +25,7 @@ pub use random::{GlibcRandom, RANDOM_MAX};
 pub use rounds::{Ended, FEWEST_ROUNDS, Measured, Order, Turn, Watch, rounds};
 pub use run::{Host, Progress, RunError, Silent, run};
 pub use samples::{Latency, Samples, Stop};
-pub use splitmix::SplitMix64;
+pub use straddle_units::SplitMix64;
 pub use sweep::{Arm, EQUAL, Ratio, Sweep, sweep};
 pub use target::{Clock, Description, Modelled, Target, TargetError, complete};
 pub use workload::{

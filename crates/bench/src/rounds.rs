@@ -10,10 +10,10 @@ use straddle_units::Span;
 
 use crate::run::{Host, Progress, RunError, Silent, run_program};
 use crate::samples::{Samples, float};
-use crate::splitmix::SplitMix64;
 use crate::sweep::{Arm, Sweep};
 use crate::target::{Target, TargetError};
 use crate::workload::{Workload, WorkloadError};
+use straddle_units::SplitMix64;
 
 /// No ratio is called known of fewer rounds.
 pub const FEWEST_ROUNDS: usize = 10;

@@ -5,6 +5,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use straddle_units::SplitMix64;
+
 /// 128 bits from which identities are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(pub u128);
@@ -27,33 +29,22 @@ impl FromStr for Seed {
 
 /// The sequence of identities of a seed.
 pub(crate) struct Identities {
-    high: u64,
-    low: u64,
-}
-
-/// The step and the mixing of SplitMix64 (Steele, Lea, Flood 2014).
-const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-
-fn mixed(state: u64) -> u64 {
-    let z = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
+    high: SplitMix64,
+    low: SplitMix64,
 }
 
 impl Identities {
     pub(crate) fn new(seed: Seed) -> Self {
         let bytes = seed.0.to_be_bytes();
         let half = |from: usize| straddle_device::fields::be64(&bytes, from);
-        Self { high: half(0), low: half(8) }
+        Self { high: SplitMix64::new(half(0)), low: SplitMix64::new(half(8)) }
     }
 
     /// A GUID of version 4 (RFC 9562), as it stands on disk.
     pub(crate) fn guid(&mut self) -> [u8; 16] {
-        self.high = self.high.wrapping_add(STEP);
-        self.low = self.low.wrapping_add(STEP);
         let mut guid = [0; 16];
-        guid[..8].copy_from_slice(&mixed(self.high).to_be_bytes());
-        guid[8..].copy_from_slice(&mixed(self.low).to_be_bytes());
+        guid[..8].copy_from_slice(&self.high.next().to_be_bytes());
+        guid[8..].copy_from_slice(&self.low.next().to_be_bytes());
         // The first three fields are little endian: the version's digit is in the second byte of the third.
         guid[7] = guid[7] & 0x0F | 0x40;
         guid[8] = guid[8] & 0x3F | 0x80;

@@ -159,7 +159,7 @@ fn random_tables_are_converted_and_cut() {
     let count = seeds("CONVERSIONS", 60);
     let (mut states, mut converted) = (0, 0);
     for seed in 0..count {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let from = if random.chance(50) { BlockSize::B512 } else { BlockSize::B4096 };
         let mut disk = Memory::new((48 << 20) + 4096 * random.below(1 << 16));
         let wanted = random_table(&mut random, disk.len);

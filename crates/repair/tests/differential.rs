@@ -136,7 +136,7 @@ fn what_is_planned_is_what_every_tool_reads() {
     let count = seeds("PLANS", 200);
     let (mut made, mut refused) = (0, 0);
     for seed in 0..count {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let (assume, size) = random_disk(&mut random, &["512e", "512n", "512e", "4kn"]);
         let request = random_table(&mut random, size);
         let mut disk = image(dir.path(), "ours", size);

@@ -136,7 +136,7 @@ fn random_changes_survive_random_cuts() {
     let count = seeds("CUTS", 60);
     let (mut states, mut changes, mut refused) = (0, 0, 0);
     for seed in 0..count {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let (assume, size) = random_disk(&mut random, &["512e", "512n", "4kn"]);
         let block = block_of(&assume);
         let mut disk = Memory::new(size);

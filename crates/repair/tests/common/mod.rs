@@ -11,17 +11,18 @@ use straddle_device::{Assume, Medium, ReadError};
 use straddle_layout::{PartitionType, Stack, read_stack};
 use straddle_repair::disk::Disk;
 use straddle_repair::{Part, Plan, PlanError, Request, Seed, Situation, Size, Step, apply, make};
-use straddle_units::{BlockSize, ByteCount, ByteOffset};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, SplitMix64};
 
-/// A number generator (SplitMix64): the same seed, the same numbers.
-pub(crate) struct Random(pub(crate) u64);
+/// Draws for tests: the same seed, the same draws.
+pub(crate) struct Random(SplitMix64);
 
 impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self(SplitMix64::new(seed))
+    }
+
+    pub(crate) const fn next(&mut self) -> u64 {
+        self.0.next()
     }
 
     /// From 0 to `end - 1`.
@@ -277,7 +278,7 @@ pub(crate) fn each_cut(
     mut judge: impl FnMut(&Memory, &str),
 ) -> Memory {
     let mut disk = before.clone();
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     for (number, group) in groups(steps).iter().enumerate() {
         let apply = |set: &dyn Fn(usize) -> bool| {
             let mut cut = disk.clone();
