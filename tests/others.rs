@@ -300,7 +300,7 @@ told() { local code=0; S "${@:2}" > said 2>&1 || code=$?; echo "$1: $code: $(tai
 measured() { told "$1" bench random-write "$2" --runtime 1 --count 4 --offsets 0 --area 4M "${@:3}"; }
 export XDG_STATE_HOME=/run/state
 modprobe loop
-cd /root
+cd /tmp
 sfdisk -q /dev/vda <<< $'label: gpt\nstart=2048, size=40960\nstart=65536, size=40960\nstart=131072, size=4096'
 S plan /dev/vda --delete 3 --save plan.json > /dev/null
 partition=$(losetup -f --show /dev/vda1)

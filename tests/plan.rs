@@ -386,7 +386,7 @@ fn what_depends_on_its_sectors_is_not_converted() {
 /// What runs in the guest: a table each way, with what the kernel lists, and a disk in use.
 const IN_GUEST: &str = r#"
 S() { "$INPUT/straddle" "$@"; }
-cd /root
+cd /tmp
 for table in gpt mbr; do
     last=rest; test $table = gpt || last=rest,role=logical
     S plan /dev/vda --table $table --part 20MiB --part $last --save $table.json > /dev/null

@@ -16,7 +16,7 @@
 set -u
 # shellcheck disable=SC1091
 . "$GUEST/lib.sh"
-cd /root || exit
+cd /run || exit
 
 # The kernel believes no optimal length above the size of the disk, hence 64 MB,
 # nor one that is no multiple of the physical sector.
