@@ -312,7 +312,7 @@ fn devices_that_fail_are_told_apart() {
     let program = dir.join("straddle");
     fs::copy(STRADDLE, &program).unwrap();
     let mut command = Command::new(root.join("tests/guest/run"));
-    command.args(["-t", "120", "-o"]).arg(dir.path());
+    command.args(["-t", "3600", "-o"]).arg(dir.path());
     command.arg("-e").arg(format!("STRADDLE={}", program.display()));
     run(command.arg(root.join("tests/guest/failing.sh")), "");
     let text = |name: &str| fs::read_to_string(dir.join(name)).unwrap();

@@ -292,7 +292,7 @@ fn every_fix_on_a_stack_is_better_than_none() {
     let dir = Dir::new("stack-fixes");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut command = Command::new(root.join("tests/guest/run"));
-    command.args(["-t", "900", "-m", "2G", "-o"]).arg(dir.path());
+    command.args(["-t", "3600", "-m", "2G", "-o"]).arg(dir.path());
     command.args(["-e", &format!("FIXES={}", std::env::current_exe().unwrap().display())]);
     let said = run(command.arg(root.join("tests/guest/fixes.sh")), "");
     println!("{said}");

@@ -22,8 +22,12 @@ use std::time::{Duration, Instant};
 use skip::skipped;
 use tempfile::TempDir;
 
-/// A run that is not over by then hangs. No test measures time: the usual run takes milliseconds.
-const WATCHDOG: Duration = Duration::from_secs(10);
+/// A run that takes more processor time than this is too slow for hostile input, on whatever machine: the usual one takes milliseconds.
+const MOST_TICKS: u64 = 20 * TICKS;
+/// Ticks a second in /proc/PID/stat (`USER_HZ`).
+const TICKS: u64 = 100;
+/// A run that waits as long as this waits for ever. It says nothing about speed: a busy machine may make a run wait for minutes.
+const FOR_EVER: Duration = Duration::from_secs(1200);
 /// Bytes in a block, where nothing else is said.
 const BLOCK: u64 = 512;
 const MIB: u64 = 1 << 20;
@@ -69,6 +73,14 @@ fn run(command: &mut Command) -> Run {
     watch(child)
 }
 
+/// The processor time that a process has used, in ticks; zero once it has ended.
+fn ticks(process: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The name, in parentheses, may hold blanks; the times are the 14th and 15th fields.
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
+}
+
 /// Waits for the end of a child, whatever it writes, and kills it when there is none.
 fn watch(mut child: Child) -> Run {
     fn reader(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
@@ -86,10 +98,11 @@ fn watch(mut child: Child) -> Run {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        if begun.elapsed() > WATCHDOG {
+        let used = ticks(child.id());
+        if used > MOST_TICKS || begun.elapsed() > FOR_EVER {
             child.kill().unwrap();
             child.wait().unwrap();
-            panic!("it hangs: no end after {WATCHDOG:?}");
+            panic!("it hangs: {} s of processor time in {:?}", used / TICKS, begun.elapsed());
         }
         thread::sleep(Duration::from_millis(1));
     };

@@ -22,7 +22,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use server::{Server, Setting, request, summary, transmit};
 
 /// How long an answer may take before it is taken for none. Nothing is measured by this.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 fn connect(path: &str) -> UnixStream {
     let stream = UnixStream::connect(path).unwrap();

@@ -160,7 +160,7 @@ fn verdicts_agree_with_the_kernel_and_with_each_other() {
     let program = dir.join("straddle");
     fs::copy(STRADDLE, &program).unwrap();
     let mut command = Command::new(root.join("tests/guest/run"));
-    command.args(["-t", "600", "-m", "2G", "-o"]).arg(dir.path());
+    command.args(["-t", "3600", "-m", "2G", "-o"]).arg(dir.path());
     command.arg("-e").arg(format!("STRADDLE={}", program.display()));
     tools::run(command.arg(root.join("tests/guest/verdicts.sh")), "");
     let guest = Guest(dir);

@@ -280,7 +280,7 @@ fn the_culprit_is_found_in_every_stack() {
     fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut command = Command::new(root.join("tests/guest/run"));
-    command.args(["-t", "900", "-m", "2G", "-o"]).arg(dir.path());
+    command.args(["-t", "3600", "-m", "2G", "-o"]).arg(dir.path());
     tools::run(command.arg(root.join("tests/guest/stacks.sh")), "");
     let manifest = fs::read_to_string(dir.join("manifest.tsv")).unwrap();
     let mut culprits: BTreeMap<String, usize> = BTreeMap::new();

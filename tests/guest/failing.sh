@@ -51,7 +51,7 @@ dmsetup remove table
 # One of the disks that are listed never answers: it is suspended.
 dmsetup create stuck --table "0 $sectors linear /dev/$D 0"
 dmsetup suspend --noflush --nolockfs stuck
-check list --time-limit 5 &
+check list --time-limit 30 &
 # The whole list is there before the device answers. Only then can the process
 # end: the kernel does not let go of a file that is being read.
 until [ "$(jq .summary.targets "$OUT/list.json" 2>/dev/null)" ]; do sleep 0.1; done

@@ -216,7 +216,11 @@ fn the_kernel_the_tools_and_the_data_agree() -> Answer {
     let probe = dir.join("probe");
     fs::copy(std::env::current_exe()?, &probe)?;
     let mut guest = Command::new(root.join("tests/guest/run"));
-    guest.args(["-t", "600", "-m", "2G", "-o"]).arg(&dir).arg("-e").arg(format!("PROBE={}", probe.display()));
+    guest
+        .args(["-t", "3600", "-m", "2G", "-o"])
+        .arg(&dir)
+        .arg("-e")
+        .arg(format!("PROBE={}", probe.display()));
     let ran = guest.arg(root.join("tests/guest/live.sh")).output()?;
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let read =

@@ -37,7 +37,7 @@ impl Stacks {
         let stacks = Self(std::env::temp_dir().join(name));
         let guest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/guest");
         let mut command = Command::new(guest.join("run"));
-        command.args(["-t", "900", "-o"]).arg(&stacks.0).arg(guest.join("stacks-md-lvm.sh")).args(parts);
+        command.args(["-t", "3600", "-o"]).arg(&stacks.0).arg(guest.join("stacks-md-lvm.sh")).args(parts);
         let output = command.output().expect("the guest can be run");
         let [out, err] =
             [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());

@@ -53,7 +53,7 @@ struct Guest {
 impl Guest {
     fn new() -> Self {
         let (socket, other) = UnixStream::pair().unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         let memory = File::from(rustix::fs::memfd_create("guest", rustix::fs::MemfdFlags::empty()).unwrap());
         memory.set_len(MEMORY).unwrap();
         let call = File::from(rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap());
