@@ -107,8 +107,9 @@ fn who_may_not_read_a_disk_learns_that_it_was_not_judged() {
     let program = dir.join("straddle");
     fs::copy(STRADDLE, &program).unwrap();
     let nobody = |args: &[&str]| {
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program).args(args);
+        let user = tools::ordinary_user();
+        let mut command = Command::new(user[0]);
+        command.args(&user[1..]).arg(&program).args(args);
         output(&mut command, "")
     };
     let one = nobody(&["check", "--json", disk.to_str().unwrap()]);

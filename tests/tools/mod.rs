@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -95,6 +95,12 @@ pub(crate) const SYSFS_DISK: [(&str, &str); 8] = [
     ("queue/optimal_io_size", "0"),
     ("queue/zoned", "none"),
 ];
+
+/// The words that have what follows them run by an ordinary user, whoever runs the test.
+pub(crate) fn ordinary_user() -> &'static [&'static str] {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    if is_root { &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] } else { &["env"] }
+}
 
 /// Runs `command` with `input` and returns what came of it, whatever that is.
 pub(crate) fn output(command: &mut Command, input: &str) -> Output {
