@@ -258,6 +258,7 @@ fn text_is_as_wide_as_the_terminal() {
         return;
     }
     let status = Command::new("sh")
+        .env("PATH", skip::PATH)
         .args(["-c", "truncate -s 64M \"$0\" && sgdisk -a1 -n 1:63:40000 -n 2:40001:90000 \"$0\""])
         .arg(&image)
         .stdout(Stdio::null())
