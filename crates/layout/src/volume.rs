@@ -17,6 +17,7 @@ use crate::layer::Facts;
 use crate::reader::Fault;
 
 pub(crate) use luks::{SEALED, has_second_header};
+pub(crate) use lvm::is_label as is_lvm_label;
 pub(crate) use md::{at_end as md_at_end, marked_at_end as md_marked_at_end};
 
 /// The unit in which md, LVM, LUKS1, bcache and dm-integrity count on disk, whatever the sectors of the disk.
@@ -104,6 +105,13 @@ impl Space {
     fn spread(len: ByteCount, spread: Lower) -> Self {
         let runs = runs_from(&spread, ByteOffset::ZERO, FIRST_RUNS);
         Self { len, runs, block: None, spread: Some(spread) }
+    }
+
+    /// The same with the runs that each of those in `spread` begins with.
+    fn begun(len: ByteCount, spread: Lower) -> Self {
+        let begins: Vec<ByteOffset> = spread.runs.iter().map(|run| run.span.start()).collect();
+        let space = Self::spread(len, spread);
+        space.with(&begins).unwrap_or(space)
     }
 
     /// The same space with runs from each of `places` on as well; `None` where they are listed already.
