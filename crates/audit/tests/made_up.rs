@@ -355,6 +355,20 @@ fn a_tail_is_unused_where_it_is_known_to_be() {
     }
 }
 
+/// What is only seen in part is not judged, unless something is found in that part.
+#[test]
+fn what_is_seen_in_part_does_not_pass() {
+    let disk = stack();
+    let clean = audit(TableKind::Gpt, None, vec![partition(1, 2048, 4096, None)]);
+    let off = audit(TableKind::Gpt, None, vec![partition(1, 2049, 4096, None)]);
+    let part = || Recognised::Part("why".to_owned());
+    let judged = |findings: &[Finding]| Judgement::of(&disk, findings, part());
+    assert_eq!(judged(&clean).status, Status::NotJudged);
+    assert_eq!(judged(&clean).not_judged.as_deref(), Some("why"));
+    assert_eq!(judged(&off).status, Status::Error);
+    assert_eq!((judged(&off).not_judged, judged(&off).kinds.len()), (None, 1));
+}
+
 /// An array uses whole chunks, or what its superblock says, of a member that ends in the middle of a sector.
 #[test]
 fn the_tail_of_a_member_is_unused_where_its_superblock_says_so() {

@@ -4,6 +4,7 @@
 //! medium hold the space that the volume provides. It follows nothing; that is for `descend`. Whatever the bytes say,
 //! there is an answer, and what could not be read is a remark.
 
+mod firmware;
 mod luks;
 mod lvm;
 mod mapped;
@@ -177,6 +178,9 @@ impl Volume {
 pub(crate) fn read(kind: &'static str, medium: &dyn Medium) -> Option<Volume> {
     let volume = match kind {
         "linux_raid_member" => md::at_front(medium),
+        "isw_raid_member" => firmware::isw(medium),
+        "ddf_raid_member" => firmware::ddf(medium),
+        "drbd" => firmware::drbd(medium),
         "LVM2_member" => lvm::read(medium),
         "crypto_LUKS" => luks::read(medium),
         "DM_integrity" => mapped::integrity(medium),
