@@ -1,5 +1,7 @@
 //! What is left over of a PV or an NTFS counts where blkid counts it: each byte that makes one, damaged.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod common;
 #[path = "common/volume.rs"]
 mod volume;
