@@ -5,6 +5,8 @@
 mod tools;
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -76,4 +78,36 @@ fn every_member_is_told_the_same_of_its_array() {
     let names = guest.names("", ".0.img");
     assert_eq!(names.len(), ARRAYS, "{names:?}");
     names.iter().for_each(|name| check_array(&guest, name));
+}
+
+/// What marks a disk as a member of an array: the byte, from the end, and the bytes.
+const MARKS: [(&str, u64, &[u8]); 7] = [
+    ("ddf_raid_member", 512, b"\xDE\x11\xDE\x11"),
+    ("isw_raid_member", 1024, b"Intel Raid ISM Cfg Sig. 1.3.00"),
+    ("lsi_mega_raid_member", 512, b"$XIDE$"),
+    ("nvidia_raid_member", 1024, b"NVIDIA  \x1E\0\0\0"),
+    ("promise_fasttrack_raid_member", 63 * 512, b"Promise Technology, Inc."),
+    ("hpt45x_raid_member", 11 * 512, b"\xF3\x16\x78\x5A"),
+    ("drbd", 4096 - 60, b"\x83\x74\x02\x6B"),
+];
+
+/// With a table at sector 63, which nobody may call "ok": it is judged where the disk is one side of a mirror.
+#[test]
+fn a_member_of_what_is_not_read_does_not_pass() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    const LEN: u64 = 16 << 20;
+    for (name, back, bytes) in MARKS {
+        let dir = Dir::new("array-marks");
+        let image = dir.image("disk", LEN);
+        fs::OpenOptions::new().write(true).open(&image).unwrap().write_all_at(bytes, LEN - back).unwrap();
+        let line = "printf 'label: dos\n63,20000,83\n' | sfdisk -q --wipe never disk";
+        tools::shell(line, dir.path());
+        let target = check(&image, &["--assume", "512e", "--allow-unknown"]);
+        let (status, found) = judged(&target);
+        let expected = if name == "drbd" { "error" } else { "not_judged" };
+        assert_eq!(status, expected, "{name}: {target}");
+        assert_eq!(found.contains("S054"), name == "drbd", "{name}: {target}");
+    }
 }
