@@ -113,6 +113,33 @@ fn a_start_matters_where_something_is_written() {
     }
 }
 
+/// The partitions of ChromeOS and Container-Optimized OS: four of a single block, between those that are used.
+#[test]
+fn partitions_of_one_block_are_only_advice() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    for (grave, more) in [(false, ""), (true, "90001,8\n")] {
+        let dir = Dir::new("one-block");
+        let image = dir.image("disk.img", 64 << 20);
+        let table = "label: gpt\nfirst-lba: 34\n64,16384\n16448,1\n16449,1\n16450,1\n16451,1\n20480,32768\n";
+        write_table(&image, 512, &format!("{table}{more}"));
+        let (_, status) = judged(&image, "S001");
+        assert_eq!(status, i32::from(grave), "{more}");
+        let report = tools::check(&image, &ARGS);
+        let small: Vec<&Value> = list(&report, "findings")
+            .iter()
+            .filter(|f| f["partition"].as_u64().is_some_and(|n| n < 6))
+            .collect();
+        assert!(small.iter().all(|f| word(f, "severity") == "advice"), "{report:#}");
+        assert!(small.iter().filter(|f| word(f, "code") == "S001").count() == 3, "{report:#}");
+        assert!(
+            small.iter().all(|f| f["fix"]["commands"].as_array().is_none_or(Vec::is_empty)),
+            "{report:#}"
+        );
+    }
+}
+
 #[test]
 fn what_a_board_boots_from_is_only_advice() {
     if !present(&["sfdisk", "mkfs.fat"]) {

@@ -32,7 +32,8 @@ pub(crate) static START_STRADDLES: Rule = Rule {
           address lies inside a physical sector is judged rightly. LVM and cryptsetup make up for a start that \
           the kernel calls misaligned; where all data on it is aligned again, that is S056.",
     cost: "Nothing, and it is advice, where nothing is written but by an installer: BIOS boot, PReP, Microsoft reserved and \
-           EFI partitions, the FAT that a board's firmware boots from, ISO 9660 and squashfs. Small writes: published tests show about 3 times the time on 5400 and 7200 rpm 512e disks, 62 \
+           EFI partitions, the FAT that a board's firmware boots from, ISO 9660 and squashfs, a partition that is smaller \
+           than a physical sector and holds nothing known. Small writes: published tests show about 3 times the time on 5400 and 7200 rpm 512e disks, 62 \
            times in the worst one (WD20EARS, 4 KiB writes at every 16 KiB: 19.5 s against 1216 s). Reads \
            cost little.",
     cure: "Start the partition on a multiple of the physical sector; 1 MiB (sector 2048 of 512 bytes) suits \
@@ -58,7 +59,8 @@ pub(crate) static END_STRADDLES: Rule = Rule {
     cost: "File systems of 4 KiB blocks leave the tail unused and lose nothing. LUKS with 4096-byte sectors \
            refuses such a device (\"Device size is not aligned to requested sector size\"), and whoever \
            writes the tail pays a read-modify-write and shares a sector with the next partition. It is advice where \
-           what is in the partition leaves the tail unused by its own header (swap of whole pages, most file systems), and \
+           what is in the partition leaves the tail unused by its own header (swap of whole pages, most file systems), or the \
+           partition is smaller than a physical sector (ChromeOS has some of one block) and holds nothing known, and \
            a warning where that writes it (md, LUKS with 4096-byte sectors), is not known, or where the next partition begins in the same sector.",
     cure: "End the partition on a multiple of the physical sector. Shrinking by the odd tail (under one \
            physical sector) is safe for file systems with 4 KiB blocks.",

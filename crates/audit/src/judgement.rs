@@ -57,6 +57,9 @@ pub enum Recognised {
     Blank,
     /// Nothing that could be judged, and why.
     Nothing(String),
+    /// Something that is known, of which not all can be seen, and why: what is found counts, and without that nothing is
+    /// judged.
+    Part(String),
 }
 
 impl Recognised {
@@ -116,7 +119,9 @@ impl Judgement {
         let decisive = findings.iter().filter(counted).filter(|f| Some(f.severity) == worst);
         let kinds: BTreeSet<Kind> = decisive.map(|f| f.rule.kind).collect();
         let status = match (&recognised, worst) {
-            (Recognised::Nothing(_), _) => Status::NotJudged,
+            (Recognised::Nothing(_), _) | (Recognised::Part(_), None | Some(Severity::Advice)) => {
+                Status::NotJudged
+            }
             (Recognised::Blank, None) => Status::Blank,
             (Recognised::Known, None) => Status::Ok,
             (_, Some(Severity::Advice)) => Status::Advice,
@@ -124,8 +129,8 @@ impl Judgement {
             (_, Some(Severity::Error)) => Status::Error,
         };
         let not_judged = match recognised {
-            Recognised::Nothing(why) => Some(why),
-            Recognised::Known | Recognised::Blank => None,
+            Recognised::Nothing(why) | Recognised::Part(why) if status == Status::NotJudged => Some(why),
+            _ => None,
         };
         Self {
             status,

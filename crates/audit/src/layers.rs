@@ -187,7 +187,9 @@ fn enter(place: &mut Place<'_>, layer: &Layer) {
 
 /// Where a layer's own byte 0 lies on the device below. On a striped array its first run may be a later one.
 fn space_start(layer: &Layer) -> ByteOffset {
-    let first = layer.space.first().map(|piece| {
+    let data = makeup::data(layer);
+    let first = data.first().filter(|_| matches!(layer.facts, Facts::Lv(_))).or(layer.space.first());
+    let first = first.map(|piece| {
         let into = ByteCount::new(piece.span.start().get());
         piece.below.checked_back(into).unwrap_or(piece.below)
     });

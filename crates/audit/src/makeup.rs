@@ -5,7 +5,7 @@
 //! misalign it. Where nothing stands on a start, the start itself is judged.
 
 use straddle_layout::Partition;
-use straddle_layout::layer::{Facts, Layer};
+use straddle_layout::layer::{Facts, Layer, Lv};
 use straddle_layout::view::Piece;
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
@@ -129,6 +129,26 @@ pub(crate) fn nested(table: &Layer, partition: &Partition) -> Option<Piece> {
     })
 }
 
+/// The runs of a volume. A striped segment is as far off in each of its pieces as at the start of its part of this disk.
+fn of_segments(lv: &Lv, space: &[Piece]) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    for piece in space {
+        let at = piece.span.start();
+        let segment = lv.segments.iter().find(|s| s.span.start() <= at && at < s.span.end());
+        let striped = segment.filter(|segment| segment.stripe_size != ByteCount::ZERO);
+        let whole = striped.and_then(|segment| {
+            let below = segment.on_pv?;
+            let drive = piece.drive.checked_back(piece.below.checked_since(below)?)?;
+            Some(Piece { span: segment.span, below, drive })
+        });
+        let piece = whole.unwrap_or(*piece);
+        if pieces.last() != Some(&piece) {
+            pieces.push(piece);
+        }
+    }
+    pieces
+}
+
 /// Where a layer's data lies: the runs of its space, from the first extent on for a physical volume. A member of a
 /// striped RAID is as far off in each of its chunks as in its first, which may hold parity; so is one of which no run is
 /// known, such as a spare.
@@ -141,6 +161,7 @@ pub(crate) fn data(layer: &Layer) -> Vec<Piece> {
             let piece = piece.map(|(drive, below)| Piece { span: Span::first(md.data_size), below, drive });
             piece.into_iter().collect()
         }
+        Facts::Lv(lv) => of_segments(lv, &layer.space),
         _ => layer.space.clone(),
     }
 }

@@ -175,7 +175,9 @@ fn start_message(context: &Context<'_>, partition: &Partition, named: &Named, pa
     let (start, size) = (partition.span.start(), named.boundary.size());
     let place = format!("starts at byte {start} (LBA {})", partition.start);
     let past = past.get();
-    if named.rule == &rules::START_STRADDLES {
+    if named.rule == &rules::START_STRADDLES && partition.span.len() < size {
+        format!("{place}, {past} bytes past a {}-byte physical sector boundary", size.get())
+    } else if named.rule == &rules::START_STRADDLES {
         format!(
             "{place}, {past} bytes past a {size}-byte physical sector boundary: each {size}-byte block lies across \
              two physical sectors",

@@ -91,6 +91,9 @@ fn nothing_is_lost(context: &Context<'_>, partition: &Partition) -> Option<Strin
             "firmware reads it, and only updates of the kernel and the boot loader write to it".to_owned(),
         );
     }
+    if let Some(why) = is_too_small(context, partition) {
+        return Some(why);
+    }
     let kind = types::name(&partition.kind).unwrap_or("");
     let of_gpt = matches!(partition.kind, PartitionType::Guid(_));
     let mbr = |kind| partition.kind == PartitionType::Mbr(kind);
@@ -107,6 +110,17 @@ fn nothing_is_lost(context: &Context<'_>, partition: &Partition) -> Option<Strin
     } else {
         None
     }
+}
+
+/// A partition of less than a physical sector has no start at which both its ends are aligned, and no room for a file system:
+/// ChromeOS and Container-Optimized OS keep the places of partitions with some of a single block.
+fn is_too_small(context: &Context<'_>, partition: &Partition) -> Option<String> {
+    let physical = context.topology.physical.value();
+    let is_small = partition.span.len() < physical && partition.content.is_none();
+    is_small.then(|| {
+        let [len, physical] = [partition.span.len(), physical].map(ByteCount::get);
+        format!("its {len} bytes are less than a physical sector ({physical} bytes), so that no place aligns both its ends, and nothing known is in it")
+    })
 }
 
 /// Whether it is what the firmware of a board such as the Raspberry Pi boots from: a small FAT, the first partition of an

@@ -355,6 +355,38 @@ fn a_tail_is_unused_where_it_is_known_to_be() {
     }
 }
 
+/// What is smaller than a physical sector and holds nothing known weighs nothing, wherever it is; what is larger, or holds
+/// something, weighs what it weighed.
+#[test]
+fn less_than_a_physical_sector_is_only_advice() {
+    for (start, len) in (2048..2064).flat_map(|start| (1..24).map(move |len| (start, len))) {
+        for content in [None, Some("ext4")] {
+            let partition = Partition { content, ..partition(1, start, len, None) };
+            let findings = audit(TableKind::Gpt, None, vec![partition]);
+            let grave = findings.iter().any(|f| f.severity > Severity::Advice);
+            let is_off = !start.is_multiple_of(8) || !len.is_multiple_of(8);
+            let is_small = len < 8 && content.is_none();
+            assert_eq!(grave, is_off && !is_small, "{start} {len} {content:?}: {findings:?}");
+            let fixes = findings.iter().filter_map(|f| f.cure.as_ref());
+            assert!(!is_small || fixes.into_iter().all(|fix| fix.commands.is_empty()), "{findings:?}");
+        }
+    }
+}
+
+/// What is only seen in part is not judged, unless something is found in that part.
+#[test]
+fn what_is_seen_in_part_does_not_pass() {
+    let disk = stack();
+    let clean = audit(TableKind::Gpt, None, vec![partition(1, 2048, 4096, None)]);
+    let off = audit(TableKind::Gpt, None, vec![partition(1, 2049, 4096, None)]);
+    let part = || Recognised::Part("why".to_owned());
+    let judged = |findings: &[Finding]| Judgement::of(&disk, findings, part());
+    assert_eq!(judged(&clean).status, Status::NotJudged);
+    assert_eq!(judged(&clean).not_judged.as_deref(), Some("why"));
+    assert_eq!(judged(&off).status, Status::Error);
+    assert_eq!((judged(&off).not_judged, judged(&off).kinds.len()), (None, 1));
+}
+
 /// An array uses whole chunks, or what its superblock says, of a member that ends in the middle of a sector.
 #[test]
 fn the_tail_of_a_member_is_unused_where_its_superblock_says_so() {

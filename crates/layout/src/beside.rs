@@ -2,8 +2,8 @@
 //! that were there before the table, or are there still.
 //!
 //! The law of this module: it names what libblkid would, and says whose the table is. A table that leaves the metadata of an
-//! array alone is the array's, or older than it; one that lists a partition over it, or keeps its backup behind it, is the
-//! disk's. Nothing is lost by the choice: what does not decide is named beside what does.
+//! array alone is the array's, or older than it, and so is one that goes past the end of the disk; one that lists a partition
+//! over it, or keeps its backup behind it, is the disk's. Nothing is lost by the choice: what does not decide is named beside what does.
 
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
@@ -63,9 +63,12 @@ pub(crate) fn member(reader: &Reader<'_>, stack: &Stack) -> Option<&'static str>
     let is_table = matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr);
     let marks = if is_table { signature::everything(reader) } else { signature::at_end(reader) };
     let mut marks = marks.into_iter().filter(|mark| is_member(mark.name));
+    // A disk's own table does not go past its end; that of a striped array goes past each member's.
+    let is_larger = stack.partitions.iter().any(|partition| partition.span.end() > reader.end())
+        || stack.problems.iter().any(|problem| matches!(problem, Problem::GptPastEnd { .. }));
     let is_past_table = |mark: &Mark| {
         let is_covered = stack.partitions.iter().any(|partition| covers(partition, mark.at));
-        !is_covered && !has_backup_behind(stack, mark)
+        is_larger || (!is_covered && !has_backup_behind(stack, mark))
     };
     marks.find(is_past_table).map(|mark| mark.name)
 }
@@ -121,8 +124,8 @@ pub fn in_table_of_member(medium: &dyn Medium) -> Result<Option<(u32, &'static s
     Ok(known.filter(|_| stack.kind == TableKind::Mbr))
 }
 
-/// Whether `name` is that of a part of an array or a mirror, whose table is not that of the disk.
-pub(crate) fn is_member(name: &str) -> bool {
+/// Whether `name` (blkid's TYPE) is that of a part of an array or a mirror, whose table is not that of the disk.
+pub fn is_member(name: &str) -> bool {
     name.ends_with("_raid_member") || name == "drbd"
 }
 

@@ -32,6 +32,7 @@ use straddle_units::{ByteCount, ByteOffset, MIB};
 use crate::layer::FileSystem;
 use crate::view::View;
 
+pub(crate) use ntfs::{RECORD_MAGIC as NTFS_RECORD, file_table as ntfs_file_table};
 pub(crate) use uuid::uuid;
 pub(crate) use zfs::{ZFS_NVLIST, ZFS_RING, has_uberblock, is_xdr_nvlist};
 

@@ -23,7 +23,7 @@ pub mod view;
 mod volume;
 mod watched;
 
-pub use beside::{Beside, beside, in_table_of_member, member_marks, optical_extent};
+pub use beside::{Beside, beside, in_table_of_member, is_member, member_marks, optical_extent};
 pub use blank::is_blank;
 pub use descend::read_layers;
 pub use fs::file_system;

@@ -28,6 +28,9 @@ const FAR: std::ops::Range<usize> = 12 * 1024..64 * 1024 + 2048;
 const FURTHER: [std::ops::Range<usize>; 3] =
     [256 * 1024..258 * 1024, 1024 * 1024..1024 * 1024 + 512, 2048 * 1024..2048 * 1024 + 512];
 
+/// Where a boot sector ends.
+const SECTOR: usize = 512;
+
 /// Where bcache keeps its superblock, and what stands 24 bytes into it (`BCACHE_MAGIC`, include/uapi/linux/bcache.h).
 const BCACHE: usize = 4096;
 const BCACHE_MAGIC: &[u8] = b"\xC6\x85\x73\xF6\x4E\x1A\x45\xCA\x82\x65\xF5\x7F\x48\xBA\x6D\x81";
@@ -88,10 +91,10 @@ const MEMBERS: [Magic; 12] = [
     checked(0, b"\xFC\x4E\x2B\xA9", "linux_raid_member", |w| is_md1(w, 0)).member(),
     checked(4096, b"\xFC\x4E\x2B\xA9", "linux_raid_member", |w| is_md1(w, 4096)).member(),
     // The label is in one of the first four 512-byte sectors, whatever the block size.
-    row(24, b"LVM2 001", "LVM2_member").member(),
-    row(512 + 24, b"LVM2 001", "LVM2_member").member(),
-    row(1024 + 24, b"LVM2 001", "LVM2_member").member(),
-    row(1536 + 24, b"LVM2 001", "LVM2_member").member(),
+    checked(24, b"LVM2 001", "LVM2_member", |w| volume::is_lvm_label(w.from(0), 0)).member(),
+    checked(512 + 24, b"LVM2 001", "LVM2_member", |w| volume::is_lvm_label(w.from(512), 1)).member(),
+    checked(1024 + 24, b"LVM2 001", "LVM2_member", |w| volume::is_lvm_label(w.from(1024), 2)).member(),
+    checked(1536 + 24, b"LVM2 001", "LVM2_member", |w| volume::is_lvm_label(w.from(1536), 3)).member(),
     checked(0, b"LUKS\xBA\xBE", "crypto_LUKS", |w| matches!(be16(w.from(0), 6), 1 | 2)).member(),
     row(0, b"verity\0\0", "DM_verity_hash").member(),
     row(0, b"integrt\0", "DM_integrity").member(),
@@ -192,6 +195,10 @@ pub(crate) fn everything(reader: &Reader<'_>) -> Vec<Mark> {
         let rows = MEMBERS.iter().chain(&BOOT_SECTORS).chain(&named::UDF).chain(&OTHERS);
         let rows = rows.chain(named::MEMBERS).chain(named::FILE_SYSTEMS).chain(named::WEAK);
         let shown = rows.filter(|row| window.from(row.at).starts_with(row.magic) && (row.confirm)(&window));
+        let is_whole = |row: &&Magic| {
+            row.name != "ntfs" || has_file_table(reader, ByteOffset::ZERO, window.from(0), false)
+        };
+        let shown = shown.filter(is_whole);
         shown.filter(|row| row.what != What::Table).for_each(|row| add(row.name, row.at, row.magic.len()));
         if let Some((name, at)) = named::by_rule(&window) {
             add(name, at, 4);
@@ -221,7 +228,13 @@ fn by_start(reader: &Reader<'_>, span: Span) -> Option<&'static str> {
         at.map_or(Vec::new(), |at| reader.read_up_to(at, range.len(), span.end()))
     };
     let near = read(NEAR);
-    let near = Window::new(NEAR.start, &near);
+    let near = match fs::ntfs_file_table(&near) {
+        // What is left over of a file system hides nothing behind it.
+        Some(_) if !has_file_table(reader, span.start(), &near, true) => {
+            Window::new(SECTOR, near.get(SECTOR..).unwrap_or_default())
+        }
+        _ => Window::new(NEAR.start, &near),
+    };
     if let Some(name) = in_any_table(&near) {
         return Some(name);
     }
@@ -236,11 +249,12 @@ fn by_start(reader: &Reader<'_>, span: Span) -> Option<&'static str> {
     further.or_else(|| first_match(&near, named::WEAK.iter()))
 }
 
-/// Which file system's boot sector `sector` is, if it is one of those that carry the MBR's signature.
-pub(crate) fn boot_sector(sector: &[u8]) -> Option<&'static str> {
-    let window = Window::new(0, sector);
+/// Which file system's boot sector a medium begins with, if it is one of those that carry the MBR's signature.
+pub(crate) fn boot_sector(reader: &Reader<'_>) -> Option<&'static str> {
+    let window = Window::new(0, reader.head());
     let bitlocker = MEMBERS.iter().filter(|row| row.name == "BitLocker");
-    first_match(&window, bitlocker.chain(&BOOT_SECTORS))
+    let name = first_match(&window, bitlocker.chain(&BOOT_SECTORS))?;
+    (name != "ntfs" || has_file_table(reader, ByteOffset::ZERO, reader.head(), true)).then_some(name)
 }
 
 fn in_any_table(window: &Window<'_>) -> Option<&'static str> {
@@ -283,15 +297,21 @@ fn is_fat(window: &Window<'_>) -> bool {
         && (media == 0xF0 || media >= 0xF8)
 }
 
-/// NTFS: a cluster size (byte 13) that is a power of two or, negative, stands for one over 64 KiB; and zeros where FAT
-/// counts its reserved sectors and its tables.
+/// NTFS: a boot sector that makes sense; where its file table is at hand, see [`has_file_table`].
 fn is_ntfs(window: &Window<'_>) -> bool {
-    let sector = window.from(0);
-    let cluster = byte(sector, 13);
-    has_dos_sector(sector)
-        && (cluster.is_power_of_two() || (240..=249).contains(&cluster))
-        && le16(sector, 14) == 0
-        && byte(sector, 16) == 0
+    fs::ntfs_file_table(window.from(0)).is_some()
+}
+
+/// Whether a file table is where the boot sector of an NTFS says; `otherwise` where nobody can tell, for its place cannot be
+/// read. A boot sector alone may be left over: tables leave its bytes alone.
+fn has_file_table(reader: &Reader<'_>, start: ByteOffset, sector: &[u8], otherwise: bool) -> bool {
+    let Some(records) = fs::ntfs_file_table(sector) else { return false };
+    let found = records.map(|at| {
+        let at = start.checked_add(at)?;
+        let magic = reader.read_up_to(at, fs::NTFS_RECORD.len(), reader.end());
+        (magic.len() == fs::NTFS_RECORD.len()).then(|| magic == fs::NTFS_RECORD)
+    });
+    found.into_iter().all(|is_record| is_record.unwrap_or(otherwise))
 }
 
 /// exFAT: 53 zeros where FAT keeps its geometry, and sectors of 512 to 4096 bytes (byte 108 has the shift).

@@ -396,7 +396,7 @@ fn follow(medium: &dyn Medium, stack: &mut Stack) {
 /// Decides what the medium holds, in the order in which Linux would find it.
 fn read_table(reader: &Reader<'_>, known: Known) -> Stack {
     let mbr = Mbr::parse(reader.head());
-    let boot_sector = signature::boot_sector(reader.head());
+    let boot_sector = signature::boot_sector(reader);
     if let Some(mbr) = &mbr {
         let is_table = mbr.has_valid_status() && boot_sector.is_none();
         if mbr.protective().is_some() || (is_table && mbr.protective_anywhere().is_some()) {

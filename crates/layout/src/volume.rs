@@ -4,6 +4,7 @@
 //! medium hold the space that the volume provides. It follows nothing; that is for `descend`. Whatever the bytes say,
 //! there is an answer, and what could not be read is a remark.
 
+mod firmware;
 mod luks;
 mod lvm;
 mod mapped;
@@ -17,6 +18,7 @@ use crate::layer::Facts;
 use crate::reader::Fault;
 
 pub(crate) use luks::{SEALED, has_second_header};
+pub(crate) use lvm::is_label as is_lvm_label;
 pub(crate) use md::{at_end as md_at_end, marked_at_end as md_marked_at_end};
 
 /// The unit in which md, LVM, LUKS1, bcache and dm-integrity count on disk, whatever the sectors of the disk.
@@ -106,6 +108,13 @@ impl Space {
         Self { len, runs, block: None, spread: Some(spread) }
     }
 
+    /// The same with the runs that each of those in `spread` begins with.
+    fn begun(len: ByteCount, spread: Lower) -> Self {
+        let begins: Vec<ByteOffset> = spread.runs.iter().map(|run| run.span.start()).collect();
+        let space = Self::spread(len, spread);
+        space.with(&begins).unwrap_or(space)
+    }
+
     /// The same space with runs from each of `places` on as well; `None` where they are listed already.
     pub(crate) fn with(&self, places: &[ByteOffset]) -> Option<Self> {
         let spread = self.spread.as_ref()?;
@@ -169,6 +178,9 @@ impl Volume {
 pub(crate) fn read(kind: &'static str, medium: &dyn Medium) -> Option<Volume> {
     let volume = match kind {
         "linux_raid_member" => md::at_front(medium),
+        "isw_raid_member" => firmware::isw(medium),
+        "ddf_raid_member" => firmware::ddf(medium),
+        "drbd" => firmware::drbd(medium),
         "LVM2_member" => lvm::read(medium),
         "crypto_LUKS" => luks::read(medium),
         "DM_integrity" => mapped::integrity(medium),

@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{Synthetic, byte, listed, mbr, mbr_entry, names, put, put_fat, put_xfs, read, read_as, sign};
+use common::{
+    NTFS, Synthetic, byte, listed, mbr, mbr_entry, names, put, put_fat, put_xfs, read, read_as, sign,
+};
 use straddle_layout::{MAX_PARTITIONS, PartitionType, Problem, Role, TableKind, read_stack};
 use straddle_units::{BlockSize, ByteOffset, Lba, MIB, Span};
 
@@ -221,7 +223,11 @@ fn boot_sectors_are_no_tables() {
     assert_eq!((read(&fat).kind, read(&fat).partitions.len()), (TableKind::Mbr, 1));
 
     let mut ntfs = vec![0; 1 << 20];
-    put(&mut ntfs, 0, b"\xEB\x52\x90NTFS    \x00\x02\x08");
+    put(&mut ntfs, 0, NTFS);
+    ntfs[0x28] = 0xFF;
+    ntfs[0x40] = 0xF6;
+    put(&mut ntfs, 8192, b"FILE");
+    put(&mut ntfs, 8192 + 3 * 1024, b"FILE");
     sign(&mut ntfs, 0);
     assert_eq!(read(&ntfs).kind, TableKind::Content("ntfs"));
     let mut exfat = vec![0; 1 << 20];

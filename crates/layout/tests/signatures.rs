@@ -1,8 +1,10 @@
 //! Signatures by hand, for what no mkfs is at hand; and the names of types.
 
 mod common;
+#[path = "common/volume.rs"]
+mod volume;
 
-use common::{put, read};
+use common::{NTFS, put, read};
 use straddle_layout::{PartitionType, TableKind, types};
 
 /// Bytes, and where they stand.
@@ -24,11 +26,11 @@ fn content(writes: &[Write<'_>]) -> Option<&'static str> {
 #[test]
 fn every_signature_has_its_name() {
     const MD: &[u8] = b"\xFC\x4E\x2B\xA9\x01\0\0\0";
-    let known: [(&str, &[Write<'_>]); 25] = [
+    let pv = volume::plain_pv("");
+    let known: [(&str, &[Write<'_>]); 24] = [
         ("linux_raid_member", &[(0, MD)]),
         ("linux_raid_member", &[(4096, MD), (4096 + 144, &[8])]),
-        ("LVM2_member", &[(512, b"LABELONE"), (512 + 24, b"LVM2 001")]),
-        ("LVM2_member", &[(24, b"LVM2 001")]),
+        ("LVM2_member", &[(512, &pv[512..1024])]),
         ("crypto_LUKS", &[(0, b"LUKS\xBA\xBE\x00\x01")]),
         ("crypto_LUKS", &[(0, b"LUKS\xBA\xBE\x00\x02")]),
         ("xfs", &[(0, b"XFSB\x00\x00\x02\x00")]),
@@ -43,7 +45,17 @@ fn every_signature_has_its_name() {
         ("swap", &[(16374, b"SWAPSPACE2")]),
         ("swap", &[(32758, b"SWAP-SPACE")]),
         ("swap", &[(65526, b"SWAPSPACE2")]),
-        ("ntfs", &[(3, b"NTFS    \x00\x02\xF6"), (510, b"\x55\xAA")]),
+        (
+            "ntfs",
+            &[
+                (0, NTFS),
+                (0x28, &[0xFF]),
+                (0x40, &[0xF6]),
+                (510, b"\x55\xAA"),
+                (8192, b"FILE"),
+                (11264, b"FILE"),
+            ],
+        ),
         ("jfs", &[(32768, b"JFS1"), (32768 + 17, &[0x10]), (32768 + 20, &[12])]),
         ("iso9660", &[(32768, b"\x01CD001\x01")]),
         ("btrfs", &[(65536 + 64, b"_BHRfS_M")]),
@@ -55,7 +67,11 @@ fn every_signature_has_its_name() {
     for (name, writes) in known {
         assert_eq!(content(writes), Some(name), "{writes:?}");
     }
-    let unconfirmed: [&[Write<'_>]; 7] = [
+    let unconfirmed: [&[Write<'_>]; 10] = [
+        // A label whose sum is wrong, or that stands elsewhere than it says; a boot sector without its file table.
+        &[(512, &pv[512..1024]), (900, &[1])],
+        &[(1024, &pv[512..1024])],
+        &[(0, NTFS), (0x28, &[0xFF]), (0x40, &[0xF6]), (8192, b"FILE")],
         &[(0, MD), (144, &[8])],
         &[(4096, MD)],
         &[(0, b"LUKS\xBA\xBE\x00\x03")],

@@ -1,6 +1,7 @@
 //! `straddle check`: opens each target, reads what is on it, audits it, and prints what was found.
 
 mod connected;
+mod member;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +20,7 @@ use straddle_device::live::{LiveDevice, Machine};
 use straddle_device::topology::Source;
 use straddle_device::{DeviceKind, OpenError, Options, ReadError, Target};
 use straddle_layout::live::Disagreement;
-use straddle_layout::{Beside, Problem, Stack, TableKind};
+use straddle_layout::{Beside, Problem, Stack, TableKind, is_member};
 
 use crate::args::CheckArguments;
 use crate::cost::Cost;
@@ -402,7 +403,13 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
     }
     let is_unread = target.medium.is_none();
     let recognised = recognised(&target, &stack, run);
+    let hidden = match &recognised {
+        Recognised::Part(why) => Some(why.clone()),
+        _ => None,
+    };
     let judgement = Judgement::of(&stack, &findings, recognised);
+    // What is found counts, and the status has no room for the rest.
+    target.remarks.extend(hidden.filter(|_| judgement.not_judged.is_none()));
     // A batch of targets waits for its last one; their files need not be open for that.
     target.medium = None;
     let price = |finding: &Finding| {
@@ -444,21 +451,11 @@ fn recognised(target: &Target, stack: &Stack, run: &Run) -> Recognised {
         (_, TableKind::Kernel) if is_closed && stack.partitions.is_empty() => {
             Recognised::Nothing(unread(is_captured))
         }
-        (_, TableKind::Content("linux_raid_member")) if !has_holders(target, run) => match both(target) {
-            Some(why) => Recognised::Nothing(why),
-            None => Recognised::Known,
-        },
+        (_, TableKind::Content(name)) if is_member(name) && !has_holders(target, run) => {
+            member::recognised(target, stack, name)
+        }
         _ => Recognised::of(stack, || is_blank(target, is_captured)),
     }
-}
-
-/// Why a member of an array that does not run is not judged: its table may be newer than the mark.
-fn both(target: &Target) -> Option<String> {
-    let (number, content) = straddle_layout::in_table_of_member(target.medium.as_deref()?).ok()??;
-    Some(format!(
-        "it is marked as a member of an md array, and has a partition table with {content} in partition {number}: which of the \
-         two is left over, its bytes do not say. Clear that one (wipefs), or start the array"
-    ))
 }
 
 /// Why nothing can be judged where nothing can be read.

@@ -10,6 +10,8 @@ use crate::view::View;
 
 /// The boot sector's first 512 bytes.
 const BOOT_SECTOR: (u64, usize) = (0, 512);
+/// Who made it.
+const OEM: (usize, &[u8]) = (3, b"NTFS    ");
 /// `bytes_per_sector`, 16 bits.
 const SECTOR_SIZE: usize = 0x0B;
 /// `sectors_per_clusters`, 8 bits: their number up to 128; from 240 on, 2^(256 - this).
@@ -28,6 +30,9 @@ const RECORD_SIZE: usize = 0x40;
 const MAX_RECORD: u64 = 16 * 1024;
 /// Which record is that of `$Volume` (`MFT_REC_VOL`).
 const VOLUME_RECORD: u64 = 3;
+
+/// What each record of the master file table begins with.
+pub(crate) const RECORD_MAGIC: &[u8] = record::MAGIC;
 
 /// A record of the master file table.
 mod record {
@@ -56,6 +61,45 @@ mod attribute {
     pub(super) const DATA_AT: usize = 0x14;
     /// The header of a resident attribute: no attribute is shorter.
     pub(super) const MIN_LEN: usize = 0x18;
+}
+
+/// `root_entries`, `sectors`, `fats` and more of FAT's, all of them zero.
+const UNUSED: [std::ops::Range<usize>; 3] = [0x0E..0x15, 0x16..0x18, 0x20..0x24];
+
+/// `mft2_clst`, 64 bits: the cluster of the copy of the file table's first records.
+const MFT_COPY: usize = 0x38;
+
+/// The first record of the master file table, and that of the volume, on which libblkid insists: where they are in the file
+/// system whose boot sector is `sector`. `None` where that makes no sense (`probe_ntfs`, libblkid/src/superblocks/ntfs.c).
+pub(crate) fn file_table(sector: &[u8]) -> Option<[ByteCount; 2]> {
+    let size = u64::from(le16(sector, SECTOR_SIZE));
+    if !has(sector, OEM.0, OEM.1) || !size.is_power_of_two() || !(256..=4096).contains(&size) {
+        return None;
+    }
+    let sectors = match byte(sector, CLUSTER_SECTORS) {
+        shift @ CLUSTER_SHIFTS_FROM..=249 => 1 << (u8::MAX - shift + 1),
+        number if number.is_power_of_two() => u64::from(number),
+        _ => return None,
+    };
+    let is_unused = |range: &std::ops::Range<usize>| {
+        sector.get(range.clone()).is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0))
+    };
+    let clusters = le64(sector, SECTORS) / sectors;
+    let table = le64(sector, MFT_CLUSTER);
+    if !UNUSED.iter().all(is_unused) || table >= clusters || le64(sector, MFT_COPY) >= clusters {
+        return None;
+    }
+    let cluster = ByteCount::new(size * sectors);
+    let record = match byte(sector, RECORD_SIZE).cast_signed() {
+        clusters @ (1 | 2 | 4 | 8 | 16 | 32 | 64) => {
+            cluster.checked_mul(u64::from(clusters.unsigned_abs()))?
+        }
+        // libblkid takes larger ones; there are none over 4 KiB.
+        log @ -14..=-9 => ByteCount::new(1 << log.unsigned_abs()),
+        _ => return None,
+    };
+    let first = cluster.checked_mul(table)?;
+    Some([first, first.checked_add(record.checked_mul(VOLUME_RECORD)?)?])
 }
 
 pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {

@@ -5,7 +5,7 @@ use std::fmt;
 use straddle_device::KernelPartition;
 use straddle_units::{ByteCount, ByteOffset};
 
-use super::merge::partner;
+use super::merge::{is_firmware, partner};
 use crate::layer::{Facts, Layer, Luks, Lv, Mapped, Md, Pv, Segment};
 use crate::stack::{Role, Stack, TableKind};
 
@@ -169,7 +169,7 @@ fn compare_layer(on_disk: &Layer, live: &Layer, found: &mut Vec<Disagreement>) {
 /// Whether an array is one that the metadata on the disk describes in its own way.
 fn is_external(on_disk: &Layer, live: &Layer) -> bool {
     let is_array = matches!(&live.facts, Facts::Md(md) if md.version == "external");
-    is_array && on_disk.kind != "linux_raid_member" && on_disk.kind.ends_with("_raid_member")
+    is_array && is_firmware(on_disk)
 }
 
 fn compare_md(here: &Md, there: &Md, differences: &mut Differences<'_>) {

@@ -38,11 +38,27 @@ fn merge_layer(mut layer: Layer, live: &Layer) -> Layer {
                 layer.remarks.retain(|remark| remark != SEALED);
             }
         }
+        // The kernel knows the arrays on firmware's metadata, and what is on them.
+        None if is_firmware(&layer) => {
+            layer = Layer {
+                name: String::new(),
+                facts: Facts::Opaque,
+                space: Vec::new(),
+                remarks: Vec::new(),
+                ..layer
+            };
+            layer.children = vec![live.clone()];
+        }
         // The kernel has something else there: [`super::compare`] says so, and the disk's view stays.
         None if is_volume(live) && is_volume(&layer) => {}
         None => layer.children = merge_children(layer.children, std::slice::from_ref(live)),
     }
     layer
+}
+
+/// Whether a layer is the member of an array that firmware describes in a way of its own.
+pub(super) fn is_firmware(on_disk: &Layer) -> bool {
+    on_disk.kind != "linux_raid_member" && on_disk.kind.ends_with("_raid_member")
 }
 
 /// Whether a layer has a header of its own, so that only one such can stand in a place.

@@ -6,6 +6,7 @@
 
 mod group;
 mod map;
+mod stripes;
 mod text;
 
 use straddle_device::Medium;
@@ -46,7 +47,7 @@ pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
     let head = bytes_at(medium, 0, LABEL_SECTORS * LABEL_SIZE)?;
     let mut remarks = Vec::new();
     let mut pv = Pv::default();
-    let Some(label) = Label::find(&head, &mut remarks) else {
+    let Some(label) = Label::find(&head) else {
         remarks.push("its label makes no sense".to_owned());
         return Ok(volume(pv, "", Provides::Nothing, remarks));
     };
@@ -86,15 +87,20 @@ fn crc(bytes: &[u8]) -> u32 {
     !crc.finalize()
 }
 
+/// Whether `sector`, the one of this number, is a label (`_find_lvm_header`, LVM2 lib/label/label.c): it says where it stands,
+/// and its checksum is right.
+pub(crate) fn is_label(sector: &[u8], number: u64) -> bool {
+    has(sector, 0, b"LABELONE")
+        && has(sector, 24, b"LVM2 001")
+        && le64(sector, 8) == number
+        && sector.get(20..LABEL_SIZE).is_some_and(|summed| crc(summed) == le32(sector, 16))
+}
+
 impl Label {
-    /// The first label in `head`. A wrong checksum is a remark.
-    fn find(head: &[u8], remarks: &mut Vec<String>) -> Option<Self> {
-        let sector = head
-            .chunks_exact(LABEL_SIZE)
-            .find(|sector| has(sector, 0, b"LABELONE") && has(sector, 24, b"LVM2 001"))?;
-        if crc(&sector[20..]) != le32(sector, 16) {
-            remarks.push("the checksum of its label is wrong".to_owned());
-        }
+    /// The first label in `head`.
+    fn find(head: &[u8]) -> Option<Self> {
+        let mut sectors = (0..).zip(head.chunks_exact(LABEL_SIZE));
+        let (_, sector) = sectors.find(|(number, sector)| is_label(sector, *number))?;
         let header = sector.get(usize::try_from(le32(sector, 20)).ok()?..)?;
         // pv_header: 32 bytes of UUID, 8 of size, then two lists of places that each end with an empty one.
         let uuid = header.get(..32)?.to_vec();

@@ -252,26 +252,3 @@ fn array_len(md: &Md) -> ByteCount {
     let len = member * u128::from(disks.max(1)) / u128::from(divisor);
     ByteCount::new(u64::try_from(len).unwrap_or(u64::MAX)).max(md.chunk.min(md.data_size))
 }
-
-/// The member of a RAID5 that holds the array's first chunk (`raid5_compute_sector`, drivers/md/raid5.c): where
-/// parity begins on the last member (left) or has the last for itself, it is the first; else the second.
-pub(super) fn raid5_first(layout: u32) -> Option<u32> {
-    match layout {
-        0 | 2 | 5 => Some(0),
-        1 | 3 | 4 => Some(1),
-        _ => None,
-    }
-}
-
-/// The same of a RAID6, whose second parity stands before the first chunk in more of the layouts.
-pub(super) fn raid6_first(layout: u32) -> Option<u32> {
-    match layout {
-        // PARITY_N, ROTATING_N_RESTART, ROTATING_N_CONTINUE, LEFT_ASYMMETRIC_6, LEFT_SYMMETRIC_6
-        5 | 9 | 10 | 16 | 18 => Some(0),
-        // LEFT_ASYMMETRIC, LEFT_SYMMETRIC, RIGHT_ASYMMETRIC_6, RIGHT_SYMMETRIC_6, PARITY_0_6
-        0 | 2 | 17 | 19 | 20 => Some(1),
-        // RIGHT_ASYMMETRIC, RIGHT_SYMMETRIC, PARITY_0, ROTATING_ZERO_RESTART
-        1 | 3 | 4 | 8 => Some(2),
-        _ => None,
-    }
-}

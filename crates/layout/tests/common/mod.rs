@@ -13,6 +13,9 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB};
 pub(crate) const LINUX: [u8; 16] =
     [0xAF, 0x3D, 0xC6, 0x0F, 0x83, 0x84, 0x72, 0x47, 0x8E, 0x79, 0x3D, 0x69, 0xD8, 0x47, 0x7D, 0xE4];
 
+/// The start of the boot sector of an NTFS of clusters of 4 KiB, with its file table in cluster 2.
+pub(crate) const NTFS: &[u8] = b"\xEB\x52\x90NTFS    \x00\x02\x08\0\0\0\0\0\0\0\xF8\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x80\0\x80\0\0\0\0\0\0\0\0\0\x02";
+
 /// A GPT image: entries are (number, first LBA, last LBA).
 pub(crate) struct Gpt {
     pub(crate) block: usize,

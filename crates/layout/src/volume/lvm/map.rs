@@ -1,17 +1,17 @@
 //! Where a volume group's logical volumes lie on one of its physical volumes.
 //!
 //! The law of this module: names are followed to a depth of [`MAX_DEPTH`] and for [`STEPS_EACH`] for each thing listed,
-//! so that volumes that refer to each other, or to themselves, cost no more than real ones. What is striped is mapped as far as its
-//! first stripe; what lies elsewhere is not mapped.
+//! so that volumes that refer to each other, or to themselves, cost no more than real ones. What lies elsewhere is not mapped.
 
 use std::cell::Cell;
 
+use straddle_device::live::{Every, Lower, Run as Spread};
 use straddle_device::shown::printable;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::super::md::{raid5_first, raid6_first};
 use super::super::{Part, Space, sectors};
 use super::group::{Area, Group, Logical, Physical, Segment};
+use super::stripes::{geometry, within};
 use crate::layer::{Facts, Lv, MAX_LAYERS, Segment as SegmentFacts};
 use crate::view::MAX_PIECES;
 
@@ -23,25 +23,38 @@ const MAX_DEPTH: usize = 8;
 const STEPS_EACH: usize = 64;
 const LEAST_STEPS: usize = 4096;
 
-/// What a RAID10 of LVM's holds its data in, unless its segment says.
-const DEFAULT_COPIES: u64 = 2;
-
 /// A run of bytes: where it is in what it belongs to, how long, and where it is on the physical volume.
 #[derive(Clone, Copy, Debug)]
-struct Run {
-    start: u64,
-    len: u64,
-    on_pv: u64,
+pub(super) struct Run {
+    pub(super) start: u64,
+    pub(super) len: u64,
+    pub(super) on_pv: u64,
+    /// How it is cut, where it is striped; `None` where all of it follows in one piece.
+    pub(super) every: Option<Every>,
 }
 
 impl Run {
-    /// The part of the run in the `len` bytes from `from` on, counted from there.
+    /// The part of the run in the `len` bytes from `from` on, counted from there. A striped one begins with its first whole
+    /// piece.
     fn part(self, from: u64, len: u64) -> Option<Self> {
-        let start = self.start.max(from);
+        let before = from.saturating_sub(self.start);
+        let (into, there) = match self.every {
+            None => (before, before),
+            Some(every) => {
+                let pieces = before.div_ceil(every.period.get().max(1));
+                (every.period.get().checked_mul(pieces)?, every.step.get().checked_mul(pieces)?)
+            }
+        };
+        let start = self.start.checked_add(into)?;
         let end = self.start.checked_add(self.len)?.min(from.checked_add(len)?);
         let len = end.checked_sub(start).filter(|len| *len > 0)?;
-        let on_pv = self.on_pv.checked_add(start - self.start)?;
-        Some(Self { start: start - from, len, on_pv })
+        Some(Self { start: start - from, len, on_pv: self.on_pv.checked_add(there)?, every: self.every })
+    }
+
+    /// The same, as the space of a volume has it.
+    fn spread(&self) -> Option<Spread> {
+        let span = Span::new(ByteOffset::new(self.start), ByteCount::new(self.len))?;
+        Some(Spread { span, offset: ByteOffset::new(self.on_pv), every: self.every })
     }
 
     /// The run, `by` bytes further on in what it belongs to.
@@ -108,16 +121,12 @@ impl<'g> Mapper<'g> {
         let start = runs.first().filter(|run| run.start == 0).map(|run| ByteOffset::new(run.on_pv));
         let first = logical.segments.first();
         let is_store = runs.is_empty() && first.is_some_and(|segment| is_store(&segment.kind));
-        let span = |run: &Run| {
-            let span = Span::new(ByteOffset::new(run.start), ByteCount::new(run.len))?;
-            Some((span, ByteOffset::new(run.on_pv)))
-        };
         Some(Part {
             name: format!("{}/{}", printable(&self.group.name), printable(self.shown_name(logical))),
             uuid: self.group.uuid_of(self.group.logical(self.shown_name(logical)).unwrap_or(logical)),
             remarks: self.remarks(logical, start),
             facts: Facts::Lv(Lv { segments }),
-            space: Space { len, runs: runs.iter().filter_map(span).collect(), block: None, spread: None },
+            space: space(len, &runs),
             start: start.or(stands.filter(|_| is_store)),
             stands: Span::new(
                 stands.unwrap_or_default(),
@@ -206,12 +215,29 @@ impl<'g> Mapper<'g> {
             "striped" | "linear" if areas.len() == 1 => first_of(areas),
             "raid1" | "mirror" => first_of(areas),
             "cache" | "writecache" | "integrity" => named(&segment.origin),
-            kind => {
-                let stripe = sectors(segment.stripe_size);
-                let runs = first_of(holders(kind, segment.copies, areas));
-                runs.into_iter().filter_map(|run| run.part(0, stripe)).collect()
+            _ => self.striped(segment, depth),
+        }
+    }
+
+    /// The runs of a striped or RAID segment, from its own start: every stripe that is here.
+    fn striped(&self, segment: &Segment, depth: usize) -> Vec<Run> {
+        let mut runs = Vec::new();
+        let Some((geometry, span)) = geometry(segment).zip(self.span(segment)) else { return runs };
+        for (role, area) in (0..).zip(&segment.areas) {
+            let images = self.area(area, segment, Wanted::Content, depth);
+            if images.is_empty() {
+                continue;
+            }
+            let cells = geometry.runs(role, Span::first(span.len()), ByteOffset::ZERO).unwrap_or_default();
+            for image in &images {
+                if !self.may(cells.len()) || runs.len() >= MAX_PIECES {
+                    return runs;
+                }
+                runs.extend(cells.iter().filter_map(|cell| within(cell, image)));
             }
         }
+        runs.sort_by_key(|run| run.start);
+        runs
     }
 
     /// The runs of an area, from its own start.
@@ -223,7 +249,7 @@ impl<'g> Mapper<'g> {
         let len = (segment.count / stripes).saturating_mul(self.extent);
         if area.name == self.ours.name {
             let on_pv = sectors(self.ours.pe_start).checked_add(start);
-            return on_pv.map(|on_pv| Run { start: 0, len, on_pv }).into_iter().collect();
+            return on_pv.map(|on_pv| Run { start: 0, len, on_pv, every: None }).into_iter().collect();
         }
         if self.group.is_physical(&area.name) {
             return Vec::new();
@@ -256,32 +282,14 @@ fn is_followed(kind: &str) -> bool {
         || kind.starts_with("raid")
 }
 
-/// Those of the areas of a striped or RAID segment that hold its first stripe. LVM's names of the layouts are those of
-/// lib/metadata/segtype.h, their numbers those of drivers/md/raid5.h (`raid_types`, drivers/md/dm-raid.c).
-fn holders<'a>(kind: &str, copies: Option<u64>, areas: &'a [Area]) -> &'a [Area] {
-    let first = match kind {
-        "striped" | "raid0" | "raid0_meta" | "raid4" => Some(0),
-        "raid5" | "raid5_ls" => raid5_first(2),
-        "raid5_la" => raid5_first(0),
-        "raid5_ra" => raid5_first(1),
-        "raid5_rs" => raid5_first(3),
-        "raid5_n" => raid5_first(5),
-        "raid6" | "raid6_zr" => raid6_first(8),
-        "raid6_nr" => raid6_first(9),
-        "raid6_nc" => raid6_first(10),
-        "raid6_n_6" => raid6_first(5),
-        "raid6_la_6" => raid6_first(16),
-        "raid6_ra_6" => raid6_first(17),
-        "raid6_ls_6" => raid6_first(18),
-        "raid6_rs_6" => raid6_first(19),
-        "raid10" | "raid10_near" => {
-            let copies = usize::try_from(copies.unwrap_or(DEFAULT_COPIES)).unwrap_or(usize::MAX);
-            return &areas[..copies.min(areas.len())];
-        }
-        _ => None,
-    };
-    let first = first.and_then(|first| usize::try_from(first).ok());
-    first.and_then(|first| areas.get(first..=first)).unwrap_or_default()
+/// The space of a volume of `len` bytes whose runs are these.
+fn space(len: ByteCount, runs: &[Run]) -> Space {
+    let runs: Vec<Spread> = runs.iter().filter_map(Run::spread).collect();
+    if runs.iter().any(|run| run.every.is_some()) {
+        return Space::begun(len, Lower { device: String::new(), holds_data: true, runs });
+    }
+    let runs = runs.into_iter().map(|run| (run.span, run.offset)).collect();
+    Space { len, runs, block: None, spread: None }
 }
 
 /// Places in order of where they are, those that touch as one.

@@ -1,0 +1,60 @@
+//! What a member of an array does not show of it.
+//!
+//! The law of this module: of a disk that is one of several it says what has to be asked of the array. Where the array
+//! runs, or a mirror shows all of it, there is nothing to say.
+
+use straddle_layout::layer::{Facts, Layer, Md};
+use straddle_layout::{Role, Stack, TableKind, is_member};
+use straddle_units::ByteOffset;
+
+use crate::layers::level_name;
+use crate::makeup;
+
+/// Why what is on the array cannot be judged from the whole disk `stack`, one of its members: its start is on another disk,
+/// or nobody can tell where. `None` where it is seen, and for a disk that is no member.
+pub fn unseen(stack: &Stack) -> Option<String> {
+    let TableKind::Content(name) = stack.kind else { return None };
+    let layer = stack.layer.as_ref().filter(|_| is_member(name))?;
+    match &layer.facts {
+        Facts::Md(md) if !shows_start(layer) => Some(match md.role {
+            Some(role) => format!(
+                "it is member {role} of {} of an array ({}) that begins on another member",
+                md.raid_disks,
+                level_name(md)
+            ),
+            None => format!(
+                "it is a member of an array ({}), of which it does not show the start",
+                level_name(md)
+            ),
+        }),
+        Facts::Md(md) => elsewhere(layer, md),
+        Facts::Mapped(_) => None,
+        _ if shows_content(layer) => None,
+        _ => Some(format!("it is a member of an array ({name}), and how that is laid out is not known")),
+    }
+}
+
+/// Whether the array's first bytes are on this member, or what is on the array is known otherwise.
+fn shows_start(layer: &Layer) -> bool {
+    layer.space.iter().any(|piece| piece.span.start() == ByteOffset::ZERO) || shows_content(layer)
+}
+
+fn shows_content(layer: &Layer) -> bool {
+    layer.children.iter().any(|child| !matches!(child.facts, Facts::Opaque) || shows_content(child))
+}
+
+/// The partition of the array that has no byte on this member.
+fn elsewhere(layer: &Layer, md: &Md) -> Option<String> {
+    let tables = layer.children.iter().filter_map(|child| match &child.facts {
+        Facts::Table(table) => Some((child, table)),
+        _ => None,
+    });
+    let mut listed = tables.flat_map(|(child, table)| table.partitions.iter().map(move |p| (child, p)));
+    let (_, partition) =
+        listed.find(|(child, p)| p.role != Role::Extended && makeup::nested(child, p).is_none())?;
+    Some(format!(
+        "partition {} of the array that it is a member of ({}) lies on other members",
+        partition.number,
+        level_name(md)
+    ))
+}

@@ -1,0 +1,37 @@
+//! What can be judged of a disk that is a member of an array which does not run.
+
+use straddle_audit::Recognised;
+use straddle_device::{DeviceKind, Target};
+use straddle_layout::Stack;
+
+/// What there is to judge on `target`, which is marked as a member by the content `name`.
+pub(super) fn recognised(target: &Target, stack: &Stack, name: &str) -> Recognised {
+    let unseen = || {
+        let why = straddle_audit::unseen(stack)?;
+        Some(Recognised::Part(format!("{why}. {}", assemble(name, target.kind))))
+    };
+    both(target).map(Recognised::Nothing).or_else(unseen).unwrap_or(Recognised::Known)
+}
+
+/// How the array is had of which a disk is a member, as `name` says.
+fn assemble(name: &str, kind: DeviceKind) -> String {
+    let disks = match kind {
+        DeviceKind::Image => "Attach the images of all members (losetup), assemble",
+        _ => "Assemble",
+    };
+    let how = match name {
+        "linux_raid_member" | "isw_raid_member" | "ddf_raid_member" => "mdadm --assemble --scan",
+        "drbd" => "drbdadm up all",
+        _ => "dmraid -ay",
+    };
+    format!("{disks} the array ({how}), and check that")
+}
+
+/// Why a member is not judged that has a table besides: that may be newer than the mark.
+fn both(target: &Target) -> Option<String> {
+    let (number, content) = straddle_layout::in_table_of_member(target.medium.as_deref()?).ok()??;
+    Some(format!(
+        "it is marked as a member of an md array, and has a partition table with {content} in partition {number}: which of the \
+         two is left over, its bytes do not say. Clear that one (wipefs), or start the array"
+    ))
+}

@@ -1,0 +1,211 @@
+//! Members of arrays that firmware describes: Intel's (IMSM, "isw") and DDF; and of DRBD, which is a mirror as well.
+//!
+//! The law of this module: only what one disk shows for certain is mapped, and that is a mirror, which each of its members
+//! holds whole. Of every other array the level is said where it is known. Sources: mdadm's super-intel.c and super-ddf.c,
+//! dmraid's lib/format/ataraid/isw.h, the DDF specification 2.0 of SNIA, and drbd-utils' user/shared/drbdmeta.c.
+
+use straddle_device::Medium;
+use straddle_units::{ByteCount, ByteOffset};
+
+use super::{Provides, Space, Volume, bytes_at, sectors, text};
+use crate::fields::{be16, be32, be64, byte, has, le16, le32};
+use crate::layer::{Facts, Mapped, Md};
+use crate::reader::Fault;
+
+const BLOCK: usize = 512;
+
+/// Larger metadata than this is not read; what mdadm writes has a few KiB, and at most 1024 sectors in DDF.
+const MAX_METADATA: u64 = 512 * 1024;
+
+/// One array, as its metadata has it.
+struct Array {
+    name: String,
+    level: i32,
+    members: u32,
+    chunk: ByteCount,
+    /// Where its data is on each member, in sectors.
+    start: u64,
+    count: u64,
+}
+
+/// What its metadata says, or why that is not followed.
+type Said = Result<Array, String>;
+
+/// The member of an array of Intel's firmware.
+pub(super) fn isw(medium: &dyn Medium) -> Result<Volume, Fault> {
+    Ok(volume("isw_raid_member", isw_array(medium)?))
+}
+
+/// The member of an array described in DDF.
+pub(super) fn ddf(medium: &dyn Medium) -> Result<Volume, Fault> {
+    Ok(volume("ddf_raid_member", ddf_array(medium)?))
+}
+
+/// A disk or partition with DRBD's metadata at its end: the data is before them, from byte 0 on.
+pub(super) fn drbd(medium: &dyn Medium) -> Result<Volume, Fault> {
+    /// `MD_SECTOR_4K`: the last 4096 bytes.
+    const FROM_END: u64 = 8;
+    let at = sectors((medium.len().get() / 512).saturating_sub(FROM_END));
+    // la_size_sect, the size that both sides agreed on; zero before that.
+    let agreed = sectors(be64(&bytes_at(medium, at, BLOCK)?, 0));
+    let len = if agreed == 0 { at } else { agreed.min(at) };
+    Ok(Volume {
+        kind: "drbd",
+        name: String::new(),
+        uuid: String::new(),
+        facts: Facts::Mapped(Mapped { payload: Some(ByteOffset::ZERO), block: None }),
+        provides: Provides::Open(Space::run(ByteCount::new(len), ByteOffset::ZERO)),
+        remarks: Vec::new(),
+    })
+}
+
+fn volume(kind: &'static str, said: Said) -> Volume {
+    let (mut name, mut facts, mut provides) = (String::new(), Facts::Opaque, Provides::Nothing);
+    let mut remarks = Vec::new();
+    match said {
+        Ok(array) => {
+            let (at, len) = (sectors(array.start), ByteCount::new(sectors(array.count)));
+            if array.level == 1 {
+                provides = Provides::Open(Space::run(len, ByteOffset::new(at)));
+            } else {
+                remarks.push("not a mirror: what the array holds is not followed".to_owned());
+            }
+            name = array.name;
+            facts = Facts::Md(Md {
+                version: "external",
+                level: array.level,
+                layout: 0,
+                chunk: array.chunk,
+                raid_disks: array.members,
+                role: None,
+                data_offset: ByteCount::new(at),
+                data_size: len,
+            });
+        }
+        Err(why) => remarks.push(why),
+    }
+    Volume { kind, name, uuid: String::new(), facts, provides, remarks }
+}
+
+/// Both kinds can have several arrays on the same disks.
+fn several(count: usize) -> String {
+    format!("its metadata lists {count} arrays: what they hold is not followed")
+}
+
+// --- Intel: struct imsm_super, imsm_dev, imsm_vol, imsm_map ---------------------
+
+/// It is at the second sector from the end; what does not fit there is before it.
+const ISW_FROM_END: u64 = 2;
+const ISW_SIZE: usize = 0x24;
+const ISW_DISKS: usize = 0x38;
+const ISW_ARRAYS: usize = 0x39;
+const ISW_DISK_LIST: usize = 0xD8;
+const ISW_DISK: usize = 48;
+/// In `imsm_dev`: `vol.migr_state` and `vol.migr_type`, of which 3 is a change of layout.
+const ISW_MIGRATES: usize = 88;
+const ISW_RESHAPE: u8 = 3;
+/// And `vol.map[0]`.
+const ISW_MAP: usize = 112;
+
+fn isw_array(medium: &dyn Medium) -> Result<Said, Fault> {
+    let anchor_at = (medium.len().get() / 512).saturating_sub(ISW_FROM_END);
+    let mut bytes = bytes_at(medium, sectors(anchor_at), BLOCK)?;
+    let size = u64::from(le32(&bytes, ISW_SIZE));
+    if size > MAX_METADATA {
+        return Ok(Err(format!("its metadata is said to have {size} bytes: it is not read")));
+    }
+    let before = size.div_ceil(512).saturating_sub(1);
+    if let Some(at) = anchor_at.checked_sub(before).filter(|_| before > 0) {
+        let want = usize::try_from(before).unwrap_or(0) * BLOCK;
+        bytes.extend(bytes_at(medium, sectors(at), want)?);
+    }
+    let count = usize::from(byte(&bytes, ISW_ARRAYS));
+    if count != 1 {
+        return Ok(Err(several(count)));
+    }
+    let at = ISW_DISK_LIST + ISW_DISK * usize::from(byte(&bytes, ISW_DISKS));
+    let Some(device) = bytes.get(at..).filter(|rest| rest.len() >= ISW_MAP + 32) else {
+        return Ok(Err("its metadata is cut off".to_owned()));
+    };
+    if byte(device, ISW_MIGRATES) != 0 && byte(device, ISW_MIGRATES + 1) == ISW_RESHAPE {
+        return Ok(Err("the array is being reshaped: what it holds is not followed".to_owned()));
+    }
+    let map = &device[ISW_MAP..];
+    let wide = |low: usize, high: usize| u64::from(le32(map, low)) | u64::from(le32(map, high)) << 32;
+    let members = u32::from(byte(map, 16));
+    let level = match byte(map, 15) {
+        // Four that are mirrored in pairs.
+        1 if members > 2 => 10,
+        level => i32::from(level),
+    };
+    let chunk = ByteCount::new(sectors(u64::from(le16(map, 12))));
+    Ok(Ok(Array {
+        name: text(device.get(..16).unwrap_or_default()).trim().to_owned(),
+        level,
+        members,
+        chunk: if level == 1 { ByteCount::ZERO } else { chunk },
+        start: wide(0, 20),
+        count: wide(4, 24),
+    }))
+}
+
+// --- DDF: struct ddf_header, vd_config ------------------------------------------
+
+const DDF_MAGIC: &[u8] = b"\xDE\x11\xDE\x11";
+const DDF_PRIMARY_AT: usize = 96;
+const DDF_RECORD_SECTORS: usize = 134;
+const DDF_MAX_ELEMENTS: usize = 136;
+const DDF_RECORDS_AT: usize = 216;
+const DDF_RECORDS: usize = 220;
+/// What a record of an array begins with (`DDF_VD_CONF_MAGIC`).
+const DDF_ARRAY: &[u8] = b"\xEE\xEE\xEE\xEE";
+/// In such a record: how many members, log2 of the chunk in sectors, level, arrays of arrays, sectors of each member, and
+/// the numbers of the members, each of 4 bytes.
+const DDF_ELEMENTS: usize = 64;
+const DDF_CHUNK: usize = 66;
+const DDF_LEVEL: usize = 67;
+const DDF_SECONDARY: usize = 69;
+const DDF_BLOCKS: usize = 72;
+const DDF_MEMBERS: usize = 512;
+
+fn ddf_array(medium: &dyn Medium) -> Result<Said, Fault> {
+    let last = (medium.len().get() / 512).saturating_sub(1);
+    let anchor = bytes_at(medium, sectors(last), BLOCK)?;
+    let primary = be64(&anchor, DDF_PRIMARY_AT);
+    let header = bytes_at(medium, sectors(primary), BLOCK)?;
+    if !has(&anchor, 0, DDF_MAGIC) || !has(&header, 0, DDF_MAGIC) {
+        return Ok(Err("its metadata is not read: what the array holds is not followed".to_owned()));
+    }
+    let len = sectors(u64::from(be32(&header, DDF_RECORDS)));
+    let records_at = primary.checked_add(u64::from(be32(&header, DDF_RECORDS_AT)));
+    let record = usize::from(be16(&header, DDF_RECORD_SECTORS)) * BLOCK;
+    let Some(at) = records_at.filter(|_| len <= MAX_METADATA && record != 0) else {
+        return Ok(Err("its metadata makes no sense".to_owned()));
+    };
+    let records = bytes_at(medium, sectors(at), usize::try_from(len).unwrap_or(0))?;
+    let arrays: Vec<&[u8]> = records.chunks(record).filter(|record| has(record, 0, DDF_ARRAY)).collect();
+    let [one] = arrays[..] else { return Ok(Err(several(arrays.len()))) };
+    let members = usize::from(be16(one, DDF_ELEMENTS));
+    // Where the data begins on each member stands behind the numbers of all that there may be.
+    let starts_at = DDF_MEMBERS + 4 * usize::from(be16(&header, DDF_MAX_ELEMENTS));
+    let starts = one.get(starts_at..).unwrap_or_default().as_chunks::<8>().0;
+    let mut starts = starts.iter().take(members).map(|start| u64::from_be_bytes(*start));
+    let Some(start) = starts.next().filter(|first| starts.all(|start| start == *first)) else {
+        return Ok(Err("its members are not alike: what the array holds is not followed".to_owned()));
+    };
+    let level = match (byte(one, DDF_LEVEL), byte(one, DDF_SECONDARY)) {
+        (level @ (0 | 1 | 4 | 5 | 6), 1) => i32::from(level),
+        // What is striped over mirrors.
+        (1, _) => 10,
+        (level, _) => return Ok(Err(format!("its level, {level}, is not followed"))),
+    };
+    let chunk = 1_u64.checked_shl(u32::from(byte(one, DDF_CHUNK))).unwrap_or(0);
+    Ok(Ok(Array {
+        name: String::new(),
+        level,
+        members: u32::try_from(members).unwrap_or(u32::MAX),
+        chunk: if level == 1 { ByteCount::ZERO } else { ByteCount::new(sectors(chunk)) },
+        start,
+        count: be64(one, DDF_BLOCKS),
+    }))
+}

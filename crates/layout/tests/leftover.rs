@@ -1,0 +1,101 @@
+//! What is left over of a PV or an NTFS counts where blkid counts it: each byte that makes one, damaged.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+#[path = "common/volume.rs"]
+mod volume;
+
+use std::os::unix::fs::FileExt;
+
+use common::tools::{Image, run};
+use straddle_layout::{TableKind, beside};
+use volume::{group, plain_pv};
+
+/// blkid's TYPE of an image; nothing where it names none, `None` where there is no blkid.
+fn blkid(image: &Image) -> Option<String> {
+    // It fails where it finds nothing, and that is an answer.
+    let line = "blkid -p -o value -s TYPE \"$0\" || :";
+    run("blkid", &["-V"], &image.0, "")?;
+    run("sh", &["-c", line], &image.0, "").map(|said| said.trim().to_owned())
+}
+
+fn ours(image: &Image) -> &'static str {
+    match image.stack(None).kind {
+        TableKind::Content(name) => name,
+        _ => "",
+    }
+}
+
+fn flip(image: &Image, at: u64, with: u8) {
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(&image.0).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ with], at).unwrap();
+}
+
+/// Damages each of `places` in turn; how many times the image was still a `name`.
+fn damage(image: &Image, name: &str, places: impl IntoIterator<Item = u64>) -> usize {
+    let mut kept = 0;
+    for at in places {
+        for with in [0x01, 0x10, 0xFF] {
+            flip(image, at, with);
+            let Some(theirs) = blkid(image) else { return 0 };
+            assert_eq!(ours(image) == name, theirs == name, "byte {at}, {with:#x}: {} {theirs}", ours(image));
+            kept += usize::from(theirs == name);
+            flip(image, at, with);
+        }
+    }
+    assert_eq!(ours(image), name);
+    kept
+}
+
+#[test]
+fn a_pv_is_one_where_its_label_is_whole() {
+    let image = Image::new("leftover-pv", 2 << 20);
+    std::fs::write(&image.0, plain_pv(&group(""))).unwrap();
+    let label = [0, 7, 8, 16, 20, 24, 31, 32, 63, 64, 200, 511].map(|at| 512 + at);
+    assert_eq!(damage(&image, "LVM2_member", label), 0);
+}
+
+#[test]
+fn an_ntfs_is_one_where_its_file_table_is() {
+    let image = Image::new("leftover-ntfs", 20 << 20);
+    if run("mkfs.ntfs", &["-qFf"], &image.0, "").is_none() || blkid(&image).is_none() {
+        return;
+    }
+    // The boot sector, and the first records at cluster 4.
+    let table = 4 * 4096;
+    // blkid takes sectors of 768 bytes, which there are none of.
+    let places = (3..12).chain(13..0x18).chain(0x20..0x24).chain(0x28..0x41);
+    let kept = damage(&image, "ntfs", places.chain([table, table + 3, table + 100, table + 3 * 1024]));
+    // Some of them say nothing of what it is.
+    assert!(kept > 3, "{kept}");
+}
+
+/// A table beside the boot sector alone: it is no NTFS, whatever stands in the sector's first bytes.
+#[test]
+fn a_boot_sector_without_its_file_system_is_not_told_beside_a_table() {
+    let image = Image::new("leftover-boot", 20 << 20);
+    if run("mkfs.ntfs", &["-qFf"], &image.0, "").is_none() {
+        return;
+    }
+    let table = "label: dos\nstart=2048, size=8192\n";
+    let sfdisk = ["-q", "--wipe", "never", "IMAGE"];
+    if run("sfdisk", &sfdisk, &image.0, table).is_none() {
+        return;
+    }
+    let told = |image: &Image| -> Vec<&str> {
+        let found = beside(&image.medium(), &image.stack(None)).unwrap();
+        found.iter().map(|found| found.name).collect()
+    };
+    assert_eq!(image.stack(None).kind, TableKind::Mbr);
+    assert_eq!(told(&image), ["ntfs"]);
+    // Something else is where its file table was.
+    let file = std::fs::OpenOptions::new().write(true).open(&image.0).unwrap();
+    file.write_all_at(&[0x5A; 4096], 4 * 4096).unwrap();
+    assert_eq!(told(&image), [""; 0]);
+    if let Some(theirs) = blkid(&image) {
+        assert_eq!(theirs, "");
+    }
+}

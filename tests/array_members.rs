@@ -1,0 +1,113 @@
+//! Every member of an array is told the same of the array's partitions, or that they cannot be judged from it: while the
+//! array runs, when it is stopped, and by the bytes alone. No member passes for what nobody looked at.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod tools;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use tools::{Dir, Guest, STRADDLE, check, list, present, word};
+
+/// Arrays of tests/guest/array-members.sh.
+const ARRAYS: usize = 23;
+
+/// What is never true of a member: that the array's table is its own.
+const OWN: [&str; 5] = ["S001", "S002", "S042", "S080", "S010"];
+
+fn codes(target: &Value) -> BTreeSet<String> {
+    list(target, "findings").iter().map(|finding| word(finding, "code")).collect()
+}
+
+/// Status and codes, the same of a disk and of its image.
+fn judged(target: &Value) -> (String, BTreeSet<String>) {
+    (word(target, "status"), codes(target))
+}
+
+fn check_array(guest: &Guest, name: &str) {
+    let members = guest.names(&format!("{name}."), ".img");
+    let is_mirror = name.contains("mirror") || name == "aligned-imsm";
+    let healthy = if name.starts_with("aligned-") { &["ok", "advice"][..] } else { &["error"] };
+    let mut seen = 0;
+    for member in &members {
+        let file = format!("{name}.{member}");
+        let view = |when: &str| -> Value {
+            let report: Value = serde_json::from_str(&guest.text(&format!("{file}.{when}"))).unwrap();
+            report["targets"][0].clone()
+        };
+        let (running, stopped) = (view("running"), view("stopped"));
+        let image = check(&guest.0.join(&format!("{file}.img")), &["--assume", "512e", "--allow-unknown"]);
+        for (when, target) in [("running", &running), ("stopped", &stopped), ("image", &image)] {
+            let found = codes(target);
+            assert!(!OWN.iter().any(|code| found.contains(*code)), "{file} {when}: {target}");
+        }
+        let (status, found) = judged(&running);
+        assert!(healthy.contains(&status.as_str()), "{file} running: {running}");
+        assert_eq!(found.contains("S054"), healthy == ["error"], "{file} running: {running}");
+        assert_eq!(judged(&stopped), judged(&image), "{file}: {stopped} {image}");
+        let (offline, found) = judged(&image);
+        if offline == "not_judged" {
+            let reason = word(&image, "reason");
+            assert!(reason.contains("assemble the array (mdadm") && !is_mirror, "{file}: {reason}");
+        } else {
+            seen += 1;
+            assert_eq!((offline, found), judged(&running), "{file}: {image}");
+        }
+    }
+    let is_firmware = name == "raid0-imsm" || name == "raid0-ddf";
+    assert_eq!(seen == 0, is_firmware, "{name}: {seen} of {} show the table", members.len());
+    assert!(!is_mirror || seen == members.len(), "{name}");
+}
+
+#[test]
+fn every_member_is_told_the_same_of_its_array() {
+    if !present(&["linux.uml", "mdadm", "sfdisk", "mkfs.ext4"]) {
+        return;
+    }
+    let dir = Dir::new("array-members");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let mut command = Command::new(root.join("tests/guest/run"));
+    command.args(["-t", "600", "-m", "2G", "-o"]).arg(dir.path());
+    command.arg("-e").arg(format!("STRADDLE={STRADDLE}"));
+    tools::run(command.arg(root.join("tests/guest/array-members.sh")), "");
+    let guest = Guest(dir);
+    let names = guest.names("", ".0.img");
+    assert_eq!(names.len(), ARRAYS, "{names:?}");
+    names.iter().for_each(|name| check_array(&guest, name));
+}
+
+/// What marks a disk as a member of an array: the byte, from the end, and the bytes.
+const MARKS: [(&str, u64, &[u8]); 7] = [
+    ("ddf_raid_member", 512, b"\xDE\x11\xDE\x11"),
+    ("isw_raid_member", 1024, b"Intel Raid ISM Cfg Sig. 1.3.00"),
+    ("lsi_mega_raid_member", 512, b"$XIDE$"),
+    ("nvidia_raid_member", 1024, b"NVIDIA  \x1E\0\0\0"),
+    ("promise_fasttrack_raid_member", 63 * 512, b"Promise Technology, Inc."),
+    ("hpt45x_raid_member", 11 * 512, b"\xF3\x16\x78\x5A"),
+    ("drbd", 4096 - 60, b"\x83\x74\x02\x6B"),
+];
+
+/// With a table at sector 63, which nobody may call "ok": it is judged where the disk is one side of a mirror.
+#[test]
+fn a_member_of_what_is_not_read_does_not_pass() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    const LEN: u64 = 16 << 20;
+    for (name, back, bytes) in MARKS {
+        let dir = Dir::new("array-marks");
+        let image = dir.image("disk", LEN);
+        fs::OpenOptions::new().write(true).open(&image).unwrap().write_all_at(bytes, LEN - back).unwrap();
+        let line = "printf 'label: dos\n63,20000,83\n' | sfdisk -q --wipe never disk";
+        tools::shell(line, dir.path());
+        let target = check(&image, &["--assume", "512e", "--allow-unknown"]);
+        let (status, found) = judged(&target);
+        let expected = if name == "drbd" { "error" } else { "not_judged" };
+        assert_eq!(status, expected, "{name}: {target}");
+        assert_eq!(found.contains("S054"), name == "drbd", "{name}: {target}");
+    }
+}

@@ -1,0 +1,69 @@
+#!/bin/bash
+# Logical volumes over several disks, each with places of its own on each of them, active and not.
+#
+#   tests/guest/run -m 2G -o DIR -e STRADDLE=/path/to/straddle tests/guest/volume-parts.sh
+#
+# leaves in DIR, for each volume NAME and each of its disks N
+#   NAME.N.live, NAME.N.offline  `check --json` of the disk; physical sectors have 16 KiB
+#   NAME.N.areas                 each part of the volume that the kernel's tables put there: its first sector on the disk,
+#                                and in the volume or its image
+set -u
+# shellcheck disable=SC1091
+. "$GUEST/lib.sh"
+lvm_setup
+modprobe -a dm-mod dm-raid 2>/dev/null
+
+# The parts of vg/it on the device of this number, whose first sector is START of its disk.
+areas() { # NUMBER START
+	dmsetup table | awk -v on="$1" -v start="$2" '
+		/^vg-it(_rimage_[0-9]+)?:/ { for (i = 4; i < NF; i++) if ($i == on) print $(i + 1) + start, $2 }'
+}
+
+volume() { # NAME PARTITIONS PV-OPTIONS GAPS OPTION...
+	local name=$1 partitions=$2 options=$3 gaps=$4 i node start number nodes=()
+	shift 4
+	sdbg dev_size_mb=24 physblk_exp=5 add_host=3 per_host_store=1 || return
+	for i in 0 1 2; do
+		node=${DISKS[i]}
+		start=$(cut -d , -f $((i + 1)) <<<"$partitions")
+		# Every disk has an option of its own for pvcreate, or none.
+		option=$(cut -d , -f $((i + 1)) <<<"$options")
+		if [ "$start" != 0 ]; then
+			printf 'label: dos\n%s,40000,8e\n' "$start" | sfdisk -q --no-tell-kernel "/dev/$node" &&
+				blockdev --rereadpt "/dev/$node" || return
+			node+=1
+		fi
+		pvcreate -qq -y ${option:+--dataalignmentoffset "$option"} "/dev/$node" || return
+		nodes+=("/dev/$node")
+	done
+	vgcreate -qq -s 8k vg "${nodes[@]}" || return
+	for i in 0 1 2; do
+		start=$(cut -d , -f $((i + 1)) <<<"$gaps")
+		[ "$start" = 0 ] || lvcreate -qq -y -Wn -an -n "gap$i" -l "$start" vg "${nodes[i]}" || return
+	done
+	lvcreate -qq -y -Wn -n it "$@" vg || return
+	for i in 0 1 2; do
+		number=$(cat "/sys/class/block/${nodes[i]#/dev/}/dev")
+		start=$(cat "/sys/class/block/${nodes[i]#/dev/}/start" 2>/dev/null || echo 0)
+		areas "$number" "$start" >"$OUT/$name.$i.areas"
+		"$STRADDLE" check --json "/dev/${DISKS[i]}" >"$OUT/$name.$i.live"
+	done
+	vgchange -qq -an vg
+	for i in 0 1 2; do "$STRADDLE" check --json "/dev/${DISKS[i]}" >"$OUT/$name.$i.offline"; done
+	sdbg_rm
+}
+
+failed=0
+v() { volume "$@" || { echo "$1: not set up" >&2; failed=1; }; }
+
+v striped-aligned 0,0,0 ,, 0,0,0 -i 3 -I 8k -L 6M
+v striped-second 0,0,0 ,, 0,1,0 -i 3 -I 8k -L 6M
+v striped-third 0,0,0 ,, 2,2,1 -i 3 -I 8k -L 6M
+v striped-data 0,0,0 ,512b, 0,0,0 -i 3 -I 8k -L 6M
+v striped-made-up 2048,63,2048 ,, 0,0,0 -i 3 -I 8k -L 6M
+v striped-both 2048,2048,63 ,8k, 1,0,0 -i 3 -I 8k -L 6M
+v linear-over-three 0,0,0 ,, 0,1,3 -L 60M
+v raid0-second 0,0,0 ,, 0,1,0 --type raid0 -i 3 -I 8k -L 6M
+v raid5 0,0,0 ,, 1,0,1 --type raid5 -i 2 -I 8k -L 6M
+v raid1 0,0,0 ,, 1,0,1 --type raid1 -m 2 -L 6M
+exit "$failed"

@@ -1,0 +1,63 @@
+//! A logical volume over several disks is judged on each of them, by what lies there, whichever holds its first byte:
+//! the same while it is active and when it is not, and as the kernel's own tables have it.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod tools;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use tools::{Dir, Guest, STRADDLE, list, number, present, word};
+
+/// Volumes of tests/guest/volume-parts.sh.
+const VOLUMES: usize = 10;
+
+/// The physical sector of its disks, in sectors of 512 bytes.
+const PHYSICAL: u64 = 32;
+
+/// Errors about where a partition or a layer on it begins.
+const OFF: [&str; 3] = ["S001", "S051", "S052"];
+
+/// Code and byte of what is found about places, advice left out.
+fn places(target: &Value) -> BTreeSet<(String, u64)> {
+    let findings = list(target, "findings").iter().filter(|finding| word(finding, "severity") == "error");
+    let placed = findings.filter(|finding| OFF.contains(&word(finding, "code").as_str()));
+    placed.map(|finding| (word(finding, "code"), number(finding, "byte"))).collect()
+}
+
+#[test]
+fn each_disk_of_a_volume_is_judged_by_what_is_on_it() {
+    if !present(&["linux.uml", "lvm", "sfdisk", "dmsetup"]) {
+        return;
+    }
+    let dir = Dir::new("volume-parts");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let mut command = Command::new(root.join("tests/guest/run"));
+    command.args(["-t", "600", "-m", "2G", "-o"]).arg(dir.path());
+    command.arg("-e").arg(format!("STRADDLE={STRADDLE}"));
+    tools::run(command.arg(root.join("tests/guest/volume-parts.sh")), "");
+    let guest = Guest(dir);
+    let (names, mut off) = (guest.names("", ".0.areas"), 0);
+    assert_eq!(names.len(), VOLUMES, "{names:?}");
+    for (name, disk) in names.iter().flat_map(|name| (0..3).map(move |disk| (name, disk))) {
+        let file = format!("{name}.{disk}");
+        let areas = guest.text(&format!("{file}.areas"));
+        let area = |line: &str| -> (u64, u64) {
+            let (place, at) = line.split_once(' ').unwrap();
+            (place.parse().unwrap(), at.parse().unwrap())
+        };
+        assert!(!areas.is_empty(), "{file}: no part of the volume is there");
+        let is_off = areas.lines().map(area).any(|(place, at)| place % PHYSICAL != at % PHYSICAL);
+        off += usize::from(is_off);
+        let [live, offline] = ["live", "offline"].map(|when| {
+            let report: Value = serde_json::from_str(&guest.text(&format!("{file}.{when}"))).unwrap();
+            report["targets"][0].clone()
+        });
+        assert_eq!(!places(&offline).is_empty(), is_off, "{file}: {offline}");
+        assert_eq!(places(&live), places(&offline), "{file}: {live} {offline}");
+        assert_eq!(word(&live, "status"), word(&offline, "status"), "{file}");
+    }
+    assert!(off >= 8, "{off}");
+}
