@@ -272,7 +272,7 @@ fn a_container_that_misplaces_blocks_is_converted() {
 }
 
 /// The stacks of tests/guest/fixes.sh.
-const STACKS: usize = 7;
+const STACKS: usize = 9;
 
 #[test]
 fn every_fix_on_a_stack_is_better_than_none() {
@@ -286,13 +286,14 @@ fn every_fix_on_a_stack_is_better_than_none() {
         "cryptsetup",
         "mkfs.ext4",
         "mkfs.xfs",
+        "mkfs.btrfs",
     ]) {
         return;
     }
     let dir = Dir::new("stack-fixes");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut command = Command::new(root.join("tests/guest/run"));
-    command.args(["-t", "900", "-m", "2G", "-o"]).arg(dir.path());
+    command.args(["-t", "1500", "-m", "2G", "-o"]).arg(dir.path());
     command.args(["-e", &format!("FIXES={}", std::env::current_exe().unwrap().display())]);
     let said = run(command.arg(root.join("tests/guest/fixes.sh")), "");
     println!("{said}");
