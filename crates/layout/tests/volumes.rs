@@ -128,8 +128,9 @@ fn what_a_luks_uses_is_known_where_its_header_says_it_alone() {
     for (old, new, used, is_refused) in cases {
         assert_eq!(old.len(), new.len());
         let mut bytes = made.clone();
-        let places: Vec<usize> =
-            (0..usize::try_from(MIB).expect("it fits")).filter(|at| made[*at..].starts_with(old.as_bytes())).collect();
+        let places: Vec<usize> = (0..usize::try_from(MIB).expect("it fits"))
+            .filter(|at| made[*at..].starts_with(old.as_bytes()))
+            .collect();
         assert_eq!(places.len(), 2, "{old} in both headers");
         places.iter().for_each(|at| bytes[*at..at + new.len()].copy_from_slice(new.as_bytes()));
         let layer = layers(&MemoryMedium::new(bytes)).expect("LUKS");
