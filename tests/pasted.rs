@@ -64,7 +64,7 @@ const FILE_SYSTEMS: [(&str, &[&str], &str); 10] = [
          --sector-size 4096 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 FS - && truncate -s $s FS && \
          head -c $((s - 16777216)) /dev/urandom | dd of=FS bs=1M seek=16 conv=notrunc status=none",
         &["cryptsetup"],
-        "echo secret | cryptsetup open --test-passphrase FS -",
+        "echo secret | cryptsetup open --test-passphrase --key-file - FS",
     ),
     ("mkfs.fat -F 32 -s 1 -h START FS", &["mkfs.fat"], "fsck.fat -n FS"),
     ("mkfs.fat -F 32 -s 1 -h 77 FS", &["mkfs.fat"], "fsck.fat -n FS"),
