@@ -115,6 +115,41 @@ fn refusals_have_their_exit_codes_and_write_nothing() {
     assert!(bytes() == before && fs::read(dir.join("p.json.undo")).unwrap() == b"mine");
 }
 
+/// Where the backup GPT of a disk that has grown is in the way, the refusal names what moves it; where it is not, nothing.
+#[test]
+fn a_refusal_to_grow_says_what_makes_room() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    const MIB: u64 = 1 << 20;
+    // (the label, the partition's size in sectors, the disk's size then, the size asked for)
+    let cases: [(&str, u64, u64, &str); 7] = [
+        ("gpt", 64 * 2048 - 2048 - 33, 96, "1"),
+        ("gpt", 62 * 2048, 96, "1"),
+        ("gpt", 62 * 2048, 96, "1=80MiB"),
+        ("gpt", 62 * 2048, 96, "1=200MiB"),
+        ("gpt", 64 * 2048 - 2048 - 33, 64, "1"),
+        ("gpt", 40 * 2048, 64, "1=80MiB"),
+        ("dos", 40 * 2048, 96, "1=200MiB"),
+    ];
+    let mut helped = 0;
+    for (label, sectors, mib, size) in cases {
+        let dir = Dir::new("grow");
+        let image = dir.image("disk.img", 64 * MIB);
+        tools::write_table(&image, 512, &format!("label: {label}\nstart=2048, size={sectors}\n"));
+        fs::OpenOptions::new().write(true).open(&image).unwrap().set_len(mib * MIB).unwrap();
+        let plan = |more: &[&str]| straddle(&dir, &[&["plan", "disk.img", "--grow", size], more].concat());
+        let plain = plan(&[]);
+        assert_ne!(plain.status.code(), Some(0), "{label} {sectors} {size}: {}", told(&plain));
+        let is_named = text(&plain.stderr).contains("--relocate-backup");
+        // It may still not be enough, but it makes room.
+        let has_grown = label == "gpt" && mib > 64;
+        assert_eq!(is_named, has_grown, "{label} {sectors} {size}: {}", told(&plain));
+        helped += usize::from(is_named && plan(&["--relocate-backup"]).status.success());
+    }
+    assert_eq!(helped, 3);
+}
+
 #[test]
 fn what_an_image_is_meant_for_decides_where_partitions_start() {
     let dir = Dir::new("grain");

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tools::{Dir, STRADDLE};
 
 struct Run {
     out: String,
@@ -203,4 +204,30 @@ fn in_a_guest_the_drive_is_found_and_not_its_claim() {
         assert_eq!(found, (Some(unit), Some(phase)), "{drive}: {report:#}");
         assert_eq!(report["claims"]["unit"].as_u64(), Some(claimed), "{drive}: {report:#}");
     }
+}
+
+#[test]
+fn what_is_too_small_or_too_full_is_refused_with_its_own_figures() {
+    let dir = Dir::new("small");
+    for size in [0_u64, 512, 1 << 20, (2 << 20) - 512] {
+        let image = dir.image("small.img", size);
+        for arguments in [&["probe"][..], &["bench", "random-write", "--journals", "journals"]] {
+            let mut command = Command::new(STRADDLE);
+            command.args(arguments).arg(&image).arg("--used").current_dir(dir.path());
+            let said = tools::output(&mut command, "");
+            let told = tools::told(&said);
+            assert_ne!(said.status.code(), Some(0), "{told}");
+            assert!(!told.contains(&u64::MAX.to_string()), "{told}");
+            assert!(
+                size == 0 || told.contains(&format!("{size} bytes, and 2097152 are the least")),
+                "{told}"
+            );
+        }
+    }
+    // Partitions from one end to the other.
+    let image = dir.image("full.img", 8 << 20);
+    tools::write_table(&image, 512, "label: dos\nstart=2048\n");
+    let said = tools::output(Command::new(STRADDLE).args(["probe"]).arg(&image), "");
+    let told = tools::told(&said);
+    assert!(said.status.code() == Some(4) && told.contains("no free space of 2097152 bytes"), "{told}");
 }

@@ -67,15 +67,19 @@ fn a_killed_run_leaves_what_was_there_and_what_its_owner_writes_then() {
             continue;
         }
         during += 1;
-        let refused = bench(&target, &journals).status().unwrap();
+        let refused = bench(&target, &journals).stderr(Stdio::piped()).output().unwrap();
         assert_eq!(
-            refused.code(),
+            refused.status.code(),
             Some(4),
             "{again}: two journals of one target would not know of each other"
         );
         match drawn % 3 {
+            // By the command that the refusal names, as it is.
             0 => {
-                let told = restored(&journals, &[], 0);
+                let said = String::from_utf8(refused.stderr).unwrap();
+                let command =
+                    said.split_once("; run straddle ").and_then(|(_, rest)| rest.split_once(" first"));
+                let told = tools::shell(&format!("'{STRADDLE}' {}", command.unwrap().0), dir.path());
                 assert!(fs::read(&target).unwrap() == bytes, "{again}: {told}");
             }
             1 => owner_writes(&target, &journals, &bytes, drawn, &again),
@@ -101,6 +105,8 @@ fn owner_writes(target: &Path, journals: &Path, bytes: &[u8], drawn: u64, again:
     let told = restored(journals, &[], 4);
     assert!(fs::read(target).unwrap() == changed, "{again}: {told}");
     assert!(told.contains("left alone") && told.contains(&(at / 512 * 512).to_string()), "{again}: {told}");
+    let folder = format!("straddle bench --restore --journals {} --force", journals.display());
+    assert!(told.contains(&folder), "{again}: {told}");
     let told = restored(journals, &["--force"], 0);
     assert!(fs::read(target).unwrap() == bytes, "{again}: {told}");
 }

@@ -31,6 +31,37 @@ fn findings<'a>(target: &'a Value, codes: &[&str]) -> Vec<&'a Value> {
     list(target, "findings").iter().filter(|f| codes.contains(&word(f, "code").as_str())).collect()
 }
 
+/// What is off below is fixed there: what shows of it above says so, and has no fix of its own.
+fn check_below(guest: &Guest) {
+    for (name, disks) in [("md", 2), ("luks", 1)] {
+        let all = guest.targets(&format!("once-below-{name}"));
+        let (above, below): (Vec<_>, Vec<_>) =
+            all.iter().partition(|target| !word(target, "target").starts_with("/dev/sd"));
+        assert_eq!((above.len(), below.len()), (1, disks), "{name}");
+        let causes: Vec<Value> = below
+            .iter()
+            .map(|disk| {
+                assert!(!findings(disk, &["S001"])[0]["fix"].is_null(), "{disk:#}");
+                serde_json::json!({ "code": "S001", "partition": 1, "target": disk["target"] })
+            })
+            .collect();
+        assert_eq!(word(above[0], "status"), "error");
+        for code in ["S001", "S023"] {
+            let finding = findings(above[0], &[code])[0];
+            assert_eq!(finding["follows"], Value::from(causes.clone()), "{finding:#}");
+            assert!(finding["fix"].is_null(), "{finding:#}");
+        }
+    }
+    // Alone it has nothing to follow from but its own shift.
+    let alone = &guest.targets("once-below-md-alone")[0];
+    let [file_system, shift] = ["S001", "S023"].map(|code| findings(alone, &[code])[0]);
+    assert_eq!(file_system["follows"], serde_json::json!([{ "code": "S023" }]));
+    assert!(
+        file_system["fix"].is_null() && !shift["fix"].is_null() && shift["follows"].is_null(),
+        "{alone:#}"
+    );
+}
+
 /// Code and byte of the findings about where an array's data is.
 fn places(target: &Value, codes: &[&str]) -> BTreeSet<(String, u64)> {
     let place = |f: &&Value| (word(f, "code"), f["byte"].as_u64().unwrap_or(0));
@@ -167,4 +198,5 @@ fn verdicts_agree_with_the_kernel_and_with_each_other() {
     check_following(&guest);
     check_arrays(&guest);
     check_once(&guest);
+    check_below(&guest);
 }

@@ -61,9 +61,36 @@ stack_lv-ext4-1k() {
 	disk 96 2048 && pvcreate -qq -y "/dev/${D}1" && vgcreate -qq vg "/dev/${D}1" && later vgchange -qq -an vg &&
 		lvcreate -qq -y -Wn -Zn -n it -L 40M vg && device=/dev/vg/it && mkfs.ext4 -q -b 1024 "$device"
 }
+# What was made in a partition that has grown since, by less than a sector of its encryption: it cannot be opened any more.
+stack_luks2-4096-odd() {
+	disk 96 2048 && device=/dev/${D}1 && luks --type luks2 --sector-size 4096 && open_luks c1 &&
+		mkfs.ext4 -q -b 4096 /dev/mapper/c1 && cryptsetup close c1 &&
+		echo "size=$(($(attr "${D}1" size) + 5))" | sfdisk -q --no-reread --no-tell-kernel -N 1 "/dev/$D" &&
+		blockdev --rereadpt "/dev/$D" && ! open_luks c1 2>/dev/null && device=''
+}
+after_luks2-4096-odd() {
+	device=/dev/${D}1
+	open_luks c1 && e2fsck -fn /dev/mapper/c1 >/dev/null 2>&1
+	local status=$?
+	cryptsetup close c1 && return $status
+}
+open_luks() { cryptsetup open --disable-keyring --key-file /tmp/key "$device" "$1"; }
+# The whole disk from sector 63 on, with a Btrfs.
+stack_btrfs-63() {
+	sdbg dev_size_mb=320 physblk_exp=3 &&
+		printf 'label: dos\nstart=63\n' | sfdisk -q --no-tell-kernel --wipe always "/dev/$D" && blockdev --rereadpt "/dev/$D" &&
+		device=/dev/${D}1 && mkfs.btrfs -q -f -m single -O '^extref' "$device" && fill &&
+		mount "$device" /mnt && tar -C /mnt --sort=name -cf - . | sha256sum >/tmp/files && umount /mnt
+}
+after_btrfs-63() {
+	btrfs check "/dev/${D}1" >/dev/null 2>&1 && mount -o ro "/dev/${D}1" /mnt || return
+	tar -C /mnt --sort=name -cf - . | sha256sum | cmp - /tmp/files
+	local status=$?
+	umount /mnt && [ $status = 0 ] && [ "$(attr "${D}1" start)" = 64 ]
+}
 
 failed=0
-[ $# -gt 0 ] || set -- moved-md luks1-7 md-luks1-7 luks2-512 ext4-hints xfs-hints lv-ext4-1k
+[ $# -gt 0 ] || set -- luks2-4096-odd btrfs-63 moved-md luks1-7 md-luks1-7 luks2-512 ext4-hints xfs-hints lv-ext4-1k
 for stack; do
 	for ((fix = 0; ; fix++)); do
 		undo=() device=''
@@ -74,6 +101,9 @@ for stack; do
 		status=$?
 		sed -n 's/^FIX: //p' <<<"$said" >>"$OUT/tried"
 		mountpoint -q /mnt && umount /mnt
+		if [ $status = 0 ] && declare -F "after_$stack" >/dev/null; then
+			"after_$stack" || { echo "$stack: what was in it is not there after fix $fix" >&2; failed=1; }
+		fi
 		for step in "${undo[@]}"; do
 			# shellcheck disable=SC2086  # several words
 			$step || { echo "$stack: $step failed" >&2; failed=1; }

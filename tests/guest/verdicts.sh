@@ -142,7 +142,22 @@ once() {
 	attr md0 queue/optimal_io_size >"$OUT/once-hints.opt"
 	check once-hints
 	mdadm --quiet --stop /dev/md0
-	two
+	below && two
+}
+
+# What is off below shows on every device above: two partitions at sector 63 under an array, one under a container.
+below() {
+	sdbg dev_size_mb=64 physblk_exp=3 add_host=2 per_host_store=1 || return
+	gpt "${DISKS[0]}" 98304 63 && gpt "${DISKS[1]}" 98304 63 || return
+	mdadm --create /dev/md0 --quiet --run --assume-clean --level=1 --metadata=1.2 --raid-devices=2 \
+		"/dev/${DISKS[0]}1" "/dev/${DISKS[1]}1" && mkfs.ext4 -q -b 4096 /dev/md0 || return
+	check once-below-md
+	check once-below-md-alone /dev/md0
+	mdadm --quiet --stop /dev/md0
+	disk && gpt "$D" 98304 63 && container "/dev/${D}1" --type luks2 --sector-size 512 --offset 32768 &&
+		mkfs.ext4 -q -b 4096 /dev/mapper/c0 || return
+	check once-below-luks
+	cryptsetup close c0
 }
 
 # One file system of small blocks over both partitions of a disk, seen from each: an array with a name, one without

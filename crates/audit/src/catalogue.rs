@@ -57,13 +57,14 @@ pub(crate) static END_STRADDLES: Rule = Rule {
     why: "Tools that take all free space end at the last usable sector. On a GPT disk that is 33 sectors \
           before the disk's last one, which is seldom the end of a physical sector.",
     cost: "File systems of 4 KiB blocks leave the tail unused and lose nothing. LUKS with 4096-byte sectors \
-           refuses such a device (\"Device size is not aligned to requested sector size\"), and whoever \
+           never uses the tail, but is not opened on such a device (\"Device size is not aligned to requested sector size\"): \
+           a partition that grew since it was made has to be cut again. Whoever \
            writes the tail pays a read-modify-write and shares a sector with the next partition. It is advice where \
            what is in the partition leaves the tail unused by its own header (swap of whole pages, most file systems), or the \
            partition is smaller than a physical sector (ChromeOS has some of one block) and holds nothing known, and \
-           a warning where that writes it (md, LUKS with 4096-byte sectors), is not known, or where the next partition begins in the same sector.",
+           a warning where that writes it (md), cannot be opened with it (LUKS with 4096-byte sectors), is not known, or where the next partition begins in the same sector.",
     cure: "End the partition on a multiple of the physical sector. Shrinking by the odd tail (under one \
-           physical sector) is safe for file systems with 4 KiB blocks.",
+           physical sector) is safe for file systems with 4 KiB blocks, and for LUKS with sectors of 4096 bytes.",
     sources: &[
         "cryptsetup lib/utils_device.c",
         "util-linux issues 417 and 2140",
@@ -804,8 +805,9 @@ pub(crate) static HIDDEN_SECTORS: Rule = Rule {
           old number along. Boot code of a BIOS reads the rest of itself at the sector that this number says.",
     cost: "Windows does not boot from the partition; that is a warning where it is the active one of an MBR. Elsewhere \
            (data, EFI, exFAT) nothing reads the number, and it is advice.",
-    cure: "Write the partition's first sector into the boot sector, four bytes at byte 28, and into the copy of that (NTFS: the \
-           sector behind the last of the volume; FAT32: mostly sector 6), with the partition unmounted.",
+    cure: "Write the partition's first sector into the boot sector, four bytes at byte 28, and into the copies of that (NTFS: the \
+           sector behind the last of the volume, or the last of the cluster that begins there, and the last of the partition; \
+           FAT32: mostly sector 6), with the partition unmounted. Where the partition is to be moved, do that first.",
     sources: &[
         "Microsoft FAT specification, BPB_HiddSec",
         "exFAT file system specification, PartitionOffset",

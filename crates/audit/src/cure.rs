@@ -17,7 +17,7 @@ use self::caution::caution;
 use self::entry::Entry;
 use crate::finding::{Command, Cure, Risk};
 use crate::placement::{GRAIN, named_boundaries};
-use crate::{Context, Severity};
+use crate::{Context, Severity, weigh};
 
 /// An MBR counts blocks in 32 bits.
 const MBR_LBAS: u64 = 1 << 32;
@@ -42,11 +42,25 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<C
     let free = free_space_around(context, partition)?;
     let candidates: Vec<Candidate> = find_places(context, partition, free)
         .into_iter()
+        .map(|place| as_long(context, partition, place))
         .filter_map(|place| candidate(context, partition, place, free))
         .collect();
     // A place that a tool reaches is worth more than one that none does, and most where the data comes along.
     let worth = |candidate: &&Candidate| (candidate.keeps_data, !candidate.cure.commands.is_empty());
     candidates.iter().rev().max_by_key(worth).map(|candidate| candidate.cure.clone())
+}
+
+/// The same place, as long as the partition is, where that would be moved and grow to whole sectors although what is in it
+/// uses no part of its last one: it may look for something at its end, as NTFS does for a copy of its boot sector.
+fn as_long(context: &Context<'_>, partition: &Partition, place: Place) -> Place {
+    let old = partition.span;
+    let rest = old.len().remainder(context.topology.physical.value());
+    let is_grown = place.start != old.start() && place.len > old.len();
+    let leaves = |layer| weigh::leaves(layer, old.len(), rest);
+    if is_grown && partition.layer.as_ref().is_some_and(leaves) {
+        return Place { len: old.len(), ..place };
+    }
+    place
 }
 
 /// The cure that puts `partition` at `place`.
@@ -108,7 +122,11 @@ fn summary(partition: &Partition, place: Place, start: Lba, count: LbaCount) -> 
             "move it to LBA {start} and shrink it by {} to {count} sectors",
             exact(old.len() - place.len)
         ),
-        (true, _) => format!("move it to LBA {start} ({count} sectors)"),
+        (true, Ordering::Equal) => format!("move it to LBA {start} ({count} sectors)"),
+        (true, Ordering::Greater) => format!(
+            "move it to LBA {start} and grow it by {} to {count} sectors",
+            exact(place.len - old.len())
+        ),
         (false, Ordering::Less) => {
             format!("shrink it by {} to {count} sectors", exact(old.len() - place.len))
         }

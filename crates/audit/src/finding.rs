@@ -210,6 +210,24 @@ pub enum Told {
     Outside,
 }
 
+/// A finding that others follow from: what it is about, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// Its rule's code.
+    pub code: &'static str,
+    /// What it is about, on its target.
+    pub subject: Subject,
+    /// Its target, where that is another one of the run.
+    pub target: Option<String>,
+}
+
+impl Cause {
+    /// A finding of the same target as a cause.
+    pub(crate) fn of(finding: &Finding) -> Self {
+        Self { code: finding.rule.code, subject: finding.subject, target: None }
+    }
+}
+
 /// One thing found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -230,6 +248,8 @@ pub struct Finding {
     pub message: String,
     /// Its cure, where there is one.
     pub cure: Option<Cure>,
+    /// What it only follows from: the cure is told there, and there is none here.
+    pub follows: Vec<Cause>,
     /// Where it is told.
     pub told: Told,
     /// Where else it shows, of one that is told here for several.
@@ -248,6 +268,7 @@ impl Finding {
             miss: None,
             message,
             cure: None,
+            follows: Vec::new(),
             told: Told::Here,
             also: Vec::new(),
         }

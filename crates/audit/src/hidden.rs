@@ -79,9 +79,13 @@ fn cure(context: &Context<'_>, partition: &Partition, kind: &str, fs: &FileSyste
             format!("printf '{octal}' | dd of={} bs=1 seek={at} conv=notrunc", operand(context.target));
         Command { tool: "dd", line }
     };
-    // Both are compared by what checks a file system.
-    let sectors = std::iter::once(ByteOffset::ZERO).chain(fs.boot_copy);
-    let copies = if fs.boot_copy.is_some() { ", and into the copy of that" } else { "" };
+    // All are compared by what checks a file system.
+    let sectors = std::iter::once(ByteOffset::ZERO).chain(fs.boot_copies.iter().copied());
+    let copies = match fs.boot_copies.len() {
+        0 => "",
+        1 => ", and into the copy of that",
+        _ => ", and into the copies of that",
+    };
     Cure {
         summary: format!("write {start} into its boot sector{copies}"),
         commands: sectors.map(write).collect(),

@@ -310,10 +310,13 @@ pub(crate) fn split(above: &Above) -> String {
     format!(". {} above makes up for it, {} does not", above.back.join(", "), above.off.join(", "))
 }
 
+/// How the fix of what must not be moved begins.
+pub(crate) const STAYS: &str = "do not move it";
+
 /// How that is fixed: a move below would only exchange what is misaligned.
 pub(crate) fn split_cure(above: &Above) -> Cure {
     Cure::advice(format!(
-        "do not move it: that would misalign {}. Make {} again with its data on the boundary, and restore what it held",
+        "{STAYS}: that would misalign {}. Make {} again with its data on the boundary, and restore what it held",
         above.back.join(", "),
         above.off.join(", ")
     ))

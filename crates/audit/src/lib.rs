@@ -5,6 +5,7 @@
 //! unit) are never mixed into one.
 
 mod catalogue;
+mod causes;
 mod container;
 mod cure;
 mod device;
@@ -37,7 +38,9 @@ use straddle_units::ByteCount;
 
 pub use catalogue::{RULES, rule};
 pub use efficiency::{Format, format_efficiency};
-pub use finding::{About, Command, Cure, Finding, Kind, Miss, Place, Risk, Rule, Severity, Subject, Told};
+pub use finding::{
+    About, Cause, Command, Cure, Finding, Kind, Miss, Place, Risk, Rule, Severity, Subject, Told,
+};
 pub use judgement::{Judgement, OfPartition, Recognised, Status, Verdict};
 pub use layers::{called, level_name};
 pub use member::unseen;
@@ -126,6 +129,7 @@ pub fn run(context: &Context<'_>) -> Vec<Finding> {
         findings.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(Cure::without_commands);
     }
     findings.sort_by_key(|f| (f.subject, std::cmp::Reverse(f.severity), f.rule.code));
+    causes::suspect(context, &mut findings);
     findings
 }
 
@@ -133,4 +137,5 @@ pub fn run(context: &Context<'_>) -> Vec<Finding> {
 pub fn ask(findings: &mut [Finding], asked: &Asked) {
     findings.iter_mut().for_each(|finding| finding.told = asked.told(finding));
     repeated::merge(findings);
+    causes::settle(findings);
 }

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::catalogue as rules;
+use crate::causes;
 use crate::finding::{About, Finding, Place, Told};
 use crate::way::Step;
 
@@ -80,6 +81,8 @@ pub struct Seen<'a> {
     pub device: Option<&'a str>,
     /// The kernel's names of the devices that stand on it, or on a partition of it.
     pub above: BTreeSet<String>,
+    /// The same for each of its partitions, by number.
+    pub on: BTreeMap<u32, BTreeSet<String>>,
     /// What was found.
     pub findings: &'a mut [Finding],
 }
@@ -118,6 +121,7 @@ pub fn merge_targets(seen: &mut [Seen<'_>]) {
             also.push(device);
         }
     }
+    causes::follow_down(seen);
 }
 
 /// The finding of another target that says what the one at `repeated` says.

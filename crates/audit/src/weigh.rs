@@ -159,7 +159,10 @@ fn tail(context: &Context<'_>, partition: &Partition) -> Tail {
         Tail::Unused(format!("the {} in it leaves them unused", layer.kind))
     } else {
         Tail::Written(match &layer.facts {
-            Facts::Luks(_) => "LUKS with 4096-byte sectors refuses such a device".to_owned(),
+            Facts::Luks(luks) if luks.is_refused(partition.span.len()) => format!(
+                "LUKS with {}-byte sectors uses none of them, and is not opened on a device that has them",
+                luks.sector_size.get()
+            ),
             _ => format!("the {} in it may write them", layer.kind),
         })
     }
@@ -174,8 +177,8 @@ fn sharing(context: &Context<'_>, partition: &Partition) -> Option<u32> {
     context.stack.partitions.iter().find(begins_there).map(|p| p.number)
 }
 
-/// Whether what is in the partition leaves the last `rest` bytes of its `len` alone.
-fn leaves(layer: &Layer, len: ByteCount, rest: ByteCount) -> bool {
+/// Whether what is in a partition leaves the last `rest` bytes of its `len` alone.
+pub(crate) fn leaves(layer: &Layer, len: ByteCount, rest: ByteCount) -> bool {
     match &layer.facts {
         Facts::FileSystem(FileSystem { extent: Some(extent), .. })
             if extent.checked_add(rest).is_some_and(|end| end <= len) =>
@@ -188,11 +191,27 @@ fn leaves(layer: &Layer, len: ByteCount, rest: ByteCount) -> bool {
         // Extents have MiB; metadata is at the front.
         Facts::Pv(_) => true,
         // Each of 512 bytes is encrypted by itself: the tail is that of what is inside.
-        Facts::Luks(luks) => luks.sector_size <= ByteCount::new(512),
+        Facts::Luks(luks) if luks.is_refused(len) => false,
+        Facts::Luks(luks) => {
+            let uses = luks.uses(len).and_then(|used| used.checked_add(rest));
+            luks.sector_size <= ByteCount::new(512) || uses.is_some_and(|end| end <= len)
+        }
         // Its superblock, where that is at the end, stands on whole 4 KiB.
         Facts::Md(md) => uses(md).and_then(|end| end.checked_add(rest)).is_some_and(|end| end <= len),
         Facts::Lv(_) | Facts::Mapped(_) | Facts::Table(_) | Facts::Opaque => false,
     }
+}
+
+/// Whether a partition that ends after `len` of its `old` bytes still has all that is in it, as that says itself: then
+/// nothing has to be shrunk before it.
+pub(crate) fn fits(layer: &Layer, old: ByteCount, len: ByteCount) -> bool {
+    let used = match &layer.facts {
+        Facts::Luks(luks) => luks.uses(old),
+        // The copy of the boot sector of NTFS is behind what it says that it has, at the end.
+        Facts::FileSystem(fs) if layer.kind != "ntfs" => fs.extent,
+        _ => None,
+    };
+    used.is_some_and(|used| used <= len)
 }
 
 /// How much of a member the array's data reaches over, from the start of the member on: whole chunks, where there are any.

@@ -89,7 +89,7 @@ fn layer(kind: &Kind, below: u64, drive: u64, name: &str, written: &mut Vec<u64>
             let payload = Some(ByteOffset::new(at));
             let sector_size = ByteCount::new(PHYSICAL);
             let children = on(above, drive + at);
-            let facts = Facts::Luks(Luks { version: 2, payload, sector_size });
+            let facts = Facts::Luks(Luks { version: 2, payload, sector_size, ..Luks::default() });
             Layer { space: piece(below + at, drive + at), children, ..bare("crypto_LUKS", facts) }
         }
         Kind::Lvm(at, volumes) => {

@@ -16,7 +16,7 @@ pub(crate) mod sim;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_audit::{Command, Cure, Finding, Judgement, Kind, Risk, Subject, Verdict};
+use straddle_audit::{Cause, Command, Cure, Finding, Judgement, Kind, Risk, Subject, Verdict};
 use straddle_device::DeviceKind;
 use straddle_device::identify::RotationRate;
 use straddle_device::topology::{AlignmentOffset, AtomicWrites, Figure, Topology};
@@ -347,9 +347,25 @@ struct FindingReport {
     /// What it costs on the drive given with `--cost`.
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<CostReport>,
-    /// Its fix.
+    /// Its fix; absent where it follows from another finding.
     #[serde(skip_serializing_if = "Option::is_none")]
     fix: Option<FixReport>,
+    /// The findings that it only follows from: their fix is its fix. Absent where it stands for itself.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    follows: Vec<CauseReport>,
+}
+
+/// A finding that others follow from.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CauseReport {
+    /// Its code.
+    code: &'static str,
+    /// The partition's number; absent for findings on the disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    partition: Option<u32>,
+    /// Its target, where that is another one of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
 }
 
 /// What a missed boundary costs: how many times as long writes take as on the boundaries.
@@ -571,10 +587,7 @@ fn finding_report(finding: &Finding, cost: Option<&Cost>) -> FindingReport {
         code: finding.rule.code,
         severity: finding.severity.to_string(),
         title: finding.rule.title,
-        partition: match finding.subject {
-            Subject::Disk => None,
-            Subject::Partition(number) => Some(number),
-        },
+        partition: partition_of(finding.subject),
         layer: finding.way(),
         byte: finding.at.map(|at| at.get()),
         missed: finding.miss.map(|miss| MissReport {
@@ -586,7 +599,19 @@ fn finding_report(finding: &Finding, cost: Option<&Cost>) -> FindingReport {
         message: finding.sentence(),
         cost: cost.map(cost_report),
         fix: finding.cure.as_ref().map(fix_report),
+        follows: finding.follows.iter().map(cause_report).collect(),
     }
+}
+
+fn partition_of(subject: Subject) -> Option<u32> {
+    match subject {
+        Subject::Disk => None,
+        Subject::Partition(number) => Some(number),
+    }
+}
+
+fn cause_report(cause: &Cause) -> CauseReport {
+    CauseReport { code: cause.code, partition: partition_of(cause.subject), target: cause.target.clone() }
 }
 
 fn cost_report(cost: &Cost) -> CostReport {

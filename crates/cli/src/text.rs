@@ -14,7 +14,7 @@ use std::fmt::Write;
 
 use anstyle::Style;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use straddle_audit::{ATOMIC_UNIT, Cure, Finding, OfPartition, Severity, Subject, Verdict, picture};
+use straddle_audit::{ATOMIC_UNIT, Cause, Cure, Finding, OfPartition, Severity, Subject, Verdict, picture};
 use straddle_device::identify::RotationRate;
 use straddle_device::topology::{AlignmentOffset, AtomicWrites, Figure, SectorFormat, Source, Topology};
 use straddle_layout::{Partition, PartitionType, Problem, Stack, TableKind, types};
@@ -493,12 +493,25 @@ fn finding_text(audited: &Audited, told: &[(&Finding, Option<&Cost>)], at: usize
     if let Some(cost) = cost {
         let _ = writeln!(text, "{}", wrap(&cost_text(cost), width(), "  "));
     }
+    if let Some(from) = follows_text(finding) {
+        let _ = writeln!(text, "{}", wrap(&from, width(), "  "));
+    }
     let shares = |other: &&Finding| other.cure == finding.cure;
     if let Some(cure) = finding.cure.as_ref().filter(|_| !before.iter().any(|(other, _)| shares(other))) {
         let others: Vec<&Finding> = after.iter().map(|(other, _)| *other).filter(shares).collect();
         text += &cure_text(cure, &sharing(finding, &others), styles);
     }
     text
+}
+
+/// `follows from S001 of partition 1 of /dev/sda: see there for the fix`.
+fn follows_text(finding: &Finding) -> Option<String> {
+    let of = |cause: &Cause| match &cause.target {
+        Some(target) => format!("{} of {} of {}", cause.code, subject(cause.subject), printable(target)),
+        None => format!("{} of {}", cause.code, subject(cause.subject)),
+    };
+    let causes: Vec<String> = finding.follows.iter().map(of).collect();
+    (!causes.is_empty()).then(|| format!("follows from {}: see there for the fix", causes.join(" and ")))
 }
 
 /// So many of the findings that share a cure are named.

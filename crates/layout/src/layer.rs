@@ -137,6 +137,28 @@ pub struct Luks {
     pub payload: Option<ByteOffset>,
     /// The size of an encryption sector; 512 for LUKS1.
     pub sector_size: ByteCount,
+    /// The payload's size, where the header says one; else it goes to the end of the device.
+    pub size: Option<ByteCount>,
+    /// Whether the header shows one payload and nothing else on the device: no tags of dm-integrity, no part of it
+    /// that is encrypted otherwise. What only the kernel tells of is not known to be so.
+    pub is_plain: bool,
+}
+
+impl Luks {
+    /// How many bytes of a device of `len` bytes are used, from its first on: of a sector that is not whole none is
+    /// ever encrypted. `None` where that is not known.
+    pub fn uses(&self, len: ByteCount) -> Option<ByteCount> {
+        let payload = ByteCount::new(self.payload.filter(|_| self.is_plain)?.get());
+        let room = len.get().checked_sub(payload.get()).map(ByteCount::new)?;
+        let size = self.size.unwrap_or(room - room.remainder(self.sector_size));
+        payload.checked_add(size).filter(|end| *end <= len)
+    }
+
+    /// Whether cryptsetup refuses to open it on a device of `len` bytes, because that ends inside an encryption sector
+    /// (`device_block_adjust`, lib/utils_device.c).
+    pub fn is_refused(&self, len: ByteCount) -> bool {
+        self.size.is_none() && self.uses(len).is_some_and(|used| used < len)
+    }
 }
 
 /// Another mapping with a header and a payload.
@@ -180,10 +202,13 @@ pub struct FileSystem {
     /// partition offset); zero means that it does not say.
     pub hidden_sectors: Option<u64>,
     /// How many bytes from its first on it says that it has (ext, XFS, NTFS, FAT, exFAT, swap): those behind are not its
-    /// own. The copy of its boot sector that NTFS keeps right behind is not counted.
+    /// own. The copy of its boot sector that NTFS keeps behind is not counted.
     pub extent: Option<ByteCount>,
-    /// Where in it the copy of its boot sector is, where there is one (NTFS, FAT32).
-    pub boot_copy: Option<ByteOffset>,
+    /// Where the copies of its boot sector are, where there are some (NTFS, FAT32). Those of NTFS may lie behind what it
+    /// says that it has.
+    pub boot_copies: Vec<ByteOffset>,
+    /// Which of its devices this is, where it counts them (Btrfs).
+    pub devid: Option<u64>,
     /// Of how many bits its table's entries are: 12, 16 or 32, for FAT.
     pub fat_bits: Option<u8>,
 }

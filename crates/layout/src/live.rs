@@ -161,7 +161,7 @@ fn mapped(place: &Place<'_>, holder: &LiveDevice, mapping: &Mapping) -> Layer {
     let (kind, facts) = match mapping.owner {
         Owner::Luks(version) => {
             let sector_size = mapping.block().unwrap_or(ByteCount::ZERO);
-            ("crypto_LUKS", Facts::Luks(Luks { version, payload, sector_size }))
+            ("crypto_LUKS", Facts::Luks(Luks { version, payload, sector_size, ..Luks::default() }))
         }
         owner => (mapping_kind(owner, mapping), Facts::Mapped(Mapped { payload, block: mapping.block() })),
     };

@@ -90,7 +90,7 @@ fn judged(image: &Image, kind: &str, label: &str) -> Option<FileSystem> {
     compare_with_blkid(&said, kind, label, &fs);
     fills(kind, &fs, medium.len());
     // That is judged here; its units by what its own tools say.
-    Some(FileSystem { extent: None, boot_copy: None, fat_bits: None, ..fs })
+    Some(FileSystem { extent: None, boot_copies: Vec::new(), fat_bits: None, ..fs })
 }
 
 /// What mkfs makes fills what it is made on, but for a rest that is no whole unit of its own.
@@ -102,9 +102,9 @@ fn fills(kind: &str, fs: &FileSystem, len: ByteCount) {
     // too small.
     let least = len.get() - len.get().min(2 * fs.block.get().max(MIB));
     assert!(extent <= len && extent.get() > least, "{kind}: {extent} of {len}");
-    assert!(fs.boot_copy.is_none_or(|copy| copy.get() < len.get()), "{kind}");
-    assert_eq!(kind == "ntfs", fs.boot_copy.is_some() && fs.fat_bits.is_none(), "{kind}");
-    assert_eq!(fs.fat_bits == Some(32), fs.boot_copy.is_some() && kind == "vfat", "{fs:?}");
+    assert!(fs.boot_copies.iter().all(|copy| copy.get() < len.get()), "{kind}");
+    assert_eq!(kind == "ntfs", fs.boot_copies.len() == 1 && fs.fat_bits.is_none(), "{kind}");
+    assert_eq!(fs.fat_bits == Some(32), fs.boot_copies.len() == 1 && kind == "vfat", "{fs:?}");
 }
 
 fn kind_of(medium: &dyn Medium) -> Option<&'static str> {

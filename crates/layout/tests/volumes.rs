@@ -96,6 +96,12 @@ fn luks_headers_are_where_cryptsetup_says() {
             number(&dump, "Payload offset").map(|sectors| sectors * 512).or_else(|| number(&dump, "offset"));
         assert_eq!(facts.payload.map(ByteOffset::get), payload, "{name}: {dump}");
         assert_eq!(facts.sector_size.get(), number(&dump, "sector").unwrap_or(512), "{name}");
+        // Only whole sectors are encrypted, up to the end of the device; cryptsetup opens none that has more.
+        for len in [0, 512, 3584, 4096].map(|more| 48 * MIB + more) {
+            let rest = (len - payload.expect("a payload")) % facts.sector_size.get();
+            assert_eq!(facts.uses(ByteCount::new(len)), Some(ByteCount::new(len - rest)), "{name}: {len}");
+            assert_eq!(facts.is_refused(ByteCount::new(len)), rest != 0, "{name}: {len}");
+        }
         assert_eq!(layer.name, if name == "luks2" { "a label" } else { "" });
         assert_eq!(layer.children, []);
         assert_eq!(layer.remarks, ["encrypted: what is in it is not seen offline"]);
@@ -103,6 +109,34 @@ fn luks_headers_are_where_cryptsetup_says() {
         let space: Vec<(u64, u64)> =
             layer.space.iter().map(|piece| (piece.drive.get(), piece.span.len().get())).collect();
         assert_eq!(space, [(payload, 48 * MIB - payload)], "{name}");
+    }
+}
+
+#[test]
+fn what_a_luks_uses_is_known_where_its_header_says_it_alone() {
+    let Some(image) = luks("luks2-uses", 48 * MIB, &["--type", "luks2", "--sector-size", "4096"]) else {
+        return;
+    };
+    let made = std::fs::read(&image.0).expect("the image is there");
+    // (what stands in the header in place of what, what is used of an odd device, whether it is refused)
+    let odd = ByteCount::new(48 * MIB + 512);
+    let cases: [(&str, &str, Option<u64>, bool); 3] = [
+        ("\"dynamic\"", "\"dynamic\"", Some(48 * MIB), true),
+        ("\"dynamic\"", "\"8388608\"", Some(24 * MIB), false),
+        ("\"iv_tweak\":\"0\"", "\"integrity\":{}", None, false),
+    ];
+    for (old, new, used, is_refused) in cases {
+        assert_eq!(old.len(), new.len());
+        let mut bytes = made.clone();
+        let places: Vec<usize> = (0..usize::try_from(MIB).expect("it fits"))
+            .filter(|at| made[*at..].starts_with(old.as_bytes()))
+            .collect();
+        assert_eq!(places.len(), 2, "{old} in both headers");
+        places.iter().for_each(|at| bytes[*at..at + new.len()].copy_from_slice(new.as_bytes()));
+        let layer = layers(&MemoryMedium::new(bytes)).expect("LUKS");
+        let Facts::Luks(facts) = &layer.facts else { panic!("{layer:?}") };
+        assert_eq!(facts.uses(odd), used.map(ByteCount::new), "{new}");
+        assert_eq!(facts.is_refused(odd), is_refused, "{new}");
     }
 }
 

@@ -12,6 +12,9 @@ use crate::open::Opened;
 /// Areas begin at multiples of this: no boundary that a drive has is greater.
 const GRAIN: u64 = 1 << 20;
 
+/// No piece is smaller: the workloads leave one grain of it free.
+const LEAST: u64 = 2 * GRAIN;
+
 /// What is given to the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Give {
@@ -60,12 +63,18 @@ pub enum AreaError {
         path: PathBuf,
     },
     /// No gap is large enough.
-    #[error("{path}: no free space of {needed} bytes between the partitions", path = path.display())]
+    #[error("{path}: no free space of {LEAST} bytes, in whole MiB, between the partitions", path = path.display())]
     Full {
         /// The target.
         path: PathBuf,
-        /// What a piece needs.
-        needed: u64,
+    },
+    /// The target itself is not.
+    #[error("{path}: it has {size} bytes, and {LEAST} are the least that can be measured", path = path.display())]
+    TooSmall {
+        /// The target.
+        path: PathBuf,
+        /// Its size.
+        size: u64,
     },
 }
 
@@ -79,8 +88,11 @@ pub fn areas(opened: &Opened, wanted: Areas) -> Result<Vec<Span>, AreaError> {
     };
     let areas = spread(&given, wanted);
     if areas.is_empty() {
-        let needed = (wanted.bytes / u64::from(wanted.regions.max(1))).clamp(2 * GRAIN, u64::MAX);
-        return Err(AreaError::Full { path: opened.path.clone(), needed });
+        let path = opened.path.clone();
+        return Err(match wanted.give {
+            Give::Free => AreaError::Full { path },
+            Give::Used | Give::Destroyed => AreaError::TooSmall { path, size: opened.size },
+        });
     }
     Ok(areas)
 }

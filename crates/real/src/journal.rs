@@ -66,7 +66,7 @@ pub enum JournalError {
         renamed: PathBuf,
     },
     /// The target is no longer the one that was measured.
-    #[error("{path}: the journal is of another {target}: {what}", path = path.display(), target = target.display())]
+    #[error("{path}: {target} is not what the journal is of: {what}", path = path.display(), target = target.display())]
     OtherTarget {
         /// The journal.
         path: PathBuf,

@@ -31,12 +31,16 @@ pub(super) fn caution(
                 "no tool moves its data there: make the partition again at that place, and restore what it held from a backup"
             }
             _ => {
-                "no tool shrinks what is in it and moves it: back up what it holds, make the partition again like this, and \
-                 restore it there"
+                "no command is known that shrinks what is in it and then moves it: back up what it holds, make the partition \
+                 again like this, and restore it there"
             }
         });
     } else if shrinks && is_known(partition) {
-        say(shrink::ORDER);
+        say(match (has("DEVICE DIR"), has("DEVICE")) {
+            (true, _) => shrink::ORDER_MOUNTED,
+            (_, true) => shrink::ORDER,
+            _ => shrink::UNUSED,
+        });
     } else if has("--move-data") {
         say("this moves the data along: offline, and it cannot resume if interrupted");
         if !is_known(partition) {

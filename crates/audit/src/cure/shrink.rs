@@ -1,19 +1,32 @@
-//! A partition that has to become smaller, with a file system in it: first that, then its entry, and last its place.
+//! A partition that has to become smaller, with something in it: first that, where it reaches over the new end, then its
+//! entry, and last its place.
 //!
 //! The law of this module: the steps are one line joined by `&&`, so that none is taken unless those before it succeeded. A
 //! line that is pasted with DEVICE in it fails at its first step, and changes nothing.
 
 use straddle_layout::Partition;
-use straddle_units::{ByteCount, Lba, Span};
+use straddle_layout::layer::{Facts, Layer};
+use straddle_units::{ByteCount, Lba, MIB, Span};
 
 use super::entry::Entry;
 use super::{Place, room};
-use crate::Context;
 use crate::finding::Command;
+use crate::{Context, weigh};
 
 /// What is said before such a line.
 pub(super) const ORDER: &str = "in this order: what is in it is shrunk first (DEVICE stands for the partition, unmounted), then the \
                                 partition; where one step fails none of the others is taken";
+
+/// The same where what is in the partition is shrunk while it is mounted.
+pub(super) const ORDER_MOUNTED: &str = "in this order: what is in it is shrunk first (DEVICE stands for the partition, DIR for an \
+                                        empty directory to mount it on), then the partition; where one step fails none of the others is taken";
+
+/// What is said where only the partition has to become smaller.
+pub(super) const UNUSED: &str =
+    "what is in it does not use the bytes that are cut off; close or unmount it first";
+
+/// The smallest that a Btrfs device can be made (`btrfs_ioctl_resize`, fs/btrfs/ioctl.c).
+const BTRFS_LEAST: ByteCount = ByteCount::new(256 * MIB);
 
 /// How many physical sectors more than needed a partition is shrunk, so that sfdisk finds room to move it.
 const TRIES: u64 = 3;
@@ -43,7 +56,12 @@ pub(super) fn steps(
             let start = Lba::from_bytes_exact(at, block)?;
             Some(Entry { context, partition, start, count: block.blocks_floor(len) })
         };
-        let mut lines = vec![resize(partition, len)?, entry(old.start())?.sfdisk("").line];
+        let layer = partition.layer.as_ref()?;
+        let mut lines = match weigh::fits(layer, old.len(), len) {
+            true => Vec::new(),
+            false => vec![resize(layer, len)?],
+        };
+        lines.push(entry(old.start())?.sfdisk("").line);
         if moves {
             lines.push(entry(place.start)?.sfdisk("--move-data ").line);
         }
@@ -51,11 +69,17 @@ pub(super) fn steps(
     })
 }
 
-/// The command that shrinks what is in a partition to `len` bytes.
-fn resize(partition: &Partition, len: ByteCount) -> Option<String> {
-    match partition.layer.as_ref()?.kind {
+/// The command that shrinks `layer` to `len` bytes.
+fn resize(layer: &Layer, len: ByteCount) -> Option<String> {
+    match layer.kind {
         "ext2" | "ext3" | "ext4" => {
             Some(format!("e2fsck -f DEVICE && resize2fs DEVICE {}K", len.get() / 1024))
+        }
+        "btrfs" => {
+            let Facts::FileSystem(fs) = &layer.facts else { return None };
+            let devid = fs.devid.filter(|_| len >= BTRFS_LEAST)?;
+            let len = len.get();
+            Some(format!("mount DEVICE DIR && btrfs filesystem resize {devid}:{len} DIR && umount DIR"))
         }
         "ntfs" => Some(format!("ntfsresize --size {} DEVICE", len.get())),
         _ => None,

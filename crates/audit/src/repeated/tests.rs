@@ -118,7 +118,13 @@ fn what_the_kernel_hands_up_is_told_at_the_lowest() {
     let mut seen: Vec<Seen<'_>> = devices
         .iter()
         .zip(&mut found)
-        .map(|(name, findings)| Seen { name, device: Some(name), above: above(name), findings })
+        .map(|(name, findings)| Seen {
+            name,
+            device: Some(name),
+            above: above(name),
+            on: BTreeMap::new(),
+            findings,
+        })
         .collect();
     merge_targets(&mut seen);
     for (name, findings) in devices.iter().zip(&found) {

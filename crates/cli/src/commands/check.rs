@@ -3,7 +3,7 @@
 mod connected;
 mod member;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
@@ -479,24 +479,27 @@ fn is_blank(target: &Target, is_captured: bool) -> Result<bool, String> {
 fn merge_causes(audited: &mut [&mut Audited], machine: &Machine) {
     let mut seen: Vec<Seen<'_>> = Vec::new();
     for one in audited {
-        let above = all_above(machine, one);
+        let (above, on) = all_above(machine, one);
         let Audited { name, target, findings, .. } = &mut **one;
-        seen.push(Seen { name, device: target.kernel_name.as_deref(), above, findings });
+        seen.push(Seen { name, device: target.kernel_name.as_deref(), above, on, findings });
     }
     straddle_audit::merge_targets(&mut seen);
 }
 
-/// The devices that stand on a target, or on a partition of it.
-fn all_above(machine: &Machine, audited: &Audited) -> BTreeSet<String> {
+/// The devices that stand on a target, or on a partition of it; and those on each of its partitions.
+fn all_above(machine: &Machine, audited: &Audited) -> (BTreeSet<String>, BTreeMap<u32, BTreeSet<String>>) {
     let target = &audited.target;
-    let partitions = target.kernel_partitions.iter().flatten().map(|partition| &partition.name);
-    let mut names = BTreeSet::new();
-    for name in target.kernel_name.iter().chain(partitions) {
+    let above = |name: &str| {
+        let mut names = BTreeSet::new();
         if let Some(device) = machine.layers(name).0 {
             add_holders(&device, &mut names);
         }
-    }
-    names
+        names
+    };
+    let partitions = target.kernel_partitions.iter().flatten();
+    let on: BTreeMap<_, _> = partitions.map(|partition| (partition.number, above(&partition.name))).collect();
+    let whole = target.kernel_name.as_deref().map(above).unwrap_or_default();
+    (on.values().flatten().cloned().chain(whole).collect(), on)
 }
 
 fn add_holders(device: &LiveDevice, names: &mut BTreeSet<String>) {

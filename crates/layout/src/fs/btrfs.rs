@@ -4,7 +4,7 @@
 //! is written whole.
 
 use super::{bytes, text, unit};
-use crate::fields::le32;
+use crate::fields::{le32, le64};
 use crate::layer::FileSystem;
 use crate::view::View;
 
@@ -14,6 +14,8 @@ const SUPERBLOCK: (u64, usize) = (64 * 1024, 4096);
 const SECTORSIZE: usize = 0x90;
 /// `nodesize`, 32 bits.
 const NODESIZE: usize = 0x94;
+/// `dev_item.devid`, 64 bits: which of the file system's devices this is.
+const DEVID: usize = 0xC9;
 /// `label`, 256 bytes.
 const LABEL: std::ops::Range<usize> = 0x12B..0x22B;
 
@@ -21,5 +23,6 @@ pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
     let superblock = bytes(view, SUPERBLOCK.0, SUPERBLOCK.1)?;
     let block = unit(u64::from(le32(&superblock, SECTORSIZE)))?;
     let node = unit(u64::from(le32(&superblock, NODESIZE))).filter(|node| *node >= block);
-    Some((FileSystem { block, node, ..FileSystem::default() }, text(&superblock[LABEL])))
+    let devid = Some(le64(&superblock, DEVID));
+    Some((FileSystem { block, node, devid, ..FileSystem::default() }, text(&superblock[LABEL])))
 }

@@ -129,7 +129,7 @@ pub(super) fn read_fat(view: &View<'_>) -> Option<(FileSystem, String)> {
         data_start,
         hidden_sectors: Some(u64::from(le32(&boot, bpb::HIDDEN))),
         extent: said(sectors, sector),
-        boot_copy: copy.filter(|at| is_copy(view, at.get(), &boot)),
+        boot_copies: copy.filter(|at| is_copy(view, at.get(), &boot)).into_iter().collect(),
         fat_bits: Some(match clusters {
             _ if is_fat32 => 32,
             0..FAT16_CLUSTERS => 12,

@@ -1,9 +1,10 @@
 //! NTFS: the boot sector and the record of `$Volume`, as in fs/ntfs3/ntfs.h (`struct NTFS_BOOT`, `struct MFT_REC`,
 //! `struct ATTRIB`) and include/ntfs-3g/layout.h.
 
-use straddle_units::ByteCount;
+use straddle_device::Medium;
+use straddle_units::{ByteCount, ByteOffset};
 
-use super::{bytes, is_copy, place, said, text_of_utf16, unit};
+use super::{bytes, is_copy, said, text_of_utf16, unit};
 use crate::fields::{byte, has, le16, le32, le64};
 use crate::layer::FileSystem;
 use crate::view::View;
@@ -18,7 +19,7 @@ const SECTOR_SIZE: usize = 0x0B;
 const CLUSTER_SECTORS: usize = 0x0D;
 /// The first of the values that stand for a power of two.
 const CLUSTER_SHIFTS_FROM: u8 = 240;
-/// `sectors_per_volume`, 64 bits, without the copy of the boot sector that is right behind them.
+/// `sectors_per_volume`, 64 bits, without the copy of the boot sector that is behind them.
 const SECTORS: usize = 0x28;
 /// `hidden_sectors`, 32 bits.
 const HIDDEN: usize = 0x1C;
@@ -116,11 +117,25 @@ pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
         cluster: Some(cluster),
         hidden_sectors: Some(u64::from(le32(&boot, HIDDEN))),
         extent: said(le64(&boot, SECTORS), sector),
-        boot_copy: place(view, le64(&boot, SECTORS), sector).filter(|at| is_copy(view, at.get(), &boot)),
+        boot_copies: copies(view, &boot, sector, cluster),
         ..FileSystem::default()
     };
     let record = volume_record(view, &boot, cluster);
     Some((fs, record.and_then(|record| label(&record)).unwrap_or_default()))
+}
+
+/// Where the copies of the boot sector are: right behind the last sector (mkntfs), at the end of the cluster that begins there
+/// (ntfsresize, `update_bootsector`), and in the last sector of the partition, where Windows and ntfsfix look.
+fn copies(view: &View<'_>, boot: &[u8], sector: ByteCount, cluster: ByteCount) -> Vec<ByteOffset> {
+    let behind = sector.checked_mul(le64(boot, SECTORS));
+    let resized = behind.and_then(|at| at.checked_add(cluster - sector));
+    let last = view.len() - view.len().remainder(sector) - sector;
+    let mut places: Vec<ByteCount> = [behind, resized, Some(last)].into_iter().flatten().collect();
+    places.sort_unstable();
+    places.dedup();
+    let is_behind = |at: &ByteCount| behind.is_some_and(|behind| *at >= behind) && *at != ByteCount::ZERO;
+    let is_here = |at: &ByteCount| *at < view.len() && is_copy(view, at.get(), boot);
+    places.into_iter().filter(|at| is_behind(at) && is_here(at)).map(|at| ByteOffset::new(at.get())).collect()
 }
 
 /// The record of `$Volume`, with its own numbers put back where the update sequence stands.

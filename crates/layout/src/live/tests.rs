@@ -91,7 +91,8 @@ fn on_disk(kind: &'static str, name: &str, drive: u64, facts: Facts) -> Layer {
 
 fn luks_on_disk(payload: u64) -> Layer {
     let payload = Some(ByteOffset::new(payload));
-    let facts = Facts::Luks(Luks { version: 2, payload, sector_size: ByteCount::new(4096) });
+    let facts =
+        Facts::Luks(Luks { version: 2, payload, sector_size: ByteCount::new(4096), ..Luks::default() });
     on_disk("crypto_LUKS", "", START, facts)
 }
 
@@ -100,7 +101,8 @@ fn what_is_behind_a_key_is_seen() {
     let luks = stack("seen", TABLES).layers("sda1", START);
     let payload = ByteOffset::new(32768 * 512);
     assert_eq!((luks.kind, luks.name.as_str(), luks.below.start().get()), ("crypto_LUKS", "c0", START));
-    let facts = Luks { version: 2, payload: Some(payload), sector_size: ByteCount::new(4096) };
+    let facts =
+        Luks { version: 2, payload: Some(payload), sector_size: ByteCount::new(4096), ..Luks::default() };
     assert_eq!(luks.facts, Facts::Luks(facts));
     let pv = &luks.children[0];
     let drive = ByteOffset::new((2049 + 32768) * 512);

@@ -44,6 +44,8 @@ struct Header {
     uuid: String,
     payload: Option<u64>,
     sector_size: u64,
+    size: Option<u64>,
+    is_plain: bool,
     remarks: Vec<String>,
 }
 
@@ -75,6 +77,8 @@ fn second(medium: &dyn Medium, binary: &[u8], damage: &str) -> Header {
             uuid: String::new(),
             payload: None,
             sector_size: 0,
+            size: None,
+            is_plain: false,
             remarks: vec![
                 format!("its first header is damaged: {damage}"),
                 format!("its second header, at byte {at}, cannot be used either: {why}"),
@@ -87,7 +91,16 @@ fn second(medium: &dyn Medium, binary: &[u8], damage: &str) -> Header {
 fn version_1(binary: &[u8]) -> Header {
     let payload = Some(sectors(u64::from(be32(binary, 104))));
     let (label, uuid) = (String::new(), uuid(binary));
-    Header { version: 1, label, uuid, payload, sector_size: SECTOR, remarks: Vec::new() }
+    Header {
+        version: 1,
+        label,
+        uuid,
+        payload,
+        sector_size: SECTOR,
+        size: None,
+        is_plain: true,
+        remarks: Vec::new(),
+    }
 }
 
 /// Reads the LUKS2 header at byte `at`, whose first bytes are `binary`.
@@ -146,12 +159,19 @@ fn from_segments(label: String, uuid: String, segments: &[Segment]) -> Header {
         remarks.push("its header lists no data segment".to_owned());
     }
     let sector_size = used().find_map(|segment| segment.sector_size).unwrap_or(SECTOR);
-    Header { version: 2, label, uuid, payload, sector_size, remarks }
+    let (size, is_plain) = match segments {
+        [Segment { size: Some(size), has_integrity: false, is_backup: false, .. }] => match size {
+            SegmentSize::Dynamic => (None, true),
+            SegmentSize::Bytes(bytes) => (Some(*bytes), true),
+        },
+        _ => (None, false),
+    };
+    Header { version: 2, label, uuid, payload, sector_size, size, is_plain, remarks }
 }
 
 /// What is known of the container, on a medium of `len` bytes.
 fn volume(header: Header, len: ByteCount) -> Volume {
-    let Header { version, label, uuid, payload, sector_size, mut remarks } = header;
+    let Header { version, label, uuid, payload, sector_size, size, is_plain, mut remarks } = header;
     // Zero is what a detached header says; a payload past the end shows a header or its backup in a file.
     let room = payload.filter(|payload| *payload > 0).and_then(|payload| len.get().checked_sub(payload));
     let here = payload.zip(room).filter(|(_, room)| *room > 0);
@@ -167,7 +187,8 @@ fn volume(header: Header, len: ByteCount) -> Volume {
         remarks.push("a header without its payload, which is elsewhere".to_owned());
     }
     let payload = here.map(|(payload, _)| payload);
-    let facts = Facts::Luks(Luks { version, payload, sector_size: ByteCount::new(sector_size) });
+    let (sector_size, size) = (ByteCount::new(sector_size), size.map(ByteCount::new));
+    let facts = Facts::Luks(Luks { version, payload, sector_size, size, is_plain });
     Volume { kind: "crypto_LUKS", name: label, uuid, facts, provides, remarks }
 }
 
@@ -187,11 +208,22 @@ struct Segment {
     offset: Option<u64>,
     #[serde(default)]
     sector_size: Option<u64>,
+    #[serde(default, deserialize_with = "segment_size")]
+    size: Option<SegmentSize>,
     #[serde(default, rename = "integrity", deserialize_with = "is_there")]
     has_integrity: bool,
     /// One of its flags marks it as a record of the state before re-encryption.
     #[serde(default, rename = "flags", deserialize_with = "has_backup_flag")]
     is_backup: bool,
+}
+
+/// How long a segment is.
+#[derive(Clone, Copy)]
+enum SegmentSize {
+    /// To the end of the device.
+    Dynamic,
+    /// So many bytes.
+    Bytes(u64),
 }
 
 /// A text of which only a part matters, so that it is not kept.
@@ -220,6 +252,14 @@ impl<T> Visitor<'_> for Glance<T> {
 /// A number of 64 bits, which is a decimal string there.
 fn decimal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     Glance(|text| text.parse().ok()).deserialize(deserializer)
+}
+
+fn segment_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SegmentSize>, D::Error> {
+    Glance(|text| match text {
+        "dynamic" => Some(SegmentSize::Dynamic),
+        bytes => bytes.parse().ok().map(SegmentSize::Bytes),
+    })
+    .deserialize(deserializer)
 }
 
 fn is_there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {

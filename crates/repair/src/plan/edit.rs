@@ -1,7 +1,7 @@
 //! Changes to the table that is there: what is not named stays as it is, bit for bit.
 
 use straddle_layout::{Problem, TableKind};
-use straddle_units::{ByteCount, ByteOffset, Lba, Span};
+use straddle_units::{ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use super::place::{check_percents, extended_entry, next_number, next_primary};
 use super::{Change, Draft, Entry, Format, MBR_LBAS, MBR_LEAD, Slot, Table, kept, span_of};
@@ -122,7 +122,12 @@ impl Draft<'_> {
                 if end > limit {
                     let free = limit.checked_since(span.start()).unwrap_or_default();
                     let needed = end.checked_since(span.start()).unwrap_or_default();
-                    return Err(PlanError::TooBig { number, needed, free });
+                    return Err(match self.behind_backup(table, limit)? {
+                        Some(hint) => {
+                            cannot(format!("{needed} are needed, and there is room for {free}{hint}"))
+                        }
+                        None => PlanError::TooBig { number, needed, free },
+                    });
                 }
                 end
             }
@@ -130,9 +135,10 @@ impl Draft<'_> {
         };
         if end <= span.end() {
             let free = limit.checked_since(span.end()).unwrap_or_default();
+            let hint = self.behind_backup(table, limit)?.unwrap_or_default();
             return Err(cannot(match size {
                 Some(size) => format!("it has {} bytes, and {} are asked for", span.len().get(), size.get()),
-                None => format!("{} bytes are free behind it, with no boundary among them", free.get()),
+                None => format!("{} bytes are free behind it, with no boundary among them{hint}", free.get()),
             }));
         }
         let entry = &mut table.partitions[index];
@@ -140,6 +146,23 @@ impl Draft<'_> {
         entry.sectors = Lba::containing(end, block).get() - entry.start;
         entry.why.push(format!("it keeps its start and ends at byte {end}"));
         Ok(())
+    }
+
+    /// What to do where the space up to `limit` ends at the backup GPT, and that is not at the end of the disk.
+    fn behind_backup(&self, table: &Table, limit: ByteOffset) -> Result<Option<String>, PlanError> {
+        let usable_ends = Lba::new(table.last_usable.saturating_add(1)).to_bytes(self.block());
+        if table.format == Format::Mbr || self.request.relocate_backup || usable_ends != Some(limit) {
+            return Ok(None);
+        }
+        let behind = CurrentGpt::read(self.situation.medium, self.situation.stack)?.array_blocks() + 2;
+        let last = self.situation.blocks().saturating_sub(behind);
+        let more = LbaCount::new(last.saturating_sub(table.last_usable)).to_bytes(self.block());
+        let more = more.filter(|more| *more != ByteCount::ZERO);
+        Ok(more.map(|more| {
+            format!(
+                "; the backup GPT is in the way, not at the end of the disk: add --relocate-backup, which makes {more} more usable"
+            )
+        }))
     }
 
     /// Gives logical partitions the numbers that they will have: the kernel counts them along the chain.

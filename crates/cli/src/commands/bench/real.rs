@@ -13,6 +13,7 @@ use straddle_bench::{
     rounds,
 };
 use straddle_device::FileId;
+use straddle_device::shown::quote_path;
 use straddle_drive::{Nanos, Profile};
 use straddle_real::{
     Access, Areas, Before, Conditions, Contents, Give, Io, Journal, Kind, Left, OpenError, Opened, Others,
@@ -50,7 +51,7 @@ pub(super) fn run(
     let stop = Arc::new(AtomicBool::new(false));
     on_interrupt(&stop).context("signals")?;
     let journals = journals(arguments)?;
-    refuse_unrestored(path, &journals)?;
+    refuse_unrestored(path, &journals, &restore_command(arguments))?;
     let made = Made::unless_there(path, arguments)?;
     let mut bar = Bar::new();
     bar.tell("preparing");
@@ -143,6 +144,7 @@ pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
         writeln!(out, "Nothing to put back: no journal in {}.", printable(&folder.display().to_string()))?;
     }
     let mut exit = Exit::Aligned;
+    let command = printable(&restore_command(arguments));
     for path in found {
         let name = printable(&path.display().to_string());
         match restore(&path, arguments.real.force) {
@@ -154,16 +156,19 @@ pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
                 let target = printable(&target.display().to_string());
                 writeln!(
                     out,
-                    "{target}: {} are neither what the run found nor what it wrote: left alone; {bytes} unreadable bytes were put back.\n  {name} is kept. What was there before the run comes back with --restore --force; to keep what is there now, remove that file.",
+                    "{target}: {} are neither what the run found nor what it wrote: left alone; {bytes} unreadable bytes were put back.\n  The journal is kept: {name}\n  To have what was there before the run: {command} --force (for every journal in that folder); to keep what is there now: remove the journal.",
                     told_spans(&spans)
                 )?;
                 exit = exit.max(Exit::Refused);
             }
             Ok(Restored::Incomplete) => {
-                writeln!(out, "{name}: not complete, so nothing had been written; removed.")?;
+                writeln!(
+                    out,
+                    "{name}: the journal is not complete, so the run had written nothing to its target; the journal is removed."
+                )?;
             }
             Ok(Restored::Running) => {
-                writeln!(out, "{name}: its measurement is still running; left alone.")?;
+                writeln!(out, "{name}: the run of this journal is still going on; nothing is put back.")?;
             }
             Err(error) => {
                 exit = exit.max(if error.is_refusal() { Exit::Refused } else { Exit::Failed });
@@ -204,8 +209,15 @@ fn journals(arguments: &BenchArguments) -> Result<PathBuf> {
     }
 }
 
+/// The command that puts back what is in the journals of this run's folder.
+fn restore_command(arguments: &BenchArguments) -> String {
+    let folder = arguments.real.journals.as_deref();
+    let folder = folder.map_or_else(String::new, |folder| format!(" --journals {}", quote_path(folder)));
+    format!("straddle bench --restore{folder}")
+}
+
 /// A run that did not end has left what the target held: that comes first.
-fn refuse_unrestored(path: &Path, journals: &Path) -> Result<()> {
+fn refuse_unrestored(path: &Path, journals: &Path, command: &str) -> Result<()> {
     let Ok(metadata) = fs::metadata(path) else { return Ok(()) };
     let this = (path.canonicalize().ok(), FileId::of(&metadata));
     let is_of_this = |left: &Left| match &left.target {
@@ -216,7 +228,7 @@ fn refuse_unrestored(path: &Path, journals: &Path) -> Result<()> {
     let Some(first) = left(journals).into_iter().find(is_of_this) else { return Ok(()) };
     let (path, first) = (path.display(), first.path.display());
     let message =
-        format!("{path}: an earlier run did not end and left {first}; run straddle bench --restore first");
+        format!("{path}: an earlier run did not end and left the journal {first}; run {command} first");
     Err(RefusedError(message).into())
 }
 
@@ -295,10 +307,11 @@ pub(crate) fn in_use(error: OpenError) -> anyhow::Error {
 }
 
 pub(crate) fn refused(error: straddle_real::AreaError) -> anyhow::Error {
-    use straddle_real::AreaError::{Damaged, Full, Look, NoTable};
+    use straddle_real::AreaError::{Damaged, Full, Look, NoTable, TooSmall};
     let hint = "; --used measures where data are, and puts them back";
     match error {
         Look { .. } => error.into(),
+        TooSmall { .. } => RefusedError(error.to_string()).into(),
         NoTable { .. } | Damaged { .. } | Full { .. } => RefusedError(format!("{error}{hint}")).into(),
     }
 }

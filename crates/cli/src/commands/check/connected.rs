@@ -4,7 +4,7 @@ use std::path::Path;
 
 use straddle_audit::Finding;
 use straddle_device::image::{Container, Format};
-use straddle_device::shown::quote_path;
+use straddle_device::shown::{is_hidden, quote_path};
 
 /// The node that commands name for it.
 pub(super) const NODE: &str = "/dev/nbd0";
@@ -24,7 +24,7 @@ pub(super) fn prepare(
         commands.into_iter().any(|command| command.line.contains(NODE))
     };
     let mut named: Vec<&mut Finding> = findings.iter_mut().filter(by_node).collect();
-    if named.is_empty() || name.contains(char::is_control) {
+    if named.is_empty() || name.contains(is_hidden) {
         named.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(straddle_audit::Cure::without_commands);
         return None;
     }

@@ -1,0 +1,139 @@
+//! One cause, one fix: a finding that only follows from another one says from which, and has no fix of its own.
+//!
+//! The law of this module: what follows stays a finding, with its code and its severity, and counts in every verdict. Only
+//! what is told can be a cause, so that its fix is told somewhere; in doubt a finding stands for itself.
+
+use straddle_device::DeviceKind;
+use straddle_units::Boundary;
+
+use crate::catalogue as rules;
+use crate::finding::{About, Cause, Cure, Finding, Kind, Severity, Subject, Told};
+use crate::{Context, Seen, layers};
+
+/// Says of all that is found on one target what follows from what, as far as both are told in the end.
+pub(crate) fn suspect(context: &Context<'_>, findings: &mut [Finding]) {
+    for partition in &context.stack.partitions {
+        let number = Subject::Partition(partition.number);
+        let start = Some(partition.span.start());
+        let is_of_start = |f: &Finding| f.subject == number && f.layer.is_empty() && f.at == start;
+        let counts = |f: &&Finding| is_of_start(f) && f.miss.is_some() && f.severity > Severity::Advice;
+        // The first boundary that is named is the finest.
+        let Some(cause) = findings.iter().find(counts).map(Cause::of) else { continue };
+        for finding in findings.iter_mut().filter(|f| is_of_start(f) && f.rule.code != cause.code) {
+            if finding.miss.is_some() || *finding.rule == rules::DOS_START {
+                finding.follows = vec![cause.clone()];
+            }
+        }
+    }
+    // Who uses such a device can mend what it stands on; a drive's own shift is there to stay.
+    if !matches!(context.kind, DeviceKind::Md | DeviceKind::DeviceMapper | DeviceKind::Loop) {
+        return;
+    }
+    let made_up =
+        |f: &&Finding| *f.rule == rules::LAYERS_CANCEL && f.subject == Subject::Disk && f.layer.len() == 1;
+    let made_up = findings.iter().find(made_up).map(Cause::of);
+    let Some(shift) = findings.iter().find(|f| is_shift(f)).map(Cause::of) else { return };
+    for finding in findings.iter_mut() {
+        if is_shifted(finding) {
+            finding.follows = vec![shift.clone()];
+        } else if is_shift(finding) {
+            finding.follows = made_up.iter().cloned().collect();
+        }
+    }
+}
+
+/// Whether it says that the device's own addresses are shifted, or cannot be aligned.
+fn is_shift(finding: &Finding) -> bool {
+    *finding.rule == rules::FIRMWARE_OFFSET || *finding.rule == rules::KERNEL_MISALIGNED
+}
+
+/// Whether what is missed would be met, were the device's addresses not shifted.
+fn is_shifted(finding: &Finding) -> bool {
+    let Some((miss, at)) = finding.miss.zip(finding.at) else { return false };
+    let unshifted = Boundary::multiples_of(miss.boundary.size());
+    let stays = finding.cure.as_ref().is_some_and(|cure| cure.summary.starts_with(layers::STAYS));
+    finding.layer.is_empty() && !stays && unshifted.is_some_and(|boundary| boundary.is_aligned(at))
+}
+
+/// Settles what follows from what, now that it is known what is told.
+pub(crate) fn settle(findings: &mut [Finding]) {
+    let told: Vec<Cause> = findings.iter().filter(|f| f.told == Told::Here).map(Cause::of).collect();
+    for finding in findings.iter_mut() {
+        finding.follows.retain(|cause| told.contains(cause));
+        if !finding.follows.is_empty() {
+            finding.cure = None;
+        }
+    }
+    wait_for_the_move(findings);
+}
+
+/// The bytes that a boot sector's fix names are those of its present place: they are another's once the partition moved.
+fn wait_for_the_move(findings: &mut [Finding]) {
+    let moves = |f: &&Finding| {
+        f.told == Told::Here
+            && f.rule.about == About::Placement
+            && *f.rule != rules::HIDDEN_SECTORS
+            && f.cure.as_ref().is_some_and(|cure| !cure.commands.is_empty())
+    };
+    let moved: Vec<Cause> = findings.iter().filter(moves).map(Cause::of).collect();
+    for finding in findings.iter_mut().filter(|f| *f.rule == rules::HIDDEN_SECTORS) {
+        let Some(cause) = moved.iter().find(|cause| cause.subject == finding.subject) else { continue };
+        if finding.cure.as_ref().is_some_and(|cure| !cure.commands.is_empty()) {
+            finding.cure = Some(Cure::advice(format!(
+                "after that of {}: check again, for its boot sectors will be at other bytes. Where the partition stays, \
+                 check --only {} has the commands for this place",
+                cause.code, finding.rule.code
+            )));
+        }
+    }
+}
+
+/// Says what on a device of a run follows from the partitions of others that it stands on.
+pub(crate) fn follow_down(seen: &mut [Seen<'_>]) {
+    for upper in 0..seen.len() {
+        let Some(device) = seen[upper].device else { continue };
+        let mut causes: Vec<Cause> = Vec::new();
+        for lower in (0..seen.len()).filter(|lower| *lower != upper) {
+            let stands_on = |f: &&Finding| match f.subject {
+                Subject::Partition(number) => {
+                    seen[lower].on.get(&number).is_some_and(|above| above.contains(device))
+                }
+                Subject::Disk => false,
+            };
+            let shifts = seen[lower].findings.iter().filter(|f| is_off(f)).filter(stands_on);
+            let name = seen[lower].name;
+            causes.extend(shifts.map(|f| Cause { target: Some(name.to_owned()), ..Cause::of(f) }));
+        }
+        if causes.is_empty() {
+            continue;
+        }
+        // What is off for itself, or is made up for, is another matter.
+        let follows = |f: &&mut Finding| {
+            let own = f.follows.iter().any(|cause| cause.code == rules::LAYERS_CANCEL.code);
+            f.told == Told::Here && !own && (is_shift(f) || is_phase(f) && is_shifted(f))
+        };
+        for finding in seen[upper].findings.iter_mut().filter(follows) {
+            finding.follows.clone_from(&causes);
+            finding.cure = None;
+        }
+    }
+}
+
+/// Whether a boundary that is missed is one of a device with shifted addresses.
+fn is_phase(finding: &Finding) -> bool {
+    finding.miss.is_some_and(|miss| miss.boundary.phase().get() != 0)
+}
+
+/// Whether a finding says that a partition starts off a boundary, and has the fix of that.
+fn is_off(finding: &Finding) -> bool {
+    finding.told == Told::Here
+        && finding.rule.about == About::Placement
+        && finding.rule.kind == Kind::Alignment
+        && *finding.rule != rules::END_STRADDLES
+        && finding.severity > Severity::Advice
+        && finding.miss.is_some()
+        && finding.follows.is_empty()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use straddle_units::{ByteCount, ByteOffset};
+
+use super::*;
+use crate::finding::{Command, Miss, Rule};
+
+/// A finding with a fix of its own, on a boundary of 4096 bytes that is shifted by `phase`.
+fn finding(rule: &'static Rule, subject: Subject, at: u64, phase: u64) -> Finding {
+    let boundary = Boundary::new(ByteCount::new(4096), ByteCount::new(phase)).unwrap();
+    let at = ByteOffset::new(at);
+    let command = Command { tool: "sfdisk", line: rule.code.to_owned() };
+    let cure = Cure { commands: vec![command], ..Cure::advice(rule.code) };
+    let miss = Some(Miss { name: "physical sector", boundary, past: boundary.past(at) });
+    Finding { at: Some(at), miss, cure: Some(cure), ..Finding::new(rule, subject, String::new()) }
+}
+
+/// The codes of what has a fix with commands.
+fn fixed(findings: &[Finding]) -> Vec<&str> {
+    let has = |f: &&Finding| f.cure.as_ref().is_some_and(|cure| !cure.commands.is_empty());
+    findings.iter().filter(has).map(|f| f.rule.code).collect()
+}
+
+#[test]
+fn what_is_not_told_is_no_cause() {
+    let number = Subject::Partition(1);
+    let make = || {
+        let mut all =
+            [&rules::START_STRADDLES, &rules::OFF_IO_MIN, &rules::DOS_START, &rules::HIDDEN_SECTORS]
+                .map(|rule| finding(rule, number, 32256, 0));
+        let cause = Cause::of(&all[0]);
+        all[1].follows = vec![cause.clone()];
+        all[2].follows = vec![cause];
+        all
+    };
+    let mut all = make();
+    settle(&mut all);
+    assert_eq!(fixed(&all), ["S001"]);
+    assert!(all[3].cure.as_ref().unwrap().summary.starts_with("after that of S001"));
+    for told in [Told::NotAsked, Told::Outside] {
+        let mut all = make();
+        all[0].told = told;
+        settle(&mut all);
+        assert!(all.iter().all(|f| f.follows.is_empty()), "{all:?}");
+        assert_eq!(fixed(&all).len(), 4);
+    }
+    // What moves another partition is another matter.
+    let mut all = make();
+    all.iter_mut().for_each(|f| f.follows.clear());
+    (0..3).for_each(|index| all[index].subject = Subject::Partition(2));
+    settle(&mut all);
+    assert_eq!(fixed(&all).len(), 4);
+}
+
+/// md0 stands on partition 1 of sda and on partition 2 of sdb; what is off there, and what shows of it on md0.
+#[test]
+fn what_shows_above_follows_from_every_partition_below() {
+    let names = ["md0", "sda", "sdb"];
+    let on = |names: &[(u32, &str)]| -> BTreeMap<u32, BTreeSet<String>> {
+        names.iter().map(|(number, name)| (*number, BTreeSet::from([(*name).to_owned()]))).collect()
+    };
+    let run = |below: &[(usize, u32)]| {
+        let mut found: Vec<Vec<Finding>> = vec![
+            vec![
+                finding(&rules::START_STRADDLES, Subject::Disk, 0, 512),
+                finding(&rules::FIRMWARE_OFFSET, Subject::Disk, 512, 512),
+                // Off for itself: at a byte that no shift of all addresses makes right.
+                finding(&rules::START_STRADDLES, Subject::Partition(7), 1024, 512),
+            ],
+            Vec::new(),
+            Vec::new(),
+        ];
+        for (disk, number) in below {
+            let subject = Subject::Partition(*number);
+            found[*disk].push(finding(&rules::START_STRADDLES, subject, 32256, 0));
+        }
+        let stands = [on(&[]), on(&[(1, "md0"), (2, "dm-0")]), on(&[(2, "md0")])];
+        let mut seen: Vec<Seen<'_>> = names
+            .iter()
+            .zip(&mut found)
+            .zip(stands)
+            .map(|((name, findings), on)| Seen {
+                name,
+                device: Some(name),
+                above: on.values().flatten().cloned().collect(),
+                on,
+                findings,
+            })
+            .collect();
+        follow_down(&mut seen);
+        found
+    };
+    let found = run(&[(1, 1), (1, 2), (2, 2)]);
+    assert_eq!(fixed(&found[0]), ["S001"]);
+    assert!(found[0][2].follows.is_empty());
+    for follower in &found[0][..2] {
+        let causes: Vec<_> =
+            follower.follows.iter().map(|c| (c.code, c.subject, c.target.as_deref())).collect();
+        let one = ("S001", Subject::Partition(1), Some("sda"));
+        assert_eq!(causes, [one, ("S001", Subject::Partition(2), Some("sdb"))]);
+    }
+    assert_eq!(found[1].iter().chain(&found[2]).filter(|f| f.cure.is_some()).count(), 3);
+    // The partition under another device is no cause.
+    let found = run(&[(1, 2)]);
+    assert_eq!(fixed(&found[0]).len(), 3);
+}
