@@ -459,7 +459,7 @@ kill $!
 wait $! || true
 test ! -e plan.json.undo && echo "backup: none"
 reproduced() { told "$1" reproduce miller-2010 --on /dev/vda --destroy-data /dev/vda --lab-only; }
-flock /dev/vda sleep 1000 &
+flock --no-fork /dev/vda sleep 1000 &
 sleep 1
 reproduced locked
 kill $!
