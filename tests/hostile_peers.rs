@@ -5,193 +5,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "tools/peers.rs"]
+mod peers;
 #[path = "tools/server.rs"]
 mod server;
 mod tools;
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, IoSlice, Read, Write};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use peers::*;
+use rustix::event::EventfdFlags;
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::net::SendFlags;
 use server::{Server, Setting, request, summary, transmit};
-
-/// How long an answer may take before it is taken for none. Nothing is measured by this.
-const PATIENCE: Duration = Duration::from_secs(600);
-
-fn connect(path: &str) -> UnixStream {
-    let stream = UnixStream::connect(path).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
-    stream
-}
-
-/// An NBD client that is served.
-struct Neighbour(UnixStream);
-
-impl Neighbour {
-    fn new(setting: &Setting) -> Self {
-        Self(transmit(connect(&setting.path("nbd"))))
-    }
-
-    /// Asks for a sector, and gets it.
-    fn is_served(&mut self) {
-        self.0.write_all(&request(0, 7, 4096, 512)).unwrap();
-        let mut reply = [0; 528];
-        self.0.read_exact(&mut reply).expect("the server answers others");
-        assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]);
-    }
-}
-
-// --- a virtual machine ----------------------------------------------------------------------------------------------
-
-const MEMORY: u64 = 1 << 20;
-const USER: u64 = 0x7000_0000_0000;
-const AVAILABLE: u64 = 0x2000;
-const USED: u64 = 0x3000;
-const HEADER: u64 = 0x4000;
-const STATUS: u64 = 0x5000;
-const DATA: u64 = 0x6000;
-const TABLE: u64 = 0x8000;
-const RING: u16 = 16;
-const NEXT: u16 = 1;
-const WRITABLE: u16 = 2;
-const INDIRECT: u16 = 4;
-const INDIRECT_FEATURE: u64 = 1 << 28;
-const FLUSH_FEATURE: u64 = 1 << 9;
-
-struct Machine {
-    socket: UnixStream,
-    memory: File,
-    kick: OwnedFd,
-    call: OwnedFd,
-    error: OwnedFd,
-}
-
-fn event(value: u32, flags: EventfdFlags) -> OwnedFd {
-    eventfd(value, flags).unwrap()
-}
-
-/// Whether the descriptor becomes readable, or is hung up.
-fn comes(fd: impl AsFd) -> bool {
-    let patience = Timespec { tv_sec: 60, tv_nsec: 0 };
-    poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&patience)).unwrap() == 1
-}
-
-impl Machine {
-    fn new(setting: &Setting) -> Self {
-        let memory = File::from(rustix::fs::memfd_create("guest", rustix::fs::MemfdFlags::empty()).unwrap());
-        memory.set_len(MEMORY).unwrap();
-        let event = || event(0, EventfdFlags::NONBLOCK);
-        let socket = connect(&setting.path("vhost"));
-        Self { socket, memory, kick: event(), call: event(), error: event() }
-    }
-
-    fn send(&self, code: u32, payload: &[u8], fds: &[BorrowedFd<'_>]) {
-        let size = u32::try_from(payload.len()).unwrap();
-        let head = [code, 1, size].map(u32::to_le_bytes).concat();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        if !fds.is_empty() {
-            assert!(control.push(SendAncillaryMessage::ScmRights(fds)));
-        }
-        let parts = [IoSlice::new(&head), IoSlice::new(payload)];
-        sendmsg(&self.socket, &parts, &mut control, SendFlags::NOSIGNAL).unwrap();
-    }
-
-    fn tell(&self, code: u32, numbers: &[u64], fds: &[BorrowedFd<'_>]) {
-        self.send(code, &numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>(), fds);
-    }
-
-    fn ask(&mut self, code: u32) -> u64 {
-        self.tell(code, &[], &[]);
-        let mut reply = [0; 20];
-        self.socket.read_exact(&mut reply).expect("a question is answered");
-        u64::from_le_bytes(reply[12..].try_into().unwrap())
-    }
-
-    /// Sets everything up as a driver does, but for these features; queues use these descriptors.
-    fn set_up(&mut self, without: u64, kick: BorrowedFd<'_>, call: BorrowedFd<'_>) {
-        let features = self.ask(1);
-        self.tell(2, &[features & !without], &[]);
-        self.tell(3, &[], &[]);
-        self.tell(5, &[1, 0, MEMORY, USER, 0], &[self.memory.as_fd()]);
-        self.start(0, kick, call);
-    }
-
-    fn start(&mut self, queue: u64, kick: BorrowedFd<'_>, call: BorrowedFd<'_>) {
-        // A page further for each queue; the descriptors are shared.
-        let far = queue << 16;
-        self.tell(8, &[queue | u64::from(RING) << 32], &[]);
-        self.tell(10, &[queue], &[]);
-        self.tell(9, &[queue, USER + far, USER + USED + far, USER + AVAILABLE + far, 0], &[]);
-        self.tell(13, &[queue], &[call]);
-        self.tell(14, &[queue], &[self.error.as_fd()]);
-        self.tell(12, &[queue], &[kick]);
-        self.tell(18, &[queue | 1 << 32], &[]);
-        // An answer says that all of this has been done.
-        assert!(self.ask(17) >= 1);
-    }
-
-    fn well(setting: &Setting, without: u64) -> Self {
-        let mut this = Self::new(setting);
-        let (kick, call) = (this.kick.try_clone().unwrap(), this.call.try_clone().unwrap());
-        this.set_up(without, kick.as_fd(), call.as_fd());
-        this
-    }
-
-    fn write(&self, at: u64, bytes: &[u8]) {
-        self.memory.write_all_at(bytes, at).unwrap();
-    }
-
-    fn u16(&self, at: u64) -> u16 {
-        let mut bytes = [0; 2];
-        self.memory.read_exact_at(&mut bytes, at).unwrap();
-        u16::from_le_bytes(bytes)
-    }
-
-    fn descriptor(&self, at: u64, address: u64, length: u32, flags: u16, next: u16) {
-        let rest = [flags, next].map(u16::to_le_bytes).concat();
-        self.write(at, &[&address.to_le_bytes()[..], &length.to_le_bytes(), &rest].concat());
-    }
-
-    /// A read of a sector, in the first three descriptors.
-    fn a_read(&self) {
-        self.write(HEADER, &[0; 16]);
-        self.descriptor(0, HEADER, 16, NEXT, 1);
-        self.descriptor(16, DATA, 512, NEXT | WRITABLE, 2);
-        self.descriptor(32, STATUS, 1, WRITABLE, 0);
-    }
-
-    fn offer(&self, heads: &[u16], index: u16) {
-        let heads: Vec<u8> = heads.iter().flat_map(|head| head.to_le_bytes()).collect();
-        self.write(AVAILABLE + 4, &heads);
-        self.write(AVAILABLE + 2, &index.to_le_bytes());
-        rustix::io::write(&self.kick, &1u64.to_le_bytes()).unwrap();
-    }
-
-    /// Whether the first request was completed.
-    fn is_completed(&self) -> bool {
-        (0..600).any(|_| {
-            std::thread::sleep(Duration::from_millis(100));
-            self.u16(USED + 2) == 1
-        })
-    }
-
-    /// Whether the server has closed the connection.
-    fn is_let_go(&mut self) -> bool {
-        let mut rest = Vec::new();
-        match self.socket.read_to_end(&mut rest) {
-            Ok(_) => true,
-            Err(error) => error.kind() == ErrorKind::ConnectionReset,
-        }
-    }
-}
 
 fn serve(setting: &Setting) -> Server {
     setting.serve(&["--vhost-user", &setting.path("vhost")])
@@ -403,6 +233,31 @@ fn memory_that_is_taken_away_ends_one_client() {
         neighbour.is_served();
         assert!(machine.is_let_go(), "{left} bytes left");
     }
+    // Huge pages that the system does not have, in a file that is sealed against shrinking; and more addresses than there are.
+    for (flags, size) in [(MemfdFlags::HUGETLB, 1_u64 << 30), (MemfdFlags::empty(), 16 << 40)] {
+        let mut machine = Machine::new(&setting);
+        let features = machine.ask(1);
+        machine.tell(2, &[features], &[]);
+        let Ok(memory) = rustix::fs::memfd_create("huge", flags | MemfdFlags::ALLOW_SEALING) else {
+            continue;
+        };
+        rustix::fs::ftruncate(&memory, size).unwrap();
+        rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK).unwrap();
+        let table: Vec<u64> = (0..8)
+            .flat_map(|at| [at * (size / 8), size / 8, USER + at * (size / 8), at * (size / 8)])
+            .collect();
+        machine.tell(5, &[&[8][..], &table].concat(), &[memory.as_fd(); 8]);
+        let (kick, call) = (machine.kick.try_clone().unwrap(), machine.call.try_clone().unwrap());
+        if size < 1 << 40 {
+            machine.place(0, kick.as_fd(), call.as_fd());
+            rustix::io::write(&machine.kick, &1u64.to_le_bytes()).unwrap();
+            neighbour.is_served();
+            // Where the system has huge pages, this is a machine like any other.
+            continue;
+        }
+        neighbour.is_served();
+        assert!(machine.is_let_go(), "{size} bytes are lent");
+    }
     drop(neighbour);
     summary(server);
 }
@@ -511,8 +366,14 @@ fn a_full_house_says_so_and_idle_newcomers_give_way() {
     let mut clients = vec![Neighbour::new(&setting)];
     clients[0].is_served();
     drop(idle);
+    // Nor do sixty-four who have ended their handshake, and ask for nothing, however long they have been here.
+    let silent: Vec<Neighbour> = (0..64).map(|_| Neighbour::new(&setting)).collect();
+    Neighbour::new(&setting).is_served();
+    clients[0].is_served();
+    drop(silent);
     while clients.len() < 64 {
         clients.push(Neighbour::new(&setting));
+        clients.last_mut().unwrap().is_served();
     }
     // Nobody of these gives way; the next one learns why it is not served.
     let mut late = connect(&setting.path("nbd"));
@@ -533,6 +394,23 @@ fn a_full_house_says_so_and_idle_newcomers_give_way() {
     clients.pop();
     drop(late);
     Neighbour::new(&setting).is_served();
+    drop(clients);
+    let ended = server.stop();
+    assert_eq!(ended.err.matches("turned away (--max-clients)").count(), 1, "{}", ended.err);
+}
+
+#[test]
+fn a_house_is_as_large_as_is_asked_for() {
+    let setting = Setting::new("hostile-larger");
+    let server = setting.serve(&["--max-clients", "80"]);
+    let mut clients: Vec<Neighbour> = (0..80)
+        .map(|_| {
+            let mut client = Neighbour::new(&setting);
+            client.is_served();
+            client
+        })
+        .collect();
+    clients.iter_mut().for_each(Neighbour::is_served);
     drop(clients);
     summary(server);
 }

@@ -123,3 +123,60 @@ fn a_backup_that_does_not_fit_is_not_left_behind() {
     done(&dir, &["undo", "second.undo", "--write", "disk"]);
     assert!(fs::read(dir.join("disk")).unwrap() == before);
 }
+
+/// A write that fails: the next apply says what the backup is that is there already, and each command that it gives goes on.
+#[test]
+fn an_apply_that_failed_anywhere_is_explained_by_the_next() {
+    if !present(&["strace"]) {
+        return;
+    }
+    let dir = Dir::new("failed");
+    let mut seen = [0; 2];
+    for table in ["gpt", "mbr"] {
+        planned(&dir, table, &["--delete", "3", "--add", "1MiB"]);
+        let before = fs::read(dir.join("disk")).unwrap();
+        for write in 1.. {
+            let inject = format!("inject=pwrite64:error=EIO:when={write}");
+            let mut command = Command::new("strace");
+            command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=pwrite64", "-e", &inject]);
+            command.args([STRADDLE, "apply", "second", "--write", "disk"]).current_dir(dir.path());
+            let failed = output(&mut command, "");
+            if failed.status.success() {
+                assert!(write > 1, "no write failed: {}", told(&failed));
+                break;
+            }
+            assert!(told(&failed).contains("Input/output error"), "{}", told(&failed));
+            let is_as_before = fs::read(dir.join("disk")).unwrap() == before;
+            let next = straddle(&dir, &["apply", "second", "--write", "disk"]);
+            let said = told(&next);
+            assert_eq!(next.status.code(), Some(4), "{table}, write {write}: {said}");
+            let (words, command) = if is_as_before {
+                ("of which nothing is on this disk", "rm second.undo".to_owned())
+            } else {
+                ("did not come to its end", format!("{STRADDLE} undo second.undo --write disk"))
+            };
+            seen[usize::from(is_as_before)] += 1;
+            assert!(said.contains(words), "{table}, write {write}: {said}");
+            let printed = command.replace(STRADDLE, "straddle");
+            assert!(said.contains(&printed), "{printed}: {said}");
+            let went = output(Command::new("sh").args(["-c", &command]).current_dir(dir.path()), "");
+            assert!(went.status.success(), "{}", told(&went));
+            assert!(fs::read(dir.join("disk")).unwrap() == before, "{table}, write {write}");
+            let _ = fs::remove_file(dir.join("second.undo"));
+        }
+        // Now it is written whole.
+        let again = straddle(&dir, &["apply", "second", "--write", "disk"]);
+        assert_eq!(again.status.code(), Some(4), "{}", told(&again));
+        assert!(told(&again).contains("all of which is on this disk"), "{}", told(&again));
+        done(&dir, &["undo", "second.undo", "--write", "disk"]);
+        let after = straddle(&dir, &["apply", "second", "--write", "disk"]);
+        assert!(told(&after).contains("rm second.undo"), "{}", told(&after));
+        fs::write(dir.join("second.undo"), "{}").unwrap();
+        let foreign = straddle(&dir, &["apply", "second", "--write", "disk"]);
+        assert_eq!(foreign.status.code(), Some(4), "{}", told(&foreign));
+        assert!(told(&foreign).contains("--backup"), "{}", told(&foreign));
+        assert!(fs::read(dir.join("disk")).unwrap() == before);
+        fs::remove_file(dir.join("second.undo")).unwrap();
+    }
+    assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
+}

@@ -5,7 +5,9 @@
 mod tools;
 
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::io::Read as _;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -115,6 +117,47 @@ fn an_image_that_qemu_serves_is_refused_under_each_of_its_names() {
     assert!(journals(&dir).is_empty() && !dir.join("plan.undo").exists());
 }
 
+/// The contents of a modelled drive, and an image that qemu-nbd serves: whoever comes second is refused.
+#[test]
+fn a_store_and_a_server_of_qemus_keep_each_other_out() {
+    if !present(&["qemu-nbd"]) {
+        return;
+    }
+    let dir = Dir::new("store");
+    let (store, socket, nbd) = (dir.join("store.img"), dir.join("socket"), dir.join("nbd"));
+    let serve = || {
+        let mut command = Command::new(STRADDLE);
+        command.args(["serve", "drive:wd10ears", "--store"]).arg(&store).arg("--nbd");
+        command.arg(format!("unix:{}", nbd.display())).stdin(Stdio::null());
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+    };
+    let qemu = || {
+        let mut command = Command::new("qemu-nbd");
+        command.args(["-f", "raw", "-t", "-k"]).arg(&socket).arg(&store).stdin(Stdio::null());
+        command
+    };
+    let first = Ends(serve().spawn().unwrap());
+    until(|| nbd.exists());
+    let second = output(&mut qemu(), "");
+    assert!(!second.status.success() && told(&second).contains("lock"), "{}", told(&second));
+    drop(first);
+    let _ = fs::remove_file(&nbd);
+    // Its socket is there before the image is open, and it greets whoever comes after that.
+    let _ = fs::remove_file(&socket);
+    let _first = Ends(qemu().spawn().unwrap());
+    until(|| {
+        let greets = |mut stream: UnixStream| stream.read_exact(&mut [0; 8]).is_ok();
+        UnixStream::connect(&socket).is_ok_and(greets)
+    });
+    refused(&output(&mut serve(), ""), &["in use", "locked"]);
+    let other = dir.join("other.img");
+    fs::hard_link(&store, &other).unwrap();
+    let mut named = Command::new(STRADDLE);
+    named.args(["serve", "drive:wd10ears", "--store"]).arg(&other).arg("--nbd");
+    refused(&output(named.arg(format!("unix:{}", nbd.display())), ""), &["in use", "locked"]);
+}
+
 #[test]
 fn a_file_that_was_there_is_written_only_where_it_is_given() {
     let dir = Dir::new("given");
@@ -131,12 +174,79 @@ fn a_file_that_was_there_is_written_only_where_it_is_given() {
     assert!(read.status.success(), "{}", told(&read));
 }
 
+/// Somebody else who writes to a file while it is measured: the kernel has them wait until the run has stopped.
+#[test]
+fn nothing_is_lost_of_what_others_write_during_a_run() {
+    let dir = Dir::new("meanwhile");
+    for (round, name) in (0_u8..16).zip(["bench", "probe"].into_iter().cycle()) {
+        let (path, mut wanted) = image(&dir, "disk.img");
+        let mut child = if name == "bench" {
+            bench(&dir, &path, &["--used", "--runtime", "100"]).spawn().unwrap()
+        } else {
+            let mut command = Command::new(STRADDLE);
+            command.args(["probe", "--used", "--time", "100"]).arg(&path).arg("--journals");
+            command.arg(dir.join("journals")).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        until(|| journals(&dir).iter().any(|path| path.extension().is_some_and(|end| end == "journal")));
+        std::thread::sleep(Duration::from_millis(u64::from(round * 37 % 200)));
+        assert!(child.try_wait().unwrap().is_none(), "{name} has ended by itself");
+        // By a name of its own, cut short, or in many small pieces.
+        let at = usize::from(round) * 4096 * 11;
+        match round % 3 {
+            0 => {
+                let owner = OpenOptions::new().write(true).open(&path).unwrap();
+                for piece in (at..at + 200 * 4096).step_by(4096) {
+                    owner.write_all_at(&[round; 4096], piece as u64).unwrap();
+                }
+                wanted[at..at + 200 * 4096].fill(round);
+            }
+            1 => {
+                let other = dir.join("other.img");
+                fs::hard_link(&path, &other).unwrap();
+                let owner = OpenOptions::new().write(true).open(&other).unwrap();
+                owner.write_all_at(b"theirs", at as u64).unwrap();
+                wanted[at..at + 6].copy_from_slice(b"theirs");
+                fs::remove_file(other).unwrap();
+            }
+            _ => {
+                let shorter = wanted.len() / 2 + at;
+                rustix::fs::ftruncate(OpenOptions::new().write(true).open(&path).unwrap(), shorter as u64)
+                    .unwrap();
+                wanted.truncate(shorter);
+            }
+        }
+        let ended = child.wait_with_output().unwrap();
+        refused(&ended, &["another program opened it at", "UTC", "nothing that others wrote is lost"]);
+        assert!(fs::read(&path).unwrap() == wanted, "{name}, round {round}: {}", told(&ended));
+        assert!(journals(&dir).is_empty(), "{name}");
+    }
+}
+
+/// A file of another user's, whom the kernel does not keep waiting: what the run finds otherwise at the end stays, and it says since
+/// when what was written may be lost.
 #[test]
 fn what_the_owner_writes_during_a_run_stays_and_ends_it() {
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), "NOT RUN: only root can be somebody else");
+        return;
+    }
     let dir = Dir::new("during");
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let straddle = dir.join("straddle");
+    fs::copy(STRADDLE, &straddle).unwrap();
+    let as_nobody = |options: &[&str], path: &Path| {
+        let usual = bench(&dir, path, options);
+        let mut command = Command::new(&straddle);
+        command.args(usual.get_args()).uid(65534).gid(65534);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
     for cut in [false, true] {
         let (path, bytes) = image(&dir, "disk.img");
-        let child = running(&dir, &path);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        let child = as_nobody(&["--used", "--runtime", "100"], &path).spawn().unwrap();
+        until(|| journals(&dir).iter().any(|path| path.extension().is_some_and(|end| end == "journal")));
         let owner = OpenOptions::new().write(true).open(&path).unwrap();
         // Larger than what a run can write over before it notices.
         let at: u32 = 1 << 20;
@@ -148,7 +258,16 @@ fn what_the_owner_writes_during_a_run_stays_and_ends_it() {
         }
         drop(owner);
         let ended = child.wait_with_output().unwrap();
-        refused(&ended, &["changed during the run", "nothing was put back", "is kept in"]);
+        refused(
+            &ended,
+            &[
+                "changed during the run",
+                "nothing was put back",
+                "since 20",
+                "UTC may have been written over",
+                "is kept in",
+            ],
+        );
         let now = fs::read(&path).unwrap();
         if cut {
             assert_eq!(now.len() as u64, SIZE / 2, "a file that was cut short has grown again");
@@ -160,6 +279,14 @@ fn what_the_owner_writes_during_a_run_stays_and_ends_it() {
         // The journal is kept, and the target not measured again before that is settled.
         assert_eq!(journals(&dir).len(), 1);
         refused(&bench(&dir, &path, &["--used"]).output().unwrap(), &["--restore"]);
+        let probed = output(
+            Command::new(STRADDLE)
+                .args(["probe", "--used", "--journals"])
+                .arg(dir.join("journals"))
+                .arg(&path),
+            "",
+        );
+        refused(&probed, &["--restore"]);
         let restore = |options: &[&str]| {
             let mut command = Command::new(STRADDLE);
             command
@@ -173,6 +300,7 @@ fn what_the_owner_writes_during_a_run_stays_and_ends_it() {
         assert_eq!(shown.status.code(), Some(if cut { 3 } else { 4 }), "{}", told(&shown));
         assert!(fs::read(&path).unwrap() == now && journals(&dir).len() == 1, "{}", told(&shown));
         if !cut {
+            assert!(told(&shown).contains("The run began to write at 20"), "{}", told(&shown));
             let forced = restore(&["--force"]);
             assert_eq!(forced.status.code(), Some(0), "{}", told(&forced));
             assert!(fs::read(&path).unwrap() == bytes && journals(&dir).is_empty());
@@ -330,6 +458,16 @@ told open apply plan.json --write /dev/vda
 kill $!
 wait $! || true
 test ! -e plan.json.undo && echo "backup: none"
+reproduced() { told "$1" reproduce miller-2010 --on /dev/vda --destroy-data /dev/vda --lab-only; }
+flock --no-fork /dev/vda sleep 1000 &
+sleep 1
+reproduced locked
+kill $!
+wait $! || true
+sleep 1000 < /dev/null 3<> /dev/vda &
+reproduced held
+kill $!
+wait $! || true
 measured unused /dev/vda1 --used
 told written apply plan.json --write /dev/vda
 "#;
@@ -355,6 +493,8 @@ fn a_loop_device_over_a_partition_or_disk_is_seen_and_so_is_who_has_one_open() {
         ("below", 4, &["vda", behind]),
         ("free", 4, &["vda", behind]),
         ("open", 4, &["nothing was written", "a partition of it open", "BLKRRPART"]),
+        ("locked", 4, &["vda", "in use", "locked"]),
+        ("held", 4, &["vda", "in use", "open for writing"]),
         ("unused", 0, &[]),
         ("written", 0, &[]),
     ] {
@@ -365,21 +505,6 @@ fn a_loop_device_over_a_partition_or_disk_is_seen_and_so_is_who_has_one_open() {
     for kept in ["file system: sound", "file: same", "backup: none"] {
         assert!(said.contains(kept), "{kept}: {said}");
     }
-}
-
-/// A program that takes no lock and comes while a probe is at work: the run stops, and says so.
-#[test]
-fn a_probe_notices_who_writes_meanwhile() {
-    let dir = Dir::new("probed");
-    let (path, _) = image(&dir, "disk.img");
-    let mut command = Command::new(STRADDLE);
-    command.args(["probe", "--used", "--time", "60"]).arg(&path).stdin(Stdio::null());
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    while child.try_wait().unwrap().is_none() {
-        OpenOptions::new().write(true).open(&path).unwrap().write_all_at(&[7; 512], 1 << 20).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    refused(&child.wait_with_output().unwrap(), &["open for writing"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A run of `straddle bench` that is killed at any moment, and `--restore` after it.
+//! A run of `straddle bench` or `probe` that is killed at any moment, and `--restore` after it.
 //!
 //! `RESTORES` says how many times (40 if not set; `make restores`: 500), `RESTORE_SEED` where the moments come from.
 
@@ -89,6 +89,50 @@ fn a_killed_run_leaves_what_was_there_and_what_its_owner_writes_then() {
     }
     println!("{count} kills: {before} before the journal was complete, {during} after that");
     assert!(during > 0, "no run was killed while it measured");
+}
+
+/// A probe stores what it is about to write over bit by bit.
+#[test]
+fn a_killed_probe_leaves_what_was_there_and_what_its_owner_writes_then() {
+    let (count, seed) = (number("RESTORES", 40) / 2, number("RESTORE_SEED", 1));
+    let dir = Dir::new("restore-probe");
+    let (target, journals) = (dir.join("disk.img"), dir.join("journals"));
+    let bytes: Vec<u8> = (0..SIZE).map(|at| mixed(at / 8).to_le_bytes()[(at % 8) as usize]).collect();
+    let (mut files, mut changed) = (0, 0);
+    for round in 0..count {
+        let again = format!("RESTORES={} RESTORE_SEED={seed}, kill {round}", 2 * count);
+        fs::write(&target, &bytes).unwrap();
+        let mut command = Command::new(STRADDLE);
+        command.args(["probe", "--used", "--time", "60"]).arg(&target).arg("--journals").arg(&journals);
+        command.arg("--seed").arg(round.to_string()).stdin(Stdio::null());
+        let mut run = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_micros(mixed(seed ^ (round << 40)) % 700_000));
+        run.kill().unwrap();
+        run.wait().unwrap();
+        assert!(fs::read(&target).unwrap() == bytes, "{again}: it differs before anything was put back");
+        let left = || fs::read_dir(&journals).into_iter().flatten().map(|entry| entry.unwrap().path());
+        let complete = left().filter(|path| path.extension().is_some_and(|end| end == "journal")).count();
+        files += complete;
+        if complete > 0 {
+            let refused = command.status().unwrap();
+            assert_eq!(refused.code(), Some(4), "{again}: nothing begins before that is settled");
+        }
+        if round % 2 == 0 || complete == 0 {
+            let told = restored(&journals, &[], 0);
+            assert!(fs::read(&target).unwrap() == bytes, "{again}: {told}");
+        } else {
+            let theirs: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
+            fs::write(&target, &theirs).unwrap();
+            let told = restored(&journals, &[], 4);
+            assert!(fs::read(&target).unwrap() == theirs, "{again}: {told}");
+            assert_eq!(left().count(), complete, "{again}: {told}");
+            restored(&journals, &["--force"], 0);
+            changed += 1;
+        }
+        assert_eq!(left().count(), 0, "{again}");
+    }
+    println!("{count} kills: {files} files of journals, {changed} changed by the owner");
+    assert!(files > 0, "no probe was killed while it measured");
 }
 
 /// From a byte to tens of thousands, anywhere: they stay until they may go.

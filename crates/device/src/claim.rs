@@ -1,11 +1,13 @@
 //! Taking a file or a device before it is written.
 //!
 //! The law of this module: whatever of the project writes to a file or device that it did not make asks here first. Locks
-//! are taken in both ways that others look at; what is opened a second time is held against what was opened first.
+//! are taken in both ways that others look at; what is opened a second time is held against what was opened first. Who looks at
+//! no locks is kept out of a file by the kernel, where it can ([`keep`]).
 
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::FlockOperation;
@@ -13,6 +15,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::ioctl;
+use crate::live::Machine;
 
 /// How often, and how long apart, a device's lock is tried: udev holds it for as long as it looks at a device
 /// (<https://systemd.io/BLOCK_DEVICE_LOCKING>).
@@ -63,6 +66,12 @@ pub enum LockError {
     /// Another program has locked it.
     #[error("another program has locked it")]
     Locked,
+    /// Another program has it open.
+    #[error("another program has it open")]
+    Opened,
+    /// Somebody uses it who has locked nothing.
+    #[error("{0}")]
+    Used(String),
     /// The operating system failed.
     #[error("cannot lock")]
     Io(#[source] io::Error),
@@ -90,11 +99,47 @@ pub fn lock(file: &File) -> Result<(), LockError> {
     })
 }
 
+/// Locks `file`, which is open for writing and was found at `path`, and looks who else uses it: those who lock nothing are found
+/// only so.
+pub fn take(file: &File, path: &Path) -> Result<(), LockError> {
+    lock(file)?;
+    let uses = Machine::read(None).uses_of(&file.metadata().map_err(LockError::Io)?, path);
+    if uses.is_empty() { Ok(()) } else { Err(LockError::Used(uses.join("; "))) }
+}
+
+/// Keeps others out of `file`, which is locked, for as long as [`is_kept`] says so: whoever opens it waits until [`unlock`]. False
+/// where that cannot be had: of a device, of another user's file, on some file systems.
+pub fn keep(file: &File) -> Result<bool, LockError> {
+    let mut tries = TRIES;
+    loop {
+        tries -= 1;
+        match ioctl::lock::lease(file) {
+            Ok(()) => return Ok(true),
+            // A look at a file is soon over.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && tries > 0 => std::thread::sleep(PAUSE),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(LockError::Opened),
+            Err(_) => return Ok(false),
+        }
+    }
+}
+
+/// Whether nobody has tried to open `file` since [`keep`] took it.
+pub fn is_kept(file: &File) -> bool {
+    ioctl::lock::has_lease(file)
+}
+
+/// For how long the kernel makes somebody wait (proc_sys_fs(5)).
+pub fn waits_for() -> Duration {
+    let told = std::fs::read_to_string("/proc/sys/fs/lease-break-time").ok();
+    Duration::from_secs(told.and_then(|text| text.trim().parse().ok()).unwrap_or(0))
+}
+
 /// Gives both locks up while the file stays open: the kernel may hold it for longer than its process does.
 pub fn unlock(file: &File) {
     // Where one fails, it ends with the open file.
     let _ = rustix::fs::flock(file, FlockOperation::Unlock);
     let _ = ioctl::lock::unlock_whole(file);
+    let _ = ioctl::lock::end_lease(file);
 }
 
 #[cfg(test)]
@@ -102,6 +147,32 @@ mod tests {
     use std::fs::OpenOptions;
 
     use super::*;
+
+    #[test]
+    fn whoever_opens_a_kept_file_waits_until_it_is_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("disk.img");
+        std::fs::write(&path, [0; 4096]).unwrap();
+        std::fs::hard_link(&path, folder.path().join("other")).unwrap();
+        let open = || OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let file = open();
+        let second = open();
+        assert!(matches!(keep(&file), Err(LockError::Opened)));
+        drop(second);
+        assert!(keep(&file).unwrap(), "no leases here");
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| std::fs::write(folder.path().join("other"), b"theirs"));
+            while is_kept(&file) {
+                std::thread::yield_now();
+            }
+            let mut held = [0; 6];
+            std::os::unix::fs::FileExt::read_exact_at(&file, &mut held, 0).unwrap();
+            assert!(held == [0; 6] && !other.is_finished());
+            unlock(&file);
+            other.join().unwrap().unwrap();
+        });
+        assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
+    }
 
     #[test]
     fn either_kind_of_lock_is_in_the_way_of_both() {

@@ -1,16 +1,20 @@
 //! Jobs on this machine's own kernel and a real device: the same scripts, the same figures, in the wall's time.
 //!
-//! The law of this module: a device is only ever used that its owner has given up by name and nobody uses, and after each job
-//! nothing of it is mounted. One job at a time.
+//! The law of this module: a device is only ever used that its owner has given up by name and nobody uses, which is locked from
+//! then on, and after each job nothing of it is mounted. One job at a time.
 
-use std::fs;
-use std::os::unix::fs::FileTypeExt;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::fs::OFlags;
+use straddle_device::claim::{LockError, take};
+use straddle_device::live::Machine as LiveMachine;
 use straddle_drive::Counters;
 
 use crate::guests::LIBRARY;
@@ -29,6 +33,8 @@ pub struct Host<'a> {
     stop: &'a AtomicBool,
     /// Held by the job that runs.
     turn: Mutex<()>,
+    /// The device, locked. Not opened with O_EXCL: then nothing could be made or mounted on its partitions.
+    _claimed: File,
 }
 
 impl<'a> Host<'a> {
@@ -47,7 +53,8 @@ impl<'a> Host<'a> {
         if !rustix::process::geteuid().is_root() {
             return Err(told(&"only root may make and mount file systems on it"));
         }
-        Ok(Self { device: path, sector, stop, turn: Mutex::new(()) })
+        let claimed = claim(&path)?;
+        Ok(Self { device: path, sector, stop, turn: Mutex::new(()), _claimed: claimed })
     }
 
     /// The first partition's node.
@@ -79,6 +86,31 @@ impl<'a> Host<'a> {
             std::thread::sleep(MOMENT);
         }
         Ok(node)
+    }
+}
+
+/// Opens and locks the device, unless somebody has it, or a partition of it.
+fn claim(path: &Path) -> Result<File, LabError> {
+    let in_use = |by: &dyn std::fmt::Display| LabError::InUse(format!("{}: in use: {by}", path.display()));
+    let failed = |error: io::Error| LabError::Failed(format!("{}: {error}", path.display()));
+    let open = |flags: OFlags| {
+        OpenOptions::new().read(true).write(true).custom_flags(flags.bits().cast_signed()).open(path)
+    };
+    // Who holds it in the kernel (mounts, arrays, other programs) keeps it from being opened so.
+    match open(OFlags::EXCL) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            let uses = LiveMachine::read(None).uses(path);
+            let unknown = || "another layer or program holds it".to_owned();
+            return Err(in_use(&if uses.is_empty() { unknown() } else { uses.join("; ") }));
+        }
+        Err(error) => return Err(failed(error)),
+    }
+    let file = open(OFlags::empty()).map_err(failed)?;
+    match take(&file, path) {
+        Ok(()) => Ok(file),
+        Err(LockError::Io(error)) => Err(failed(error)),
+        Err(error) => Err(in_use(&error)),
     }
 }
 

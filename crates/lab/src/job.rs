@@ -79,6 +79,9 @@ pub enum LabError {
     /// The guest could not be run, with the cause.
     #[error("{0}")]
     Failed(String),
+    /// Somebody else uses the device.
+    #[error("{0}")]
+    InUse(String),
     /// The user interrupted it.
     #[error("interrupted")]
     Interrupted,

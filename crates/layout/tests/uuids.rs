@@ -46,8 +46,10 @@ fn what_is_made_has_the_uuid_that_blkid_gives() {
         let path = dir.path().join("fs");
         File::create(&path).unwrap().set_len(320 << 20).unwrap();
         std::fs::write(dir.path().join("key"), "secret").unwrap();
-        let shell =
-            |line: &str| Command::new("sh").args(["-c", line]).current_dir(dir.path()).output().unwrap();
+        let shell = |line: &str| {
+            let mut command = Command::new("sh");
+            command.env("PATH", skip::PATH).args(["-c", line]).current_dir(dir.path()).output().unwrap()
+        };
         let tool = line.split(' ').next().unwrap();
         if !shell(&format!("command -v {tool} && command -v blkid")).status.success() {
             skip::skipped(&format!("{tool} is not installed"));

@@ -4,9 +4,10 @@
 //! journal goes only when the target has been seen to hold what it held. One that does not pass its checks is never used and
 //! never removed.
 //!
-//! The file: a line of JSON ([`Header`]), a line with its SHA-256, padded with blanks to 16384 bytes; then each area's bytes,
+//! A file of it: a line of JSON ([`Header`]), a line with its SHA-256, padded with blanks to 16384 bytes; then each area's bytes,
 //! one after the other. It is written under another name, which ends in `.new`, and gets its own, which ends in `.journal`,
-//! when it is durable. So what is called `.new` was never used, and what is called `.journal` was complete.
+//! when it is durable. So what is called `.new` was never used, and what is called `.journal` was complete. What is to be written
+//! later is added in further files, each of them whole by itself.
 
 mod restore;
 
@@ -14,7 +15,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
@@ -166,30 +167,50 @@ impl Header {
     }
 }
 
-/// A complete journal; it stays until [`remove`](Self::remove) is called.
+/// A journal, in as many files as it was added to; they stay until [`remove`](Self::remove) is called.
 #[derive(Debug)]
-pub struct Journal {
-    path: PathBuf,
-    /// Locked for as long as the measurement runs, so that nobody takes the journal for a dead one's.
-    _file: File,
+pub(crate) struct Journal {
+    folder: PathBuf,
+    /// What their names begin with: the first is called so, the others have their number behind it.
+    stem: String,
+    parts: Vec<PathBuf>,
+    /// The first, locked for as long as the measurement runs, so that nobody takes the journal for a dead one's.
+    lock: Option<File>,
 }
 
+/// So many areas are in a file; a header has room for them and for a long name.
+const AREAS: usize = 64;
+
 impl Journal {
-    /// Writes what the areas of `opened` hold to a new file in `folder`, durably.
-    pub fn write(folder: &Path, opened: &Opened, areas: &[(Span, &[u8])]) -> Result<Self, JournalError> {
+    /// One of `opened` in `folder`, with nothing in it.
+    pub(crate) fn new(folder: &Path, opened: &Opened) -> Result<Self, JournalError> {
+        let failed = |source| JournalError::Io { path: folder.to_owned(), what: "make a folder for", source };
+        fs::create_dir_all(folder).map_err(failed)?;
+        let stem = format!("{}-{}-{}", opened.id.number(), std::process::id(), now().as_nanos());
+        Ok(Self { folder: folder.to_owned(), stem, parts: Vec::new(), lock: None })
+    }
+
+    /// Writes what these areas of `opened` hold to new files, durably.
+    pub(crate) fn add(&mut self, opened: &Opened, areas: &[(Span, &[u8])]) -> Result<(), JournalError> {
+        for areas in areas.chunks(AREAS) {
+            self.add_part(opened, areas)?;
+        }
+        let failed = |source| JournalError::Io { path: self.folder.clone(), what: "write", source };
+        File::open(&self.folder).and_then(|folder| folder.sync_all()).map_err(failed)
+    }
+
+    fn add_part(&mut self, opened: &Opened, areas: &[(Span, &[u8])]) -> Result<(), JournalError> {
         let failed = |path: &Path, what| {
             let path = path.to_owned();
             move |source| JournalError::Io { path, what, source }
         };
-        fs::create_dir_all(folder).map_err(failed(folder, "make a folder for"))?;
         let target = opened.path.canonicalize().map_err(failed(&opened.path, "name"))?;
         let saved = areas.iter().map(|(span, bytes)| Saved {
             start: span.start().get(),
             length: span.len().get(),
             sha256: hex(&Sha256::digest(bytes)),
         });
-        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut header = Header {
+        let header = Header {
             magic: MAGIC.to_owned(),
             target,
             size: opened.size,
@@ -197,68 +218,77 @@ impl Journal {
             began_unix_s: now().as_secs(),
             areas: saved.collect(),
         };
-        let too_many = || JournalError::TooMany { path: folder.to_owned(), areas: areas.len() };
-        header.encode().ok_or_else(too_many)?;
-        let stem = format!("{}-{}-{}", opened.id.number(), std::process::id(), now().as_nanos());
-        let (path, new) = (folder.join(format!("{stem}.{SUFFIX}")), folder.join(format!("{stem}.{NEW}")));
+        let too_many = || JournalError::TooMany { path: self.folder.clone(), areas: areas.len() };
+        let text = header.encode().ok_or_else(too_many)?;
+        let name = match self.parts.len() {
+            0 => self.stem.clone(),
+            count => format!("{}.{count}", self.stem),
+        };
+        let named = |suffix| self.folder.join(format!("{name}.{suffix}"));
+        let (path, new) = (named(SUFFIX), named(NEW));
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(&new)
             .map_err(failed(&new, "make"))?;
-        let mut write = || -> io::Result<()> {
+        let write = || -> io::Result<()> {
             rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            file.write_all_at(&text, 0)?;
             let mut at = HEADER as u64;
             for (_, bytes) in areas {
                 file.write_all_at(bytes, at)?;
                 at += bytes.len() as u64;
             }
+            // The name vouches for it.
             file.sync_all()?;
-            // Only behind what it vouches for.
-            header.began_unix_s = now().as_secs();
-            let text = header.encode().ok_or_else(|| io::Error::other("its header has grown"))?;
-            file.write_all_at(&text, 0)?;
-            file.sync_all()?;
-            fs::rename(&new, &path)?;
-            File::open(folder)?.sync_all()
+            fs::rename(&new, &path)
         };
-        match write() {
-            Ok(()) => Ok(Self { path, _file: file }),
-            Err(source) => {
-                // Nothing of the target has been written yet.
-                let _ = fs::remove_file(&new).or_else(|_| fs::remove_file(&path));
-                Err(JournalError::Io { path, what: "write", source })
-            }
+        if let Err(source) = write() {
+            // Nothing of these areas has been written yet.
+            let _ = fs::remove_file(&new);
+            return Err(JournalError::Io { path, what: "write", source });
         }
+        self.parts.push(path);
+        self.lock.get_or_insert(file);
+        Ok(())
     }
 
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// Where its first file is.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.parts.first().map(PathBuf::as_path)
     }
 
     /// The target holds what it held.
-    pub fn remove(self) -> Result<(), JournalError> {
-        fs::remove_file(&self.path).map_err(|source| JournalError::Io {
-            path: self.path,
-            what: "remove",
-            source,
+    pub(crate) fn remove(self) -> Result<(), JournalError> {
+        // The first, which is locked, stays until the others are gone.
+        self.parts.into_iter().rev().try_for_each(|path| {
+            fs::remove_file(&path).map_err(|source| JournalError::Io { path, what: "remove", source })
         })
     }
 }
 
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// The first file of the journal that `path` is a file of.
+fn first_of(path: &Path) -> Option<PathBuf> {
+    let stem = path.file_name()?.to_str()?.split('.').next()?;
+    Some(path.with_file_name(format!("{stem}.{SUFFIX}")))
+}
+
 /// A journal that a run has left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub(crate) struct Left {
     /// Where it is.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// Its target, by name and by what it is; `None` where its beginning is damaged.
-    pub target: Option<(PathBuf, FileId)>,
+    pub(crate) target: Option<(PathBuf, FileId)>,
 }
 
 /// The complete journals in `folder`, in order of name; none where there is no such folder.
-pub fn left(folder: &Path) -> Vec<Left> {
+pub(crate) fn left(folder: &Path) -> Vec<Left> {
     let target = |path: &Path| {
         let header = File::open(path).and_then(|file| Header::read(&file)).ok().flatten();
         header.map(|header| (header.target, header.identity))
@@ -266,6 +296,17 @@ pub fn left(folder: &Path) -> Vec<Left> {
     let complete =
         pending(folder).into_iter().filter(|path| path.extension().is_some_and(|end| end == SUFFIX));
     complete.map(|path| Left { target: target(&path), path }).collect()
+}
+
+/// A journal in `folder` of what `path` names now, which a run has left that did not end: that comes before the next run.
+pub fn unrestored(path: &Path, folder: &Path) -> Option<PathBuf> {
+    let metadata = fs::metadata(path).ok()?;
+    let (name, id) = (path.canonicalize().ok(), FileId::of(&metadata));
+    // What says of no target can put back none, before a run as little as after it.
+    let is_of_this = |left: &Left| {
+        left.target.as_ref().is_some_and(|target| name.as_ref() == Some(&target.0) || id == target.1)
+    };
+    left(folder).into_iter().find(is_of_this).map(|left| left.path)
 }
 
 /// What is in `folder` for [`restore`], in order of name: journals, and beginnings of such.

@@ -155,6 +155,11 @@ impl Opened {
                     let by = if uses.is_empty() { unknown() } else { uses.join("; ") };
                     OpenError::InUse { path: path.to_owned(), by }
                 }
+                // Somebody keeps it from others, as we do; they are asked to give it up.
+                Some(Errno::AGAIN) => OpenError::InUse {
+                    path: path.to_owned(),
+                    by: "another program keeps it to itself".into(),
+                },
                 Some(Errno::INVAL) if io == Io::Direct => OpenError::NoDirect { path: path.to_owned() },
                 _ => unusable(source),
             })?;
@@ -210,8 +215,8 @@ impl Drop for Opened {
 fn take(file: &File, path: &Path, access: Access) -> Result<(), OpenError> {
     let unusable = |source| OpenError::Unusable { path: path.to_owned(), source };
     claim::lock(file).map_err(|error| match error {
-        LockError::Locked => OpenError::InUse { path: path.to_owned(), by: error.to_string() },
         LockError::Io(source) => unusable(source),
+        error => OpenError::InUse { path: path.to_owned(), by: error.to_string() },
     })?;
     let metadata = file.metadata().map_err(unusable)?;
     let machine = Machine::read(None);

@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use straddle_bench::{Clock, Description, Target, TargetError};
 use straddle_drive::{Completion, Counters, Nanos, Operation, Request, RequestId, Time};
-use straddle_probe::Surface;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::memory::Memory;
 use crate::open::Opened;
 use crate::ring::{Ask, Place, Ring};
+use crate::session::Claimed;
 use crate::sync::Sync;
 
 /// What is written.
 #[derive(Debug)]
-pub enum Contents {
+pub(crate) enum Contents {
     /// Nothing: the target is only read.
     Nothing,
     /// What is there: read before the first request from these areas, the only ones that are written.
@@ -93,9 +93,29 @@ const SECTOR: usize = 512;
 const CHUNK: usize = 1 << 20;
 
 impl Real {
-    /// Makes `opened` ready: reads what is to be kept. When `stop` becomes true, requests are refused
-    /// ([`TargetError::Interrupted`]).
-    pub fn new(
+    /// A target that is only read. When `stop` becomes true, requests are refused ([`TargetError::Interrupted`]).
+    pub fn reading(
+        opened: Opened,
+        title: String,
+        settings: Settings,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self, RealError> {
+        Self::new(opened, title, &Contents::Nothing, settings, stop)
+    }
+
+    /// A target that was given up, or made for this: random bytes by `seed` are written anywhere in `areas`.
+    pub fn given_up(
+        claimed: Claimed,
+        title: String,
+        (areas, seed): (Vec<Span>, u64),
+        settings: Settings,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self, RealError> {
+        Self::new(claimed.into_opened(), title, &Contents::Random(areas, seed), settings, stop)
+    }
+
+    /// Makes `opened` ready: reads what is to be kept.
+    pub(crate) fn new(
         opened: Opened,
         title: String,
         contents: &Contents,
@@ -159,7 +179,7 @@ impl Real {
 
     /// Where the areas hold something else than what was read from them, rising. Only that was ever written there, so
     /// somebody else has changed it. Nothing is put back: these bytes are theirs.
-    pub fn changed(&mut self) -> Result<Vec<Span>, RealError> {
+    pub(crate) fn changed(&mut self) -> Result<Vec<Span>, RealError> {
         if let Engine::Ring(ring) = &mut self.engine {
             ring.drain();
         }
@@ -181,21 +201,31 @@ impl Real {
     }
 
     /// What was read from the areas, in their order; `None` while requests are on their way, or where nothing is kept.
-    pub fn kept(&self) -> Option<Vec<(Span, &[u8])>> {
+    pub(crate) fn kept(&self) -> Option<Vec<(Span, &[u8])>> {
         let memory = self.memory().filter(|_| self.kept)?;
         Some(self.areas.iter().zip(memory).map(|(area, piece)| (*area, piece.bytes())).collect())
     }
 
-    /// Reads what is in `span` and keeps it, so that it may be written there. What was kept before stays as it was. Spans that
-    /// only touch stay apart: joining them one after the other would copy them all each time.
-    pub fn keep(&mut self, span: Span) -> Result<(), RealError> {
+    /// What was read from `span`, which lies in one of the areas that are kept.
+    pub(crate) fn kept_of(&self, span: Span) -> Option<&[u8]> {
+        let memory = self.memory().filter(|_| self.kept)?;
+        let index = self.areas.partition_point(|area| area.end() < span.end());
+        let area = self.areas.get(index).filter(|area| area.contains(span))?;
+        let from = usize::try_from(span.start().checked_since(area.start())?.get()).ok()?;
+        let length = usize::try_from(span.len().get()).ok()?;
+        memory.get(index)?.bytes().get(from..)?.get(..length)
+    }
+
+    /// Reads what is in `span` and keeps it, so that it may be written there. What was kept before stays as it was; whether there
+    /// was anything else. Spans that only touch stay apart: joining them one after the other would copy them all each time.
+    pub(crate) fn keep(&mut self, span: Span) -> Result<bool, RealError> {
         let Engine::Sync(sync) = &mut self.engine else { return Err(RealError::Depth) };
         let first = self.areas.partition_point(|area| area.end() <= span.start());
         let meeting = self.areas[first..].iter().take_while(|area| area.start() < span.end()).count();
         let pieces = first..first + meeting;
         let known = &self.areas[pieces.clone()];
         if known.iter().any(|area| area.contains(span)) {
-            return Ok(());
+            return Ok(false);
         }
         let start = known.first().map_or(span.start(), |area| area.start().min(span.start()));
         let end = known.last().map_or(span.end(), |area| area.end().max(span.end()));
@@ -212,7 +242,7 @@ impl Real {
         }
         sync.replace(pieces.clone(), memory);
         self.areas.splice(pieces, [union]);
-        Ok(())
+        Ok(true)
     }
 
     fn memory(&self) -> Option<&[Memory]> {
@@ -283,7 +313,7 @@ impl Real {
         Ok(())
     }
 
-    fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 }
@@ -382,21 +412,6 @@ impl Target for Real {
     }
 }
 
-/// Only what was prepared is written, with the bytes that were read there first.
-impl Surface for Real {
-    fn prepare(&mut self, spans: &[Span]) -> Result<(), TargetError> {
-        for span in spans {
-            if self.is_stopped() {
-                return Err(TargetError::Interrupted);
-            }
-            let request = Request::new(0, Operation::Read, span.start().get(), span.len().get());
-            self.keep(*span)
-                .map_err(|error| TargetError::Failed { request, source: io::Error::other(error) })?;
-        }
-        Ok(())
-    }
-}
-
 /// Adds the sectors, beginning at byte `start`, in which two readings of the same place differ; neighbours become one span.
 pub(crate) fn differing(start: u64, now: &[u8], then: &[u8], spans: &mut Vec<Span>) {
     if now == then {
@@ -438,3 +453,6 @@ fn read_area(opened: &Opened, area: Span) -> Result<Memory, RealError> {
     }
     Ok(memory)
 }
+
+#[cfg(test)]
+mod tests;

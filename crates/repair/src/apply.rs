@@ -4,6 +4,7 @@
 //! will be overwritten is in a backup on stable storage; nothing is said to be done before it was read back.
 
 mod backup;
+mod earlier;
 
 use std::io;
 
@@ -22,6 +23,7 @@ use crate::lost::Lost;
 use crate::plan::{Change, Entry, Plan, Slot};
 
 pub use backup::{Backup, BackupError};
+pub use earlier::Progress;
 
 /// Why nothing, or not everything, was written.
 #[derive(Debug, thiserror::Error)]

@@ -81,14 +81,10 @@ impl FileDisk {
         if id != FileId::of(&metadata) {
             return Err(DiskError::Replaced);
         }
-        claim::lock(&file).map_err(|error| match error {
-            LockError::Locked => DiskError::InUse(error.to_string()),
+        claim::take(&file, path).map_err(|error| match error {
             LockError::Io(source) => DiskError::Io(source),
+            error => DiskError::InUse(error.to_string()),
         })?;
-        let uses = Machine::read(None).uses_of(&found, path);
-        if !uses.is_empty() {
-            return Err(DiskError::InUse(uses.join("; ")));
-        }
         Ok(Self { file, path: path.to_owned(), id, len, is_device: kind.is_block_device() })
     }
 

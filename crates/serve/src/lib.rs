@@ -22,6 +22,6 @@ pub use cut::{Cut, Tear};
 pub use endpoint::{Endpoint, EndpointError};
 pub use engine::{Engine, Finished, Job};
 pub use served::{Payload, ServeError, Served};
-pub use server::{Options, Server, ServerError};
+pub use server::{MOST_CLIENTS, Options, Server, ServerError};
 pub use store::{Store, StoreError};
 pub use summary::{Ending, Snapshot, Totals};

@@ -5,6 +5,7 @@
 
 mod client;
 mod limits;
+mod offers;
 mod poller;
 
 use std::collections::HashMap;
@@ -21,15 +22,15 @@ use crate::clock::Pace;
 use crate::cut::Tear;
 use crate::endpoint::{Endpoint, EndpointError, Listener, Stream};
 use crate::engine::{Engine, Finished};
-use crate::nbd::{Export, LARGEST_REQUEST};
+use crate::nbd::Export;
 use crate::served::Served;
 use crate::summary::{Ending, Snapshot, Totals};
 use client::{Client, ControlClient, Gone, NbdClient, VhostClient};
-use limits::{MOST_CLIENTS, MOST_TURNED_AWAY, Rooms};
+pub use limits::MOST_CLIENTS;
+use limits::{MOST_TURNED_AWAY, Rooms};
+use offers::{export, offer};
 use poller::{Event, Poller};
 
-/// Queues of a virtual machine.
-const QUEUES: u16 = 4;
 /// How often the state of things is told.
 const TICK: Duration = Duration::from_secs(1);
 /// Without delay, how long the next request is looked for before going to sleep.
@@ -56,6 +57,8 @@ pub struct Options {
     pub control: Option<PathBuf>,
     /// Whether others than this machine may come in.
     pub allow_remote: bool,
+    /// Clients at a time, of all kinds.
+    pub max_clients: u16,
     /// How the drive's time goes by.
     pub pace: Pace,
     /// What may become of a sector at a power cut by command.
@@ -94,6 +97,10 @@ pub struct Server {
     next_client: u64,
     /// For large requests.
     rooms: Rooms,
+    max_clients: usize,
+    /// Who wants to know that a client was turned away, and whether that has been told since there was room.
+    on_full: Option<Box<dyn FnMut()>>,
+    is_full_told: bool,
     /// Nobody is listened to, because there are no more descriptors for clients.
     is_deaf: bool,
     poller: Poller,
@@ -147,6 +154,9 @@ impl Server {
             clients: HashMap::new(),
             next_client: 1,
             rooms: Rooms::default(),
+            max_clients: options.max_clients.into(),
+            on_full: None,
+            is_full_told: false,
             is_deaf: false,
             poller,
             signals,
@@ -166,6 +176,11 @@ impl Server {
     pub fn nbd_uris(&self) -> impl Iterator<Item = String> {
         let nbd = self.listeners.iter().filter(|(purpose, _)| matches!(purpose, Purpose::Nbd));
         nbd.map(|(_, listener)| listener.nbd_uri())
+    }
+
+    /// Calls `told` when a client is turned away because there are as many as may be: once until there is room again.
+    pub fn on_full(&mut self, told: impl FnMut() + 'static) {
+        self.on_full = Some(Box::new(told));
     }
 
     /// Serves until it is told to end, or the power is cut. Tells `report` how things are, once a second.
@@ -297,13 +312,14 @@ impl Server {
     }
 
     fn is_full(&self) -> bool {
-        self.clients.len() - self.turned_away().count() >= MOST_CLIENTS
+        self.clients.len() - self.turned_away().count() >= self.max_clients
     }
 
-    /// The one that has been here longest of those that can give way.
+    /// The one that has been here longest of those that can give way: of those in their handshake first.
     fn newcomer(&self) -> Option<u64> {
         let gives_way = |client: &Client| client.is_newcomer() && !client.is_turned_away();
-        self.clients.iter().filter(|(_, client)| gives_way(client)).map(|(id, _)| *id).min()
+        let newcomers = self.clients.iter().filter(|(_, client)| gives_way(client));
+        newcomers.map(|(id, client)| (client.is_introduced(), *id)).min().map(|(_, id)| id)
     }
 
     fn accept(&mut self, token: u64) -> Result<(), ServerError> {
@@ -368,6 +384,11 @@ impl Server {
     /// Tells a client that there is no room for it, if its protocol has words for that.
     fn turn_away(&mut self, purpose: Purpose, stream: Stream) -> Option<Client> {
         const REASON: &str = "as many clients as this server takes are here already";
+        if !std::mem::replace(&mut self.is_full_told, true)
+            && let Some(told) = &mut self.on_full
+        {
+            told();
+        }
         stream.prepare().ok()?;
         if self.turned_away().count() >= MOST_TURNED_AWAY
             && let Some(id) = self.turned_away().min()
@@ -537,6 +558,7 @@ impl Server {
         }
         let next = self.rooms.leave(id, Instant::now());
         self.admit(next);
+        self.is_full_told &= self.is_full();
         if std::mem::take(&mut self.is_deaf) {
             // Where that fails the server stays deaf until the next client goes.
             self.is_deaf = self.listen(true).is_err();
@@ -549,42 +571,5 @@ impl Drop for Server {
         for id in self.signal_ids.drain(..) {
             signal_hook::low_level::unregister(id);
         }
-    }
-}
-
-fn export(profile: &Profile) -> Export {
-    let claims = &profile.claims;
-    let narrow = |bytes: u64| u32::try_from(bytes).unwrap_or(LARGEST_REQUEST);
-    let minimum_block = narrow(claims.logical_sector);
-    // NBD knows one preference, and wants a power of two; a drive may claim anything.
-    let preferred = narrow(claims.minimum_io.unwrap_or(0).max(claims.physical_sector));
-    let fits = preferred.is_power_of_two() && (minimum_block..=LARGEST_REQUEST).contains(&preferred);
-    Export {
-        name: profile.name.clone(),
-        description: profile.title.clone(),
-        size: claims.capacity,
-        minimum_block,
-        preferred_block: if fits { preferred } else { minimum_block },
-        rotational: claims.rotational,
-        trim: claims.discard_granularity.is_some(),
-    }
-}
-
-fn offer(profile: &Profile, served: &Served) -> Offer {
-    let claims = &profile.claims;
-    let narrow = |bytes: u64| u32::try_from(bytes).unwrap_or(0);
-    Offer {
-        capacity: claims.capacity,
-        logical_sector: narrow(claims.logical_sector),
-        physical_sector: narrow(claims.physical_sector),
-        alignment_offset: narrow(claims.alignment_offset),
-        minimum_io: narrow(claims.minimum_io.unwrap_or(0)),
-        optimal_io: narrow(claims.optimal_io.unwrap_or(0)),
-        discard_granularity: claims.discard_granularity.map(narrow),
-        volatile_cache: served.has_volatile_cache(),
-        queues: QUEUES,
-        longest_segment: None,
-        event_index: true,
-        serial: profile.name.clone(),
     }
 }

@@ -1,7 +1,8 @@
 //! The contents of a drive: a sparse file, or memory.
 //!
 //! Memory is a file too, one without a name, so that both are read, written and made sparse by the same calls. What was never
-//! written reads as zeroes. A file is locked while it is open: two drives with the same contents would each undo the other's.
+//! written reads as zeroes. A file is locked while it is open, as by all that writes: two drives with the same contents
+//! would each undo the other's.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -9,8 +10,9 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags, OFlags};
+use rustix::fs::{FallocateFlags, MemfdFlags, OFlags};
 use rustix::io::Errno;
+use straddle_device::claim::{self, LockError};
 
 /// Zeroes are written in pieces of this size where holes cannot be made.
 const PIECE: usize = 64 << 10;
@@ -42,11 +44,13 @@ pub enum StoreError {
         /// The drive's size.
         wanted: u64,
     },
-    /// Somebody else has it open as a store.
-    #[error("{}: in use by another process", path.display())]
+    /// Somebody else uses it.
+    #[error("{}: in use: {by}", path.display())]
     InUse {
         /// The file.
         path: PathBuf,
+        /// By whom.
+        by: String,
     },
 }
 
@@ -83,11 +87,10 @@ impl Store {
         if !metadata.is_file() {
             return Err(StoreError::NotAFile { path: path.to_owned() });
         }
-        match rustix::fs::flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(StoreError::InUse { path: path.to_owned() }),
-            Err(errno) => return Err(unusable(errno.into())),
-        }
+        claim::take(&file, path).map_err(|error| match error {
+            LockError::Io(source) => unusable(source),
+            error => StoreError::InUse { path: path.to_owned(), by: error.to_string() },
+        })?;
         // Only who holds the lock knows the size.
         match file.metadata().map_err(unusable)?.len() {
             found if found == size => {}

@@ -2,8 +2,8 @@
 //!
 //! The guest's memory is a file that it has opened as well. When it truncates the file, touching the pages that are gone raises
 //! SIGBUS, which would end this process and every other client with it. A [`Guard`] has the handler put zeroes in the place of the
-//! whole region, and remember that; the connection looks at that after it has touched the memory, and ends. Where the file is
-//! sealed against shrinking (`F_SEAL_SHRINK`) that never comes about.
+//! whole region, and remember that; the connection looks at that after it has touched the memory, and ends. So does a page that the
+//! system cannot provide (of a hugetlbfs file when there are no huge pages left), whatever the file is sealed against.
 //!
 //! The handler makes no call but mmap(2) and sigaction(2), and touches nothing but atomics: it may run anywhere.
 
@@ -15,8 +15,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Regions at a time: eight for each of more clients than any server has.
-const MOST: usize = 1024;
+/// Regions at a time: eight for each of as many clients as a server can have, and those of a table that takes another's place.
+const MOST: usize = 8 * (128 + 1);
 
 struct Slot {
     is_taken: AtomicBool,

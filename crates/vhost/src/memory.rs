@@ -3,10 +3,13 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-use rustix::fs::SealFlags;
 use vm_memory::{FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMmap, MmapRegion};
 
 use crate::guard::Guard;
+
+/// A guest may lend so much, in bytes: with as many clients as there can be, half of the addresses of this process (128 TiB on
+/// x86-64) stay free, without which it could not even allocate.
+const MOST_LENT: u64 = 256 << 30;
 
 /// A piece of the guest's memory as a message describes it.
 #[derive(Clone, Copy, Debug)]
@@ -36,10 +39,14 @@ impl Memory {
     /// Maps the regions, each of its file; otherwise says what is wrong with them.
     pub(crate) fn map(regions: Vec<Region>, files: Vec<OwnedFd>) -> Result<Self, String> {
         let (mut mapped, mut guards) = (Vec::new(), Vec::new());
+        let total = regions.iter().try_fold(0_u64, |sum, region| sum.checked_add(region.length));
+        if total.is_none_or(|total| total > MOST_LENT) {
+            return Err(format!("it lends more than {MOST_LENT} bytes"));
+        }
         for (index, (region, fd)) in regions.iter().zip(files).enumerate() {
             let Region { guest, length, offset, .. } = *region;
             // Only files in memory have seals. Any other may make whoever touches it wait for a disk, a network or a program.
-            let seals = rustix::fs::fcntl_get_seals(&fd)
+            rustix::fs::fcntl_get_seals(&fd)
                 .map_err(|_| format!("region {index} is not memory: a memfd, tmpfs or hugetlbfs file is"))?;
             let size = usize::try_from(length).map_err(|_| "a region is too large".to_owned())?;
             let file = File::from(fd);
@@ -55,9 +62,8 @@ impl Memory {
             let region = region.ok_or("a region goes past the end of all addresses")?;
             let start = region.as_ptr();
             mapped.push(region);
-            if !seals.contains(SealFlags::SHRINK) {
-                guards.push(Guard::new(start, size).ok_or("too many regions are mapped")?);
-            }
+            // A seal against shrinking is not enough: where the system has no huge pages left, touching one raises SIGBUS as well.
+            guards.push(Guard::new(start, size).ok_or("too many regions are mapped")?);
         }
         let map = GuestMemoryMmap::from_regions(mapped).map_err(|error| error.to_string())?;
         Ok(Self { guards, map, regions })

@@ -150,7 +150,7 @@ pub(crate) struct RealArguments {
     #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
     pub(crate) journals: Option<PathBuf>,
 
-    /// Put back what runs that did not end had saved, and nothing else. What somebody has written since is shown and left
+    /// Put back what runs of bench and probe that did not end had saved, and nothing else. What somebody has written since is shown and left
     /// alone (status 4), and the journal is kept.
     #[arg(long, conflicts_with_all = ["workload", "target"])]
     pub(crate) restore: bool,

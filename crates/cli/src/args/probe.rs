@@ -33,6 +33,11 @@ pub(crate) struct ProbeArguments {
     #[arg(long)]
     pub(crate) used: bool,
 
+    /// Keep what the target held here until the end (usually ~/.local/state/straddle), best on another disk; 'straddle bench
+    /// --restore' puts it back after a crash.
+    #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) journals: Option<PathBuf>,
+
     /// Most bytes to write.
     #[arg(long, value_name = "BYTES", value_parser = positive_size, default_value = "64MiB")]
     pub(crate) max_write: ByteCount,

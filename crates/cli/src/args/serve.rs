@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, ValueEnum};
-use straddle_serve::{Endpoint, Tear};
+use straddle_serve::{Endpoint, MOST_CLIENTS, Tear};
 
 use crate::modelled::{Names, PREFIX};
 
@@ -73,6 +73,11 @@ pub(crate) struct ServeArguments {
     /// Let other machines in. NBD has no access control: whoever reaches the port reads and writes the drive.
     #[arg(long)]
     pub(crate) allow_remote: bool,
+
+    /// Serve so many clients at a time, NBD clients, virtual machines and control connections together. One that has sent no
+    /// request yet gives way to the next; with none of these the next is turned away.
+    #[arg(long, value_name = "NUMBER", default_value_t = MOST_CLIENTS, value_parser = clap::value_parser!(u16).range(1..=128))]
+    pub(crate) max_clients: u16,
 
     /// Print the summary at the end as JSON (see `straddle schema serve`).
     #[arg(long)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use straddle_device::Options;
 use straddle_device::image::Format;
-use straddle_repair::apply::{self, ApplyError, Backup};
+use straddle_repair::apply::{self, ApplyError, Backup, Progress};
 use straddle_repair::disk::{DiskError, FileDisk};
 use straddle_repair::{Plan, Step};
 
@@ -41,9 +41,15 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
     }
     let failed = |error: ApplyError, name: &str| of_apply_error(error, name);
     let serial = target.serial.clone();
-    let steps = apply::prepare(&target.disk, &plan, serial.as_deref())
-        .map_err(|error| failed(error, &target.name))?;
     let backup_path = arguments.backup.clone().unwrap_or_else(|| with_undo(&arguments.plan));
+    let steps = apply::prepare(&target.disk, &plan, serial.as_deref()).map_err(|error| {
+        let is_other = matches!(error, ApplyError::OtherDisk(_));
+        let error = failed(error, &target.name);
+        match earlier(&target, &backup_path, &arguments.write).filter(|_| is_other) {
+            Some(earlier) => RefusedError(format!("{error:#}; {earlier}")).into(),
+            None => error,
+        }
+    })?;
     let mut out = output::stdout();
     out.write_all(text::plan::lost(&plan, output::width(), styles).as_bytes())?;
     out.flush()?;
@@ -56,6 +62,9 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
         )?;
         out.flush()?;
         return Ok(Exit::Aligned);
+    }
+    if let Some(earlier) = earlier(&target, &backup_path, &arguments.write) {
+        return Err(RefusedError(format!("{}: nothing was written: {earlier}", target.name)).into());
     }
     apply::check_kernel(&target.disk).map_err(|error| failed(error, &target.name))?;
     Backup::of(&steps, plan.disk.size, serial)
@@ -81,6 +90,32 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
     out.flush()?;
     told?;
     Ok(Exit::Aligned)
+}
+
+/// What is already where the backup would be stored, and what to do about it.
+fn earlier(target: &Opened, backup: &Path, operand: &Path) -> Option<String> {
+    fs::symlink_metadata(backup).ok()?;
+    let (name, quoted) = (backup.display(), quote_path(backup));
+    let undo = format!("straddle undo {quoted} --write {}", quote_path(operand));
+    let progress = Backup::load(backup).map_err(anyhow::Error::from);
+    let progress = progress.and_then(|backup| Ok(backup.progress(&target.disk, target.serial.as_deref())?));
+    Some(match progress {
+        Ok(Progress::Nothing) => format!(
+            "{name} is the backup of an earlier apply, of which nothing is on this disk (it failed before its first write, or was taken \
+             back): remove it and apply again: rm {quoted}"
+        ),
+        Ok(Progress::Part { written, of }) => format!(
+            "{name} is the backup of an earlier apply that did not come to its end: {written} of {of} bytes are written; take them back \
+             first: {undo}"
+        ),
+        Ok(Progress::Whole) => format!(
+            "{name} is the backup of an earlier apply, all of which is on this disk: take it back with {undo}, or keep it and name \
+             another file with --backup"
+        ),
+        Err(error) => format!(
+            "{name} is there, and is not the backup of what is on this disk ({error:#}): name another file with --backup, or move it away"
+        ),
+    })
 }
 
 pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {

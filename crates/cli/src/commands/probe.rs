@@ -6,22 +6,23 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
-use straddle_bench::{Modelled, TargetError};
+use straddle_bench::{Description, Modelled, Progress, Target, TargetError};
 use straddle_device::topology::AlignmentOffset;
 use straddle_drive::Nanos;
 use straddle_drive::profile::{Body, Profile};
 use straddle_probe::{Budget, Claims, ProbeError, Surface, probe};
 
-use straddle_real::{Access, Areas, Before, Contents, Give, Io, Opened, Others, Real, Settings, areas};
+use straddle_real::{Areas, Before, Claimed, Give, Io, Session, Settings, areas};
 use straddle_units::Span;
 
 use crate::args::ProbeArguments;
-use crate::commands::bench::real::in_use;
+use crate::commands::bench::real::{
+    end_session, in_use, journals, no_session, refuse_unrestored, refused, title,
+};
 use crate::commands::lab::on_interrupt;
-use crate::exit::{Exit, RefusedError, UsageError};
+use crate::exit::{Exit, UsageError};
 use crate::keep;
 use crate::measured::Measured;
 use crate::modelled;
@@ -38,7 +39,7 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
         keep::may_replace(path, &[Path::new(&arguments.target)])?;
     }
     let stop = Arc::new(AtomicBool::new(false));
-    let Probed { mut surface, claims, regions, others } = open(arguments, &stop)?;
+    let Probed { mut subject, claims, regions } = open(arguments, &stop)?;
     let budget = Budget {
         regions,
         max_write: arguments.max_write.get(),
@@ -46,22 +47,9 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
         seed: arguments.seed,
     };
     let mut bar = Bar::new();
-    let done = AtomicBool::new(false);
-    let (probed, is_disturbed) = std::thread::scope(|scope| {
-        let (done, stop) = (&done, &*stop);
-        let watch = others.map(|others| scope.spawn(move || watch(others, done, stop)));
-        let probed = probe(surface.as_mut(), &budget, claims, &mut bar);
-        done.store(true, Ordering::Relaxed);
-        (probed, watch.is_some_and(|watch| watch.join().unwrap_or(true)))
-    });
-    if is_disturbed {
-        let text = format!(
-            "{}: somebody else had it open for writing during the run, which was stopped: look at what they wrote, some of it \
-             may have been written over with what stood there before",
-            arguments.target
-        );
-        return Err(RefusedError(text).into());
-    }
+    let probed = probe(subject.surface(), &budget, claims, &mut bar);
+    bar.tell("comparing with what was there");
+    let description = subject.end()?;
     let report = match probed {
         Err(ProbeError::Target(TargetError::Interrupted)) => return Ok(Exit::INTERRUPTED),
         report => report.map_err(told)?,
@@ -80,72 +68,75 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
         }
     }
     if arguments.json {
-        output::print_json(&ProbeReport::of(surface.description(), &report))?;
+        output::print_json(&ProbeReport::of(&description, &report))?;
         return Ok(exit);
     }
     let mut out = output::stdout();
-    out.write_all(text::probe::report(surface.description(), &report, output::width(), styles).as_bytes())?;
+    out.write_all(text::probe::report(&description, &report, output::width(), styles).as_bytes())?;
     out.flush()?;
     Ok(exit)
 }
 
 /// What is probed, what it claims, and where it may be written.
 struct Probed {
-    surface: Box<dyn Surface>,
+    subject: Subject,
     claims: Claims,
     /// Everywhere, if there are none.
     regions: Option<Vec<Span>>,
-    /// Where data that are kept are written over with themselves.
-    others: Option<Others>,
 }
 
-/// How often others are looked out for.
-const LOOK: Duration = Duration::from_millis(20);
+/// What is probed.
+enum Subject {
+    Modelled(Box<Modelled>),
+    Kept(Box<Session>),
+}
 
-/// Looks out for others until the probe is `done`, which it stops when there are some; whether there were.
-fn watch(mut others: Others, done: &AtomicBool, stop: &AtomicBool) -> bool {
-    loop {
-        let is_last = done.load(Ordering::Relaxed);
-        if others.have_written() {
-            stop.store(true, Ordering::Relaxed);
-            return true;
+impl Subject {
+    fn surface(&mut self) -> &mut dyn Surface {
+        match self {
+            Self::Modelled(drive) => &mut **drive,
+            Self::Kept(session) => &mut **session,
         }
-        if is_last {
-            return false;
+    }
+
+    /// Compares with what was there, and says what was probed.
+    fn end(self) -> Result<Description> {
+        match self {
+            Self::Modelled(drive) => Ok(drive.description().clone()),
+            Self::Kept(session) => Ok(end_session(*session)?.description().clone()),
         }
-        std::thread::sleep(LOOK);
     }
 }
 
 fn open(arguments: &ProbeArguments, stop: &Arc<AtomicBool>) -> Result<Probed> {
     let target = &arguments.target;
     if !target.starts_with(modelled::PREFIX) {
-        return open_real(Path::new(target), arguments.used, stop);
+        return open_real(Path::new(target), arguments, stop);
     }
-    if arguments.used {
-        return Err(UsageError(format!("--used is for real disks, not for {target}")).into());
+    let of_real = [("--used", arguments.used), ("--journals", arguments.journals.is_some())];
+    if let Some((option, _)) = of_real.iter().find(|(_, given)| *given) {
+        return Err(UsageError(format!("{option} is for real disks, not for {target}")).into());
     }
     let profile = modelled::profile_of_target(target, "probe")?;
     Ok(Probed {
-        surface: Box::new(Modelled::new(target, &profile)),
+        subject: Subject::Modelled(Box::new(Modelled::new(target, &profile))),
         claims: claims(&profile),
         regions: None,
-        others: None,
     })
 }
 
 /// A file or a block device: in its free space, unless it is given wholly.
-fn open_real(path: &Path, used: bool, stop: &Arc<AtomicBool>) -> Result<Probed> {
+fn open_real(path: &Path, arguments: &ProbeArguments, stop: &Arc<AtomicBool>) -> Result<Probed> {
     on_interrupt(stop).context("signals")?;
+    let journals = journals(arguments.journals.as_deref())?;
+    refuse_unrestored(path, &journals, arguments.journals.as_deref())?;
     let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
-    let give = if used { Give::Used } else { Give::Free };
-    let access = if give == Give::Used { Access::Claim } else { Access::Share };
-    let opened = Opened::open(path, access, Io::Direct).map_err(in_use)?;
-    // Whoever comes from now on is noticed: before anything is read that is to be written back.
-    let others = Others::of(&opened).filter(|_| give == Give::Used);
+    let give = if arguments.used { Give::Used } else { Give::Free };
+    let claimed = Claimed::open(path, give, Io::Direct).map_err(in_use)?;
+    let opened = claimed.opened();
     let wanted = Areas { give, regions: 0, bytes: u64::MAX };
-    let regions = areas(&opened, wanted).map_err(crate::commands::bench::real::refused)?;
-    let rotates = Before::look(&opened).rotates();
+    let regions = areas(opened, wanted).map_err(refused)?;
+    let rotates = Before::look(opened).rotates();
     let topology = straddle_device::open(path, &straddle_device::Options::default())?.topology;
     let phase = match topology.alignment_offset.value() {
         AlignmentOffset::Bytes(bytes) => Some(bytes.get()),
@@ -158,10 +149,11 @@ fn open_real(path: &Path, used: bool, stop: &Arc<AtomicBool>) -> Result<Probed> 
         phase: phase.filter(|_| !is_file),
         rotational: (!is_file).then_some(rotates),
     };
-    let title = crate::commands::bench::real::title(path, &opened);
+    let title = title(path, opened);
     let settings = Settings { depth: 1, largest: LARGEST };
-    let real = Real::new(opened, title, &Contents::Kept(Vec::new()), settings, Arc::clone(stop))?;
-    Ok(Probed { surface: Box::new(real), claims, regions: Some(regions), others })
+    let session = Session::begin(claimed, title, &[], &journals, settings, Arc::clone(stop));
+    let subject = Subject::Kept(Box::new(session.map_err(no_session)?));
+    Ok(Probed { subject, claims, regions: Some(regions) })
 }
 
 fn claims(profile: &Profile) -> Claims {

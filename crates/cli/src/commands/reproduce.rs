@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use straddle_bench::experiment::{Experiment, ExperimentError};
 use straddle_drive::Profile;
 use straddle_lab::input::{InputError, Inputs};
-use straddle_lab::{Guests, Host, Machine, Planned, ReproduceError, Settings, StepOutcome};
+use straddle_lab::{Guests, Host, LabError, Machine, Planned, ReproduceError, Settings, StepOutcome};
 
 use crate::args::ReproduceArguments;
 use crate::commands::lab::on_interrupt;
@@ -159,20 +159,21 @@ fn given_up<'a>(
         let message = format!("--destroy-data: name the device that is used, {}, again", path.display());
         return Err(UsageError(message).into());
     }
-    let uses = straddle_device::live::Machine::read(None).uses(path);
-    if !uses.is_empty() {
-        return Err(RefusedError(format!("{}: in use: {}", path.display(), uses.join("; "))).into());
+    match Host::new(path, stop) {
+        Err(LabError::InUse(text)) => Err(RefusedError(text).into()),
+        host => Ok(Box::new(host?)),
     }
-    Ok(Box::new(Host::new(path, stop)?))
 }
 
 /// The folder that made-up inputs are kept in.
 fn cache(arguments: &ReproduceArguments) -> Result<PathBuf> {
     let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let usual = || set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
+    let usual = || set("XDG_CACHE_HOME").or_else(|| std::env::home_dir().map(|home| home.join(".cache")));
     let folder =
         arguments.cache.clone().or_else(|| usual().map(|cache| cache.join("straddle").join("inputs")));
-    folder.ok_or_else(|| UsageError("no HOME to keep inputs in: give --cache DIR".to_owned()).into())
+    folder.ok_or_else(|| {
+        UsageError("this user has no home folder to keep inputs in: give --cache DIR".to_owned()).into()
+    })
 }
 
 /// The command that runs the same again.

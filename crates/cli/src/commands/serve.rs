@@ -28,12 +28,17 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
         vhost_user: arguments.vhost_user.clone(),
         control: arguments.control.clone(),
         allow_remote: arguments.allow_remote,
+        max_clients: arguments.max_clients,
         pace: if arguments.no_delay { Pace::NoDelay } else { Pace::Real(arguments.speed) },
         tear: arguments.tear.into(),
     };
     let served = Served::new(&profile, store, cut);
     let mut server = Server::new(&profile, served, &options).map_err(server_error)?;
     announce(arguments, &profile, &server);
+    let most = arguments.max_clients;
+    server.on_full(move || {
+        output::complain(&format!("{most} clients are here: another one was turned away (--max-clients)"));
+    });
     let ending = serve(&mut server).map_err(server_error)?;
     let snapshot = server.snapshot();
     let serve = Serve { target: &arguments.target, profile: &profile, ending, snapshot };

@@ -30,11 +30,13 @@
 enum { FILES = 700 };
 
 static char here[1024];
+/* The first letter of the files' names: those of an earlier round are closed to their owner. */
+static char files_of = 'a';
 
 static const char *path(const char *folder, int number)
 {
 	static char buffer[2048];
-	snprintf(buffer, sizeof buffer, "%s/%s%d", here, folder, number);
+	snprintf(buffer, sizeof buffer, "%s/%c%s%d", here, files_of, folder, number);
 	return buffer;
 }
 
@@ -81,6 +83,7 @@ static void many_files(void)
 	struct timeval times[2] = { { 1000000000, 0 }, { 1000000000, 0 } };
 	fd = open(path("", FILES), O_RDWR | O_CREAT, 0600);
 	CHECK(futimes(fd, times) == 0 && fsync(fd) == 0 && fchmod(fd, 0640) == 0 && close(fd) == 0);
+	files_of++;
 }
 
 /* Drives that answer everything at once. */

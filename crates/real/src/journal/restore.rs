@@ -8,13 +8,15 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 use straddle_units::Span;
 
-use super::{DAMAGED, HEADER, Header, JournalError, NEW, hex};
+use super::{DAMAGED, HEADER, Header, JournalError, NEW, first_of, hex};
+use crate::moment::told_moment;
 use crate::open::{Access, Io, OpenError, Opened};
 use crate::target::{add, differing};
 
@@ -41,6 +43,8 @@ pub enum Restored {
         spans: Vec<Span>,
         /// Bytes that could not be read, and were put back.
         bytes: u64,
+        /// When the run could begin to write, in words.
+        began: String,
     },
     /// The journal was never complete, so nothing had been written: it is gone.
     Incomplete,
@@ -64,6 +68,9 @@ pub fn restore(path: &Path, force: bool) -> Result<Restored, JournalError> {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => return Ok(Restored::Running),
         Err(errno) => return Err(failed("lock")(errno.into())),
+    }
+    if is_running(path) {
+        return Ok(Restored::Running);
     }
     // Whoever had it locked may have removed or renamed it.
     if fs::metadata(path).ok().is_none_or(|now| (now.dev(), now.ino()) != (metadata.dev(), metadata.ino())) {
@@ -94,7 +101,16 @@ pub fn restore(path: &Path, force: bool) -> Result<Restored, JournalError> {
         fs::remove_file(path).map_err(failed("remove"))?;
         return Ok(Restored::Whole { target, bytes });
     }
-    Ok(Restored::Changed { target, spans: foreign, bytes })
+    let began =
+        told_moment(UNIX_EPOCH.checked_add(Duration::from_secs(header.began_unix_s)).unwrap_or(UNIX_EPOCH));
+    Ok(Restored::Changed { target, spans: foreign, bytes, began })
+}
+
+/// Whether the run that a later file of a journal belongs to has the first one locked.
+fn is_running(path: &Path) -> bool {
+    let Some(first) = first_of(path).filter(|first| first != path) else { return false };
+    let Ok(file) = File::open(first) else { return false };
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
 }
 
 /// Gives a damaged journal another name, so that it is in nobody's way and still there.

@@ -34,12 +34,14 @@ impl Case {
             (span(12288, 4096), &self.bytes[12288..16384]),
             (span(1 << 20, 1 << 20), &self.bytes[1 << 20..2 << 20]),
         ];
-        Journal::write(&self.journals(), &opened, &areas).unwrap()
+        let mut journal = Journal::new(&self.journals(), &opened).unwrap();
+        journal.add(&opened, &areas).unwrap();
+        journal
     }
 
     /// The path of a journal whose run has ended without a word.
     fn dead(&self) -> PathBuf {
-        self.written().path().to_owned()
+        self.written().path().unwrap().to_owned()
     }
 
     fn change(&self, at: u64) {
@@ -153,10 +155,45 @@ fn a_header_says_when_writing_began_and_of_what() {
 fn a_running_measurement_keeps_its_journal() {
     let case = Case::new();
     let journal = case.written();
-    assert_eq!(restore(journal.path(), true).unwrap(), Restored::Running);
-    let path = journal.path().to_owned();
+    assert_eq!(restore(journal.path().unwrap(), true).unwrap(), Restored::Running);
+    let path = journal.path().unwrap().to_owned();
     journal.remove().unwrap();
     assert!(!path.exists());
+}
+
+#[test]
+fn a_journal_that_was_added_to_is_restored_by_file_and_not_while_it_is_in_use() {
+    let case = Case::new();
+    let opened = Opened::open(&case.target, Access::Claim, Io::Buffered).unwrap();
+    let mut journal = Journal::new(&case.journals(), &opened).unwrap();
+    let bytes = &case.bytes[..1 << 20];
+    let areas: Vec<(Span, &[u8])> =
+        bytes.chunks(4096).zip(0..).map(|(piece, at)| (span(at * 4096, 4096), piece)).collect();
+    journal.add(&opened, &areas[..100]).unwrap();
+    journal.add(&opened, &[]).unwrap();
+    journal.add(&opened, &areas[100..]).unwrap();
+    drop(opened);
+    let files = pending(&case.journals());
+    assert_eq!(files.len(), 2 + 3);
+    for path in &files {
+        assert_eq!(restore(path, true).unwrap(), Restored::Running, "{path:?}");
+    }
+    drop(journal);
+    case.change(500_000);
+    let mut changed = 0;
+    for path in &files {
+        match restore(path, false).unwrap() {
+            Restored::Whole { bytes: 0, .. } => {}
+            Restored::Changed { spans, bytes: 0, .. } => {
+                assert_eq!(spans, [span(499_712, 512)]);
+                changed += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((changed, pending(&case.journals()).len()), (1, 1));
+    restore(&pending(&case.journals())[0], true).unwrap();
+    assert!(case.read() == case.bytes && pending(&case.journals()).is_empty());
 }
 
 #[test]

@@ -27,7 +27,7 @@ use crate::plan::{Change, Plan, Slot, span_of};
 /// The version of a backup's form.
 const VERSION: u32 = 2;
 /// A power cut leaves units of this size whole.
-const UNIT: usize = 512;
+pub(super) const UNIT: usize = 512;
 /// How much of the beginning and of the end of a new partition is watched.
 const WATCHED: (u64, u64) = (1 << 20, 64 << 10);
 /// No backup is larger: tables and a wipe's 68 KiB for each of 1024 partitions, two digits a byte and twice.
@@ -253,7 +253,7 @@ impl Backup {
     }
 
     /// The steps that were taken; `None` when the file contradicts itself.
-    fn steps(&self) -> Option<Vec<Step>> {
+    pub(super) fn steps(&self) -> Option<Vec<Step>> {
         let step = |kept: &Kept| match kept {
             Kept::Flush => Some(Step::Flush),
             Kept::Write { at, what, old, new } => {

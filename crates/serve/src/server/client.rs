@@ -40,13 +40,19 @@ pub(super) enum Client {
 }
 
 impl Client {
-    /// Whether it has asked for nothing so far that only it can have, so that it can give way to another.
+    /// Whether it has asked for nothing so far that only it can have, so that it can give way to another. Who has sent a request
+    /// never does: NBD has no words to be let go and come back, and a file system may stand on what is idle now.
     pub(super) fn is_newcomer(&self) -> bool {
         match self {
-            Self::Nbd(client) => !client.session.is_transmitting() && !client.session.is_over(),
+            Self::Nbd(client) => !client.has_asked && !client.wants_room() && !client.session.is_over(),
             Self::Vhost(client) => !client.connection.is_set_up(),
             Self::Control(_) => true,
         }
+    }
+
+    /// Whether it has done what its protocol wants before the first request.
+    pub(super) fn is_introduced(&self) -> bool {
+        matches!(self, Self::Nbd(client) if client.session.is_transmitting())
     }
 
     /// Whether it is here only to be told that there is no room.
@@ -70,6 +76,8 @@ pub(super) struct NbdClient {
     session: Session,
     since: Instant,
     is_turned_away: bool,
+    /// Whether it has sent a request.
+    has_asked: bool,
     /// Whether it may take the memory for a large request.
     has_room: bool,
     /// Whether it is waited for to be readable, and writable.
@@ -88,7 +96,15 @@ impl NbdClient {
 
     fn with(stream: Stream, session: Session, is_turned_away: bool) -> Self {
         let since = Instant::now();
-        Self { stream, session, since, is_turned_away, has_room: false, interest: (true, false) }
+        Self {
+            stream,
+            session,
+            since,
+            is_turned_away,
+            has_asked: false,
+            has_room: false,
+            interest: (true, false),
+        }
     }
 
     /// Whether it is about to receive a large request.
@@ -134,6 +150,7 @@ impl NbdClient {
                 Ok(None) => return Ok(()),
                 Err(_) => return Err(Gone::Broken),
             };
+            self.has_asked = true;
             let Wanted { cookie, kind, offset, length, data } = wanted;
             let (operation, payload) = translate(kind, data);
             let job = Job { owner, tag: cookie, operation, offset, length: length.into() };

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Clients at a time; whoever comes after is told so.
-pub(super) const MOST_CLIENTS: usize = 64;
+/// Clients at a time, unless others are asked for; whoever comes after is told so.
+pub const MOST_CLIENTS: u16 = 64;
 /// Those that are told so, at a time.
 pub(super) const MOST_TURNED_AWAY: usize = 16;
 /// How long a client may take to come to its first request.

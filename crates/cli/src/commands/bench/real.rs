@@ -1,10 +1,11 @@
 //! `straddle bench` on a file or a block device.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -12,12 +13,11 @@ use straddle_bench::{
     Ended, FEWEST_ROUNDS, Host, Order, Progress, RunError, Sweep, Target, TargetError, Turn, Watch, Workload,
     rounds,
 };
-use straddle_device::FileId;
 use straddle_device::shown::quote_path;
 use straddle_drive::{Nanos, Profile};
 use straddle_real::{
-    Access, Areas, Before, Conditions, Contents, Give, Io, Journal, Kind, Left, OpenError, Opened, Others,
-    Real, Restored, Settings, areas, left, pending, restore,
+    Access, Areas, Before, Claimed, Conditions, Give, Io, Kind, OpenError, Opened, Real, Restored, Session,
+    SessionError, Settings, areas, pending, restore, told_spans, unrestored,
 };
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -50,35 +50,26 @@ pub(super) fn run(
 ) -> Result<Exit> {
     let stop = Arc::new(AtomicBool::new(false));
     on_interrupt(&stop).context("signals")?;
-    let journals = journals(arguments)?;
-    refuse_unrestored(path, &journals, &restore_command(arguments))?;
+    let journals = journals(arguments.real.journals.as_deref())?;
+    refuse_unrestored(path, &journals, arguments.real.journals.as_deref())?;
     let made = Made::unless_there(path, arguments)?;
     let mut bar = Bar::new();
     bar.tell("preparing");
-    let Prepared { mut real, order, before, kept, others } =
-        prepare(arguments, path, workload, made.is_some(), &stop)?;
-    let journal = match real.kept().filter(|_| workload.writes()) {
-        Some(areas) => Some(Journal::write(&journals, real.opened(), &areas)?),
-        None => None,
+    let Prepared { mut subject, order, before, kept } =
+        prepare(arguments, path, workload, made.is_some(), &journals, &stop)?;
+    let mut watch = Watching { bar: &mut bar, export: None, failed: None };
+    let measured = match Export::open(arguments, workload, &order) {
+        Ok(export) => {
+            watch.export = export;
+            Ok(rounds(subject.target(), workload, Host::default(), &order, &mut watch))
+        }
+        Err(error) => Err(error),
     };
-    let mut watch = Watching {
-        bar: &mut bar,
-        export: Export::open(arguments, workload, &order)?,
-        failed: None,
-        others: others.filter(|_| journal.is_some()),
-        stop: &stop,
-        disturbed: false,
-    };
-    let measured = rounds(&mut real, workload, Host::default(), &order, &mut watch);
-    let (failed, disturbed) = (watch.failed.take(), watch.disturbed);
+    let failed = watch.failed.take();
     bar.tell("comparing with what was there");
-    refuse_changed(path, &mut real, journal)?;
+    let real = subject.end()?;
+    let measured = measured?;
     drop(bar);
-    if disturbed {
-        let text =
-            "somebody else had it open for writing during the run, which was stopped; it holds what it held";
-        return Err(RefusedError(format!("{}: {text}", path.display())).into());
-    }
     let measured = match measured {
         Err(RunError::Target { source: TargetError::Interrupted, .. }) => {
             output::complain("interrupted before the first round was complete: nothing is known");
@@ -121,42 +112,61 @@ fn report(
     super::show(&bench, arguments, styles)
 }
 
-/// Whether the areas hold what they held; then the journal goes. Where they do not, somebody else has written there.
-fn refuse_changed(path: &Path, real: &mut Real, journal: Option<Journal>) -> Result<()> {
-    let changed = real.changed()?;
-    if changed.is_empty() {
-        return Ok(journal.map_or(Ok(()), Journal::remove)?);
+/// What is measured.
+enum Subject {
+    /// It is only read, or its contents are given up.
+    Plain(Box<Real>),
+    /// What it holds is kept.
+    Kept(Box<Session>),
+}
+
+impl Subject {
+    fn target(&mut self) -> &mut dyn Target {
+        match self {
+            Self::Plain(real) => &mut **real,
+            Self::Kept(session) => &mut **session,
+        }
     }
-    let kept = journal.map_or_else(String::new, |journal| {
-        format!("; what was there before the run is kept in {}", journal.path().display())
-    });
-    let (path, told) = (path.display(), told_spans(&changed));
-    let text = format!("{path}: {told} changed during the run, and not by it: nothing was put back{kept}");
-    Err(RefusedError(text).into())
+
+    /// Compares with what was there.
+    fn end(self) -> Result<Real> {
+        match self {
+            Self::Plain(real) => Ok(*real),
+            Self::Kept(session) => end_session(*session),
+        }
+    }
+}
+
+/// Ends a session: refused where somebody else came.
+pub(crate) fn end_session(session: Session) -> Result<Real> {
+    let (real, verdict) = session.end()?;
+    match verdict.refusal() {
+        Some(text) => Err(RefusedError(text).into()),
+        None => Ok(real),
+    }
 }
 
 /// Puts back what runs that did not end have left.
 pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
-    let folder = journals(arguments)?;
+    let folder = journals(arguments.real.journals.as_deref())?;
     let found = pending(&folder);
     let mut out = output::stdout();
     if found.is_empty() {
         writeln!(out, "Nothing to put back: no journal in {}.", printable(&folder.display().to_string()))?;
     }
     let mut exit = Exit::Aligned;
-    let command = printable(&restore_command(arguments));
+    let command = printable(&restore_command(arguments.real.journals.as_deref()));
+    // A journal may be in several files.
+    let mut whole: BTreeMap<PathBuf, u64> = BTreeMap::new();
     for path in found {
         let name = printable(&path.display().to_string());
         match restore(&path, arguments.real.force) {
-            Ok(Restored::Whole { target, bytes }) => {
-                let target = printable(&target.display().to_string());
-                writeln!(out, "{target}: holds what it held; {bytes} bytes were put back.")?;
-            }
-            Ok(Restored::Changed { target, spans, bytes }) => {
+            Ok(Restored::Whole { target, bytes }) => *whole.entry(target).or_default() += bytes,
+            Ok(Restored::Changed { target, spans, bytes, began }) => {
                 let target = printable(&target.display().to_string());
                 writeln!(
                     out,
-                    "{target}: {} are neither what the run found nor what it wrote: left alone; {bytes} unreadable bytes were put back.\n  The journal is kept: {name}\n  To have what was there before the run: {command} --force (for every journal in that folder); to keep what is there now: remove the journal.",
+                    "{target}: {} are neither what the run found nor what it wrote: left alone; {bytes} unreadable bytes were put back.\n  The run began to write at {began}; what somebody wrote there before it ended may have been written over.\n  The journal is kept: {name}\n  To have what was there before the run: {command} --force (for every journal in that folder); to keep what is there now: remove the journal.",
                     told_spans(&spans)
                 )?;
                 exit = exit.max(Exit::Refused);
@@ -176,57 +186,42 @@ pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
             }
         }
     }
+    for (target, bytes) in whole {
+        let target = printable(&target.display().to_string());
+        writeln!(out, "{target}: holds what it held; {bytes} bytes were put back.")?;
+    }
     out.flush()?;
     Ok(exit)
 }
 
-/// No more places than this are named.
-const MOST_TOLD: usize = 4;
-
-/// Spans in words, by their bytes.
-fn told_spans(spans: &[Span]) -> String {
-    let total: u64 = spans.iter().map(|span| span.len().get()).sum();
-    let one = |span: &Span| format!("{} to {}", span.start(), span.end().get().saturating_sub(1));
-    let named: Vec<String> = spans.iter().take(MOST_TOLD).map(one).collect();
-    let more = spans.len().saturating_sub(MOST_TOLD);
-    let more =
-        if more > 0 { format!(" and {more} more places, {total} bytes in all,") } else { String::new() };
-    format!("bytes {}{more}", named.join(", "))
-}
-
-fn journals(arguments: &BenchArguments) -> Result<PathBuf> {
-    if let Some(folder) = &arguments.real.journals {
-        return Ok(folder.clone());
+/// The folder of journals: the one that was named, or the usual one.
+pub(crate) fn journals(named: Option<&Path>) -> Result<PathBuf> {
+    if let Some(folder) = named {
+        return Ok(folder.to_owned());
     }
     let state = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+    // Without HOME, the folder that the system's list of users names.
+    let home = || std::env::home_dir().map(|home| home.join(".local/state"));
     match state.or_else(home) {
         Some(folder) => Ok(folder.join("straddle")),
-        None => {
-            Err(UsageError("neither HOME nor XDG_STATE_HOME is set: name a folder with --journals".into())
-                .into())
-        }
+        None => Err(UsageError(
+            "this user has no home folder, and XDG_STATE_HOME is not set: name a folder with --journals"
+                .into(),
+        )
+        .into()),
     }
 }
 
-/// The command that puts back what is in the journals of this run's folder.
-fn restore_command(arguments: &BenchArguments) -> String {
-    let folder = arguments.real.journals.as_deref();
-    let folder = folder.map_or_else(String::new, |folder| format!(" --journals {}", quote_path(folder)));
+/// The command that puts back what is in the journals of the folder that was named, or of the usual one.
+fn restore_command(named: Option<&Path>) -> String {
+    let folder = named.map_or_else(String::new, |folder| format!(" --journals {}", quote_path(folder)));
     format!("straddle bench --restore{folder}")
 }
 
 /// A run that did not end has left what the target held: that comes first.
-fn refuse_unrestored(path: &Path, journals: &Path, command: &str) -> Result<()> {
-    let Ok(metadata) = fs::metadata(path) else { return Ok(()) };
-    let this = (path.canonicalize().ok(), FileId::of(&metadata));
-    let is_of_this = |left: &Left| match &left.target {
-        Some((target, id)) => this.0.as_ref() == Some(target) || this.1 == *id,
-        // What says of no target can put back none, before a run as little as after it.
-        None => false,
-    };
-    let Some(first) = left(journals).into_iter().find(is_of_this) else { return Ok(()) };
-    let (path, first) = (path.display(), first.path.display());
+pub(crate) fn refuse_unrestored(path: &Path, journals: &Path, named: Option<&Path>) -> Result<()> {
+    let Some(first) = unrestored(path, journals) else { return Ok(()) };
+    let (path, first, command) = (path.display(), first.display(), restore_command(named));
     let message =
         format!("{path}: an earlier run did not end and left the journal {first}; run {command} first");
     Err(RefusedError(message).into())
@@ -234,12 +229,11 @@ fn refuse_unrestored(path: &Path, journals: &Path, command: &str) -> Result<()> 
 
 /// A target that is ready.
 struct Prepared {
-    real: Real,
+    subject: Subject,
     order: Order,
     before: Before,
     /// What becomes of its contents, in words.
     kept: &'static str,
-    others: Option<Others>,
 }
 
 /// Opens the target, finds its areas, and reads what they hold.
@@ -248,40 +242,41 @@ fn prepare(
     path: &Path,
     workload: &Workload,
     ours: bool,
+    journals: &Path,
     stop: &Arc<AtomicBool>,
 ) -> Result<Prepared> {
     let give = give(arguments, path, ours)?;
-    let access = match give {
-        _ if !workload.writes() => Access::Read,
-        Give::Free => Access::Share,
-        Give::Used | Give::Destroyed => Access::Claim,
-    };
     let io = if arguments.real.io == Some(Way::Buffered) { Io::Buffered } else { Io::Direct };
-    let opened = Opened::open(path, access, io).map_err(in_use)?;
-    // Whoever comes from now on is noticed: before anything is read that is to be written back.
-    let others = Others::of(&opened);
     let seed = u64::from(arguments.seed.unwrap_or(1));
-    let (regions, kept) = if workload.writes() {
+    let settings = Settings { depth: workload.queue_depth(), largest: workload.size() };
+    let stop = Arc::clone(stop);
+    let (subject, regions, before, kept) = if workload.writes() {
+        let claimed = Claimed::open(path, give, io).map_err(in_use)?;
+        let opened = claimed.opened();
         let regions = arguments.real.regions.unwrap_or(if opened.kind == Kind::Block { REGIONS } else { 1 });
         let bytes = arguments.real.area.map_or(AREA, |area| area.get());
         let wanted = Areas { give, regions, bytes: if give == Give::Destroyed { u64::MAX } else { bytes } };
-        let found = areas(&opened, wanted).map_err(refused)?;
+        let found = areas(opened, wanted).map_err(refused)?;
+        let (before, title) = (Before::look(opened), title(path, opened));
         let told = match give {
             Give::Free => "only free space was used, and what it held was put back",
             Give::Used => "what it held was put back",
             Give::Destroyed => "what it held is gone",
         };
-        (found, told)
+        let subject = if give == Give::Destroyed {
+            Subject::Plain(Box::new(Real::given_up(claimed, title, (found.clone(), seed), settings, stop)?))
+        } else {
+            let session = Session::begin(claimed, title, &found, journals, settings, stop);
+            Subject::Kept(Box::new(session.map_err(no_session)?))
+        };
+        (subject, found, before, told)
     } else {
+        let opened = Opened::open(path, Access::Read, io).map_err(in_use)?;
         let whole = Span::new(ByteOffset::ZERO, ByteCount::new(opened.size));
-        (whole.into_iter().collect(), "nothing was written")
+        let (before, title) = (Before::look(&opened), title(path, &opened));
+        let real = Real::reading(opened, title, settings, stop)?;
+        (Subject::Plain(Box::new(real)), whole.into_iter().collect(), before, "nothing was written")
     };
-    let contents = match give {
-        _ if !workload.writes() => Contents::Nothing,
-        Give::Destroyed => Contents::Random(regions.clone(), seed),
-        Give::Free | Give::Used => Contents::Kept(regions.clone()),
-    };
-    let before = Before::look(&opened);
     let order = Order {
         offsets: arguments.offsets.0.clone(),
         regions,
@@ -291,11 +286,16 @@ fn prepare(
         precision: arguments.real.precision.unwrap_or(PRECISION) / 100.0,
         seed,
     };
-    let settings = Settings { depth: workload.queue_depth(), largest: workload.size() };
-    let title = title(path, &opened);
     let kept = if ours { "a file of its own, removed afterwards" } else { kept };
-    let real = Real::new(opened, title, &contents, settings, Arc::clone(stop))?;
-    Ok(Prepared { real, order, before, kept, others })
+    Ok(Prepared { subject, order, before, kept })
+}
+
+/// Whom somebody uses is refused, and not failed.
+pub(crate) fn no_session(error: SessionError) -> anyhow::Error {
+    match error {
+        SessionError::InUse { .. } => RefusedError(error.to_string()).into(),
+        error => error.into(),
+    }
 }
 
 /// Whom somebody uses is refused, and not failed.
@@ -389,11 +389,6 @@ struct Watching<'a> {
     bar: &'a mut Bar,
     export: Option<Export>,
     failed: Option<std::io::Error>,
-    others: Option<Others>,
-    /// Ends the run.
-    stop: &'a AtomicBool,
-    /// Whether somebody else wrote, or may have.
-    disturbed: bool,
 }
 
 impl Progress for Watching<'_> {
@@ -419,10 +414,6 @@ impl Watch for Watching<'_> {
         self.bar.tell(&told);
         if let (Some(export), None) = (&mut self.export, &self.failed) {
             self.failed = export.turns(turns).err();
-        }
-        if self.others.as_mut().is_some_and(Others::have_written) {
-            self.disturbed = true;
-            self.stop.store(true, Ordering::Relaxed);
         }
     }
 }

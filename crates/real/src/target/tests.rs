@@ -1,6 +1,4 @@
 //! Real files under random requests: nothing is written but what was there, and nothing outside the areas.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use proptest::prelude::*;
 use straddle_bench::{Target, TargetError};
 use straddle_drive::{Operation, Request};
-use straddle_probe::Surface;
-use straddle_real::{Access, Contents, Io, Opened, Real, Settings};
 use straddle_units::{ByteCount, ByteOffset, Span};
+
+use super::{Contents, Real, Settings};
+use crate::open::{Access, Io, OpenError, Opened};
 
 const SIZE: u64 = 4 << 20;
 
@@ -132,10 +131,7 @@ fn whom_another_name_a_lock_or_an_open_file_shows_is_in_use() {
             for path in [&path, &other] {
                 let error = Opened::open(path, access, Io::Buffered).unwrap_err();
                 let told = error.to_string();
-                assert!(
-                    matches!(error, straddle_real::OpenError::InUse { .. }) && told.contains(word),
-                    "{told}"
-                );
+                assert!(matches!(error, OpenError::InUse { .. }) && told.contains(word), "{told}");
             }
         }
     };
@@ -176,7 +172,7 @@ proptest! {
             .map(|(sector, count)| span(sector * 512, (count * 512).min(SIZE - sector * 512)))
             .collect();
         for (index, prepared) in spans.iter().enumerate() {
-            real.prepare(&[*prepared]).unwrap();
+            real.keep(*prepared).unwrap();
             if spoilt.contains(&index) {
                 // Somebody else writes there: what was read first is what counts.
                 let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
@@ -201,7 +197,7 @@ fn a_write_over_areas_that_touch_has_the_bytes_of_each() {
     let stop = Arc::new(AtomicBool::new(false));
     let mut real = real(&path, Io::Buffered, &Contents::Kept(Vec::new()), 1, &stop);
     for start in [8192, 4096, 12288, 20480] {
-        real.prepare(&[span(start, 4096)]).unwrap();
+        assert!(real.keep(span(start, 4096)).unwrap() && !real.keep(span(start, 512)).unwrap());
     }
     // What is there now differs from what was kept, so that a wrong byte shows.
     fs::write(&path, vec![0; usize::try_from(SIZE).unwrap()]).unwrap();

@@ -1,0 +1,162 @@
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use straddle_units::{ByteCount, ByteOffset};
+
+use super::*;
+use crate::journal::{Restored, pending, restore, unrestored};
+
+fn span(start: u64, length: u64) -> Span {
+    Span::new(ByteOffset::new(start), ByteCount::new(length)).unwrap()
+}
+
+struct Case {
+    folder: tempfile::TempDir,
+    path: PathBuf,
+    bytes: Vec<u8>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Case {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("disk.img");
+        let bytes: Vec<u8> =
+            (0..4_u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        fs::write(&path, &bytes).unwrap();
+        Self { folder, path, bytes, stop: Arc::default() }
+    }
+
+    fn journals(&self) -> PathBuf {
+        self.folder.path().join("journals")
+    }
+
+    fn begin(&self, areas: &[Span]) -> Result<Session, SessionError> {
+        let claimed = Claimed::open(&self.path, Give::Used, Io::Buffered).unwrap();
+        let settings = Settings { depth: 1, largest: 65_536 };
+        Session::begin(claimed, "a file".into(), areas, &self.journals(), settings, Arc::clone(&self.stop))
+    }
+
+    fn write(session: &mut Session, at: u64, length: u64) -> Result<(), TargetError> {
+        session.submit(Request::new(0, Operation::Write, at, length))?;
+        session.wait().map(drop)
+    }
+
+    fn read(&self) -> Vec<u8> {
+        fs::read(&self.path).unwrap()
+    }
+}
+
+#[test]
+fn nothing_is_written_that_no_journal_has() {
+    let case = Case::new();
+    let mut session = case.begin(&[]).unwrap();
+    assert!(Case::write(&mut session, 0, 512).is_err());
+    for (number, at) in [(1, 4096), (2, 1 << 20)] {
+        session.prepare(&[span(at, 8192), span(at + 1024, 512)]).unwrap();
+        // Prepared already.
+        session.prepare(&[span(at, 512)]).unwrap();
+        assert_eq!(pending(&case.journals()).len(), number);
+        Case::write(&mut session, at + 512, 4096).unwrap();
+        assert!(Case::write(&mut session, at + 4096, 8192).is_err());
+    }
+    let (_, verdict) = session.end().unwrap();
+    assert_eq!(verdict.refusal(), None);
+    assert!(case.read() == case.bytes && pending(&case.journals()).is_empty());
+}
+
+#[test]
+fn a_session_that_ends_anywhere_is_restored() {
+    let case = Case::new();
+    let mut session = case.begin(&[span(0, 1 << 20)]).unwrap();
+    session.prepare(&[span(3 << 20, 4096)]).unwrap();
+    Case::write(&mut session, 3 << 20, 4096).unwrap();
+    // As a kill leaves it.
+    drop(session);
+    assert!(unrestored(&case.path, &case.journals()).is_some());
+    for path in pending(&case.journals()) {
+        assert!(matches!(restore(&path, false).unwrap(), Restored::Whole { bytes: 0, .. }));
+    }
+    assert!(case.read() == case.bytes && unrestored(&case.path, &case.journals()).is_none());
+}
+
+#[test]
+fn nothing_of_others_is_lost_where_they_can_be_made_to_wait() {
+    for operation in [Operation::Write, Operation::Read] {
+        let case = Case::new();
+        let mut session = case.begin(&[span(0, 4 << 20)]).unwrap();
+        std::thread::scope(|scope| {
+            let theirs = scope.spawn(|| {
+                let file = OpenOptions::new().write(true).open(&case.path).unwrap();
+                file.write_all_at(&[0xEE; 65_536], 1 << 20).unwrap();
+            });
+            // Over and over what they are about to write.
+            let error = loop {
+                let request = Request::new(0, operation, 1 << 20, 65_536);
+                if let Err(error) = session.submit(request).and_then(|()| session.wait()) {
+                    break error;
+                }
+            };
+            assert!(matches!(error, TargetError::Interrupted), "{error}");
+            let (_, verdict) = session.end().unwrap();
+            let told = verdict.refusal().unwrap();
+            assert!(told.contains("waited") && told.contains("nothing that others wrote is lost"), "{told}");
+            theirs.join().unwrap();
+        });
+        assert!(case.read()[1 << 20..][..65_536].iter().all(|byte| *byte == 0xEE));
+        assert!(pending(&case.journals()).is_empty());
+    }
+}
+
+#[test]
+fn who_has_it_open_keeps_a_session_from_beginning() {
+    let case = Case::new();
+    let _reader = fs::File::open(&case.path).unwrap();
+    let error = case.begin(&[span(0, 4 << 20)]).map(drop).unwrap_err();
+    assert!(matches!(error, SessionError::InUse { .. }), "{error}");
+    assert!(pending(&case.journals()).is_empty() && !case.stop.load(Ordering::Relaxed));
+}
+
+#[test]
+fn verdicts_say_since_when_and_how_much() {
+    let at = |seconds| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+    let verdict = |disturbed, has_waited, changed: Vec<Span>| Verdict {
+        path: "disk.img".into(),
+        began: at(10),
+        disturbed,
+        has_waited,
+        journal: (!changed.is_empty()).then(|| "1.journal".into()),
+        changed,
+        under_way: 8192,
+    };
+    let came = |seen| Some(Disturbance { since: at(20), noticed: at(21), seen });
+    assert_eq!(verdict(None, false, vec![]).refusal(), None);
+    let cases = [
+        (
+            verdict(came(Seen::Opened), true, vec![]),
+            &["00:00:21 UTC", "nothing that others wrote is lost"][..],
+        ),
+        (
+            verdict(came(Seen::Opened), false, vec![]),
+            &["between", "00:00:20 UTC", "00:00:21 UTC", "at most 8192 bytes"],
+        ),
+        (
+            verdict(came(Seen::Writer), false, vec![]),
+            &["since 1970-01-01 00:00:20 UTC may have been written over"],
+        ),
+        (
+            verdict(None, false, vec![span(512, 512)]),
+            &["bytes 512 to 1023", "since 1970-01-01 00:00:10 UTC", "1.journal"],
+        ),
+        (
+            verdict(came(Seen::Opened), false, vec![span(0, 512)]),
+            &["bytes 0 to 511", "since 1970-01-01 00:00:20 UTC"],
+        ),
+    ];
+    for (verdict, words) in cases {
+        let told = verdict.refusal().unwrap();
+        assert!(words.iter().all(|word| told.contains(word)), "{told}");
+    }
+}
