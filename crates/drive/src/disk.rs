@@ -10,6 +10,7 @@ mod geometry;
 mod host;
 mod link;
 mod mechanism;
+mod media_cache;
 mod operations;
 mod parameters;
 mod read_cache;
@@ -37,6 +38,7 @@ use crate::time::{Nanos, Time};
 use buffer::{Taken, WriteBuffer};
 use link::Supply;
 use mechanism::Mechanism;
+use media_cache::MediaCache;
 use read_cache::ReadCache;
 
 /// A modelled disk.
@@ -64,7 +66,7 @@ pub struct Disk {
     /// When the heads may move for the last write, and be on its track.
     write_moves: Time,
     write_lands: Time,
-    /// When the data of the last write that was let in are here.
+    /// When the data of the last write that was let in were here.
     arrives: Time,
     /// The data of the last write as they come in, where that is known.
     supply: Option<Supply>,
@@ -76,8 +78,10 @@ pub struct Disk {
     reads: Vec<Read>,
     /// None of them was ready before this.
     no_read_before: Time,
-    /// Writes for which the buffer has no room.
-    blocked: VecDeque<Write>,
+    /// Writes on their way into the buffer, in the order of the link: their data cross it, or wait for room.
+    incoming: VecDeque<Write>,
+    /// When the data of the first of them are here; never if it waits for room.
+    arrival: Time,
     /// Writes in the buffer whose host waits for the medium.
     through: Vec<Write>,
     flush: Option<Flush>,
@@ -86,8 +90,7 @@ pub struct Disk {
     stream: Option<Stream>,
     busy: Option<Busy>,
     in_flight: Taken,
-    /// Where the media cache is written next, if there is one.
-    log: Log,
+    media_cache: Option<MediaCache>,
     /// Looked at again then, though nothing happens before.
     wake: Time,
     done: BinaryHeap<Reverse<(Time, u64, RequestId)>>,
@@ -120,6 +123,8 @@ struct Write {
     start: u64,
     end: u64,
     arrived: Time,
+    /// The buffer takes it no earlier.
+    enters: Time,
     /// Whether the host waits for the medium.
     durable: bool,
     /// From the end of it all to the host's knowing.
@@ -157,14 +162,6 @@ enum Work {
     Log,
 }
 
-/// The media cache.
-#[derive(Clone, Copy, Debug, Default)]
-struct Log {
-    first: u64,
-    sectors: u64,
-    next: u64,
-}
-
 impl Disk {
     /// Switches a disk on.
     pub fn new(parameters: &DiskParameters, interface: Interface, sectors: Sectors) -> Self {
@@ -181,11 +178,11 @@ impl Disk {
             firmware,
         } = parameters.clone();
         let counters = Counters { revolution: spindle.revolution().get(), ..Counters::default() };
-        let log = match protection {
+        let media_cache = match protection {
             Protection::MediaCache { bytes, first_sector } => {
-                Log { first: first_sector, sectors: bytes / physical, next: 0 }
+                Some(MediaCache::new(first_sector, bytes / physical))
             }
-            Protection::None | Protection::NonVolatile => Log::default(),
+            Protection::None | Protection::NonVolatile => None,
         };
         Self {
             mechanism: Mechanism::new(geometry.clone(), seek, spindle, heads, physical),
@@ -211,7 +208,8 @@ impl Disk {
             taken: 0,
             reads: Vec::new(),
             no_read_before: Time::ZERO,
-            blocked: VecDeque::new(),
+            incoming: VecDeque::new(),
+            arrival: Time::NEVER,
             through: Vec::new(),
             flush: None,
             buffer: WriteBuffer::new(physical, rmw == RmwPolicy::Deferred, write_cache.segment),
@@ -219,7 +217,7 @@ impl Disk {
             stream: None,
             busy: None,
             in_flight: Taken::default(),
-            log,
+            media_cache,
             wake: Time::NEVER,
             done: BinaryHeap::new(),
             completions: 0,
@@ -241,7 +239,7 @@ impl Disk {
     pub(crate) fn next_event(&self) -> Option<Time> {
         let done = self.done.peek().map_or(Time::NEVER, |Reverse((at, _, _))| *at);
         let end = self.busy.map_or(self.wake, |busy| busy.end);
-        let next = done.min(end);
+        let next = done.min(end).min(self.arrival);
         (next != Time::NEVER).then_some(next)
     }
 
@@ -250,6 +248,9 @@ impl Disk {
             self.now = next;
             if self.busy.is_some_and(|busy| busy.end <= next) {
                 self.finish();
+                self.start_next();
+            } else if self.arrival <= next {
+                self.admit();
                 self.start_next();
             } else if self.done.peek().is_some_and(|Reverse((at, _, _))| *at <= next) {
                 self.complete_next(done);
@@ -304,7 +305,7 @@ impl Disk {
 
     /// Whether the write cache must be emptied now, whatever else there is to do.
     fn pressed(&self) -> bool {
-        !self.blocked.is_empty()
+        self.waits_for_room()
             || !self.through.is_empty()
             || self.flushing()
             || self.is_table_full()
@@ -314,6 +315,11 @@ impl Disk {
     /// Whether the table of pending writes is three quarters full.
     fn is_table_full(&self) -> bool {
         self.buffer.entries() * 4 >= self.write_cache.extents * 3
+    }
+
+    /// Whether the data of a write are here and the buffer has no room for them.
+    fn waits_for_room(&self) -> bool {
+        !self.incoming.is_empty() && self.arrival == Time::NEVER
     }
 
     /// Whether a flush is under way and everything before it has completed.

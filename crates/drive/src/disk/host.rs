@@ -21,6 +21,9 @@ impl Disk {
             Operation::Discard => {
                 self.counters.host_discards += 1;
                 self.buffer.discard(start, end, &self.geometry);
+                if let Some(cache) = &mut self.media_cache {
+                    cache.retire(start, end);
+                }
                 if !self.is_write_in_flight() {
                     self.release_durable();
                 }
@@ -99,31 +102,34 @@ impl Disk {
             || (partial && self.rmw.is_immediate());
         let write = self.receive(request.id, start, end, durable);
         self.after_write = true;
-        self.blocked.push_back(write);
+        self.incoming.push_back(write);
         self.admit();
-        if !self.blocked.is_empty() {
+        if !self.incoming.is_empty() {
             self.buffer.note_waiting(start, end, &self.geometry);
         }
         self.start_next();
     }
 
-    /// Lets writes into the buffer, in their order, as far as there is room.
+    /// Lets writes into the buffer, in their order, as far as their data are here and there is room.
     pub(super) fn admit(&mut self) {
-        while let Some(&write) = self.blocked.front() {
+        self.arrival = Time::NEVER;
+        while let Some(&write) = self.incoming.front() {
+            if write.enters > self.now {
+                self.arrival = write.enters;
+                return;
+            }
             if !self.has_room(&write) {
                 return;
             }
-            self.blocked.pop_front();
+            self.incoming.pop_front();
             self.note_written(write.start >> self.shift, (write.end + (1 << self.shift) - 1) >> self.shift);
-            if self.buffer.insert(write.start, write.end, self.now, &self.blocked, &self.geometry) {
+            if self.buffer.insert(write.start, write.end, self.now, &self.incoming, &self.geometry) {
                 self.counters.merged_writes += 1;
             }
             if self.stream.is_some_and(|stream| stream.next < stream.limit) {
                 self.read_ahead_until(self.now);
             }
-            // One that had to wait sends its data only now.
-            let waited = self.now + self.write_transfer(write.end - write.start);
-            self.arrives = if write.arrived < self.now { waited } else { write.arrived };
+            self.arrives = write.arrived.max(self.now);
             if write.durable {
                 self.through.push(write);
             } else {

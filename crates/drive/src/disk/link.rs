@@ -110,7 +110,11 @@ impl Disk {
                 Some(Supply { first, end, from: sent, each, least: u64::from(times.write_begins_with) });
         }
         self.written_until = end;
-        Write { id, start, end, arrived: arrived + terms.freed, durable, status: terms.status }
+        let arrived = arrived + terms.freed;
+        // The heads may move for these while the data come: the mechanism waits for them.
+        let early = durable || self.firmware.times.is_some();
+        let enters = if early { self.now } else { arrived };
+        Write { id, start, end, arrived, enters, durable, status: terms.status }
     }
 
     /// How long a write's bytes take on the link.

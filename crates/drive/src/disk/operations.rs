@@ -76,10 +76,7 @@ impl Disk {
         if !self.flushing() {
             return false;
         }
-        if self.buffer.is_empty()
-            || self.protection == Protection::NonVolatile
-            || (self.log.sectors > 0 && self.log_pending())
-        {
+        if self.buffer.is_empty() || self.protection == Protection::NonVolatile || self.log_pending() {
             if self.busy.is_none() {
                 self.end_flush();
             }
@@ -140,7 +137,7 @@ impl Disk {
         {
             return Some(Choice::Extent(start, self.patience()));
         }
-        if self.blocked.front().is_some_and(|write| write.arrived < too_long_ago) {
+        if self.incoming.front().is_some_and(|write| write.arrived < too_long_ago) {
             return self.choose_extent(Best::default());
         }
         None
@@ -160,7 +157,7 @@ impl Disk {
     }
 
     /// The best of the extents, or `best`. When a host waits for the medium or for room, and all that is here waits for its
-    /// rest, that waits in vain.
+    /// rest, that waits in vain, unless the rest is on the link.
     fn choose_extent(&mut self, best: Best) -> Option<Choice> {
         let mut patience = self.patience();
         loop {
@@ -169,7 +166,10 @@ impl Disk {
                 return choice;
             }
             self.wake = again.at;
-            let hurry = !self.blocked.is_empty() || patience != Patience::Likely;
+            let hurry = match patience {
+                Patience::Likely => self.waits_for_room(),
+                Patience::Known | Patience::None => self.arrival == Time::NEVER,
+            };
             match patience.less() {
                 Some(less) if hurry && again.rest => patience = less,
                 _ => return None,
@@ -205,7 +205,9 @@ impl Disk {
                 }
                 let Some(next) = self.next_of(start, extent, patience) else {
                     again.rest = true;
-                    again.at = again.at.min(self.expected_until(extent));
+                    // What comes over the link is looked at again when it is here.
+                    let until = self.expected_until(extent);
+                    again.at = if until > self.now { again.at.min(until) } else { again.at };
                     continue;
                 };
                 let chained = follows == Some(next.from >> self.shift)
@@ -346,6 +348,7 @@ impl Disk {
             Work::Write => {
                 self.announce(|at, offset, length| MediaEvent::Stored { at, offset, length });
                 self.forget_written();
+                self.retire_written();
                 self.in_flight.spans.clear();
                 self.release_durable();
                 self.admit();
@@ -364,6 +367,13 @@ impl Disk {
         }
         for &(start, end) in &self.in_flight.spans {
             self.cache.forget(start >> self.shift, ((end - 1) >> self.shift) + 1);
+        }
+    }
+
+    /// What the media cache has of these is in place now.
+    fn retire_written(&mut self) {
+        if let Some(cache) = &mut self.media_cache {
+            self.in_flight.spans.iter().for_each(|&(start, end)| cache.retire(start, end));
         }
     }
 
@@ -410,25 +420,24 @@ impl Disk {
         }
     }
 
-    /// Writes what is not yet safe to the media cache, if it fits; false if it does not, or if all is safe.
+    /// Writes what is not yet safe to the media cache, if it fits; false if it does not, or if there is no such cache.
     fn log_pending(&mut self) -> bool {
-        let mut spans = std::mem::take(&mut self.in_flight.spans);
-        let sectors = self.buffer.log(self.log.sectors, &mut spans);
-        self.in_flight.spans = spans;
-        let Some(sectors) = sectors else { return false };
-        if sectors > 0 {
-            if self.log.next + sectors > self.log.sectors {
-                self.log.next = 0;
-            }
-            self.read_ahead_until(self.now);
-            self.stream = None;
-            self.announce(|at, offset, length| MediaEvent::Storing { at, offset, length });
-            let begin = self.now + self.write_cache.setup;
-            let first = self.log.first + self.log.next;
-            let end = self.mechanism.pass(begin, first, sectors, Pass::Write, &mut self.counters);
-            self.log.next += sectors;
-            self.busy = Some(Busy { end, work: Work::Log });
+        let Some(cache) = &mut self.media_cache else { return false };
+        let sectors = self.buffer.unlogged(&mut self.in_flight.spans);
+        if sectors == 0 {
+            return true;
         }
+        let Some(first) = cache.append(&self.in_flight.spans, sectors) else {
+            self.in_flight.spans.clear();
+            return false;
+        };
+        self.buffer.mark_logged();
+        self.read_ahead_until(self.now);
+        self.stream = None;
+        self.announce(|at, offset, length| MediaEvent::Storing { at, offset, length });
+        let begin = self.now + self.write_cache.setup;
+        let end = self.mechanism.pass(begin, first, sectors, Pass::Write, &mut self.counters);
+        self.busy = Some(Busy { end, work: Work::Log });
         true
     }
 }

@@ -60,7 +60,7 @@ impl Disk {
     /// Which of the two partial sectors of an extent wait for their rest.
     fn left_behind(&self, start: u64, extent: &Extent, patience: Patience) -> [bool; 2] {
         let partial = self.buffer.partial(start, extent);
-        let known = patience != Patience::None && !self.blocked.is_empty();
+        let known = patience != Patience::None && !self.incoming.is_empty();
         let likely =
             patience == Patience::Likely && extent.streamed && self.now < self.expected_until(extent);
         [partial[0] && known && extent.coming[0], partial[1] && (likely || (known && extent.coming[1]))]
