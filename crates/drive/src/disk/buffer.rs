@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::disk::Write;
 use crate::disk::geometry::{Geometry, Place};
+use crate::disk::intake::Write;
 use crate::time::Time;
 
 /// No physical sector.
