@@ -42,7 +42,7 @@ pub enum RunError {
     /// The target failed.
     #[error("request {index} failed")]
     Target {
-        /// Which request, from 0, flushes not counted.
+        /// Which request, from 0, flushes not counted: a flush has the index of the request that it follows.
         index: u64,
         /// What happened.
         source: TargetError,
@@ -80,8 +80,7 @@ pub(crate) fn run_program(
     let before = target.counters();
     let mut engine = Engine::new(target, program, host, raw);
     let ran = engine.run(progress);
-    let submitted = engine.submitted;
-    ran.map_err(|source| RunError::Target { index: submitted.saturating_sub(1), source })?;
+    ran.map_err(|source| RunError::Target { index: engine.failed(&source), source })?;
     let (stop, mut samples) = (engine.stop, engine.samples());
     samples.stop = stop;
     samples.counters = target.counters().zip(before).map(|(after, before)| since(after, before));
@@ -91,6 +90,8 @@ pub(crate) fn run_program(
 /// A request on its way, at the index that is its id.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
+    /// Which request of the run.
+    index: u64,
     started: Time,
     /// Its flush is on its way, since then.
     flushing: Option<Time>,
@@ -191,7 +192,7 @@ impl<'a> Engine<'a> {
             let Some(&slot) = self.free.last() else { return Ok(()) };
             let Some(offset) = self.next_place() else { return Ok(()) };
             self.free.pop();
-            self.slots[slot] = Slot { started: self.target.now(), flushing: None };
+            self.slots[slot] = Slot { index: self.submitted, started: self.target.now(), flushing: None };
             self.submitted += 1;
             self.unsynced += 1;
             self.target.submit(Request::new(id(slot), self.program.operation, offset, self.program.size))?;
@@ -263,6 +264,20 @@ impl<'a> Engine<'a> {
         self.flushes += 1;
         self.unsynced = 0;
         Ok(())
+    }
+
+    /// The request that the error is about; the last one submitted where it names none.
+    fn failed(&self, error: &TargetError) -> u64 {
+        let request = match error {
+            TargetError::Refused { request, .. } | TargetError::Failed { request, .. } => Some(request),
+            TargetError::Stalled { .. } | TargetError::Idle | TargetError::Interrupted => None,
+        };
+        // An fsync belongs to no slot.
+        let owned =
+            request.filter(|request| request.operation == self.program.operation || self.program.flush_each);
+        let slot = owned.and_then(|request| usize::try_from(request.id.0).ok());
+        let slot = slot.and_then(|slot| self.slots.get(slot));
+        slot.map_or(self.submitted.saturating_sub(1), |slot| slot.index)
     }
 
     fn pause(&mut self) {

@@ -1,7 +1,10 @@
 //! The engine, the workloads and the statistics, on the mock.
 
+use std::collections::HashMap;
+use std::io;
+
 use proptest::prelude::*;
-use straddle_drive::{Nanos, Operation, Request};
+use straddle_drive::{Completion, Counters, Nanos, Operation, Request, RequestId, Time};
 
 use crate::*;
 
@@ -175,6 +178,92 @@ fn a_failure_tells_which_request() {
     let workload = Workload::RandomWrite(random_write(0));
     let error = run(&mut mock().failing_at(3), &workload, Host::default(), &mut Silent).unwrap_err();
     assert!(matches!(error, RunError::Target { index: 3, source: TargetError::Failed { .. } }), "{error:?}");
+}
+
+/// A mock of which one request, or the flush after it, fails when it completes and not when it is submitted.
+struct Late {
+    mock: Mock,
+    /// Requests of this operation that are still to be submitted before it.
+    left: u64,
+    operation: Operation,
+    /// That request, and the index of it or of the write that it follows.
+    failing: Option<(Request, u64)>,
+    /// Writes so far, and the index of the last with each id.
+    writes: u64,
+    indexes: HashMap<RequestId, u64>,
+}
+
+impl Target for Late {
+    fn description(&self) -> &Description {
+        self.mock.description()
+    }
+
+    fn capacity(&self) -> u64 {
+        self.mock.capacity()
+    }
+
+    fn logical_sector(&self) -> u64 {
+        self.mock.logical_sector()
+    }
+
+    fn now(&self) -> Time {
+        self.mock.now()
+    }
+
+    fn submit(&mut self, request: Request) -> Result<(), TargetError> {
+        if request.operation == Operation::Write {
+            self.indexes.insert(request.id, self.writes);
+            self.writes += 1;
+        }
+        if request.operation == self.operation {
+            if self.left == 0 {
+                self.failing = self.failing.or(Some((request, self.indexes[&request.id])));
+            }
+            self.left = self.left.saturating_sub(1);
+        }
+        self.mock.submit(request)
+    }
+
+    fn wait(&mut self) -> Result<Completion, TargetError> {
+        let completion = self.mock.wait()?;
+        match self.failing.filter(|(request, _)| request.id == completion.id) {
+            Some((request, _)) => {
+                Err(TargetError::Failed { request, source: io::Error::other("a bad sector") })
+            }
+            None => Ok(completion),
+        }
+    }
+
+    fn pause(&mut self, length: Nanos) {
+        self.mock.pause(length);
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        self.mock.counters()
+    }
+}
+
+proptest! {
+    /// Others have been submitted since, and some of those have completed: each misaligned write takes longer.
+    #[test]
+    fn a_failure_at_any_queue_depth_names_its_request(
+        depth in 1_u32..40, failing in 0_u64..200, channels in 1_usize..9, flush in any::<bool>(), offset in 0_u64..8,
+    ) {
+        let sync = if flush { Sync::Flush } else { Sync::None };
+        let workload = RandomWrite {
+            count: Some(200), queue_depth: depth, sync, ..random_write(offset * 512)
+        };
+        let operation = if flush { Operation::Flush } else { Operation::Write };
+        let mock = mock().with_channels(channels).with_penalty(MILLISECOND);
+        let (left, indexes) = (failing, HashMap::new());
+        let mut target = Late { mock, left, operation, failing: None, writes: 0, indexes };
+        let error = run(&mut target, &Workload::RandomWrite(workload), Host::default(), &mut Silent).unwrap_err();
+        let RunError::Target { index, source: TargetError::Failed { .. } } = error else {
+            return Err(TestCaseError::fail(format!("{error:?}")));
+        };
+        prop_assert_eq!(Some(index), target.failing.map(|(_, index)| index));
+        prop_assert!(flush || index == failing, "{index}, not {failing}");
+    }
 }
 
 #[test]

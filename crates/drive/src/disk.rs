@@ -5,21 +5,21 @@
 //! data, or when the medium has it). A flush is not queued: earlier commands end first, later ones wait.
 
 mod buffer;
+mod destager;
 mod firmware;
 mod geometry;
 mod host;
+mod intake;
 mod link;
 mod mechanism;
+mod media_cache;
 mod operations;
 mod parameters;
+mod queue;
 mod read_cache;
 mod rest;
 mod seek;
-mod segments;
 mod spindle;
-
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
 
 pub use firmware::{
     CommandTimes, Disconnects, Firmware, History, ReadAheadEnd, ReadOn, SegmentRules, TwiceDisconnected,
@@ -33,67 +33,46 @@ pub use spindle::{Angle, Spindle};
 use crate::counters::Counters;
 use crate::profile::{Interface, Sectors};
 use crate::request::{Completion, MediaEvent, Operation, Request, RequestId};
-use crate::time::{Nanos, Time};
-use buffer::{Taken, WriteBuffer};
-use link::Supply;
+use crate::time::Time;
+use buffer::WriteBuffer;
+use destager::Destager;
+use intake::Intake;
+use link::Link;
 use mechanism::Mechanism;
+use media_cache::MediaCache;
+use queue::Queue;
 use read_cache::ReadCache;
 
 /// A modelled disk.
 #[derive(Clone, Debug)]
 pub struct Disk {
-    mechanism: Mechanism,
-    geometry: Geometry,
-    interface: Interface,
-    shift: u32,
-    firmware_offset: u64,
-    rmw: RmwPolicy,
-    protection: Protection,
-    write_cache: WriteCacheParameters,
-    read_ahead: u64,
-    firmware: Firmware,
-
     now: Time,
-    /// When the host last asked for something.
-    active: Time,
-    /// When the link is free again.
-    link_free: Time,
-    /// Whether the last command was a write, and where it ended.
-    after_write: bool,
-    written_until: u64,
-    /// When the heads may move for the last write, and be on its track.
-    write_moves: Time,
-    write_lands: Time,
-    /// When the data of the last write that was let in are here.
-    arrives: Time,
-    /// The data of the last write as they come in, where that is known.
-    supply: Option<Supply>,
-    /// Commands that were not yet taken: the queue is full, or a flush is under way.
-    held: VecDeque<Request>,
-    /// Commands that were taken and have not completed.
-    taken: u32,
-    /// Reads that need the medium.
-    reads: Vec<Read>,
-    /// None of them was ready before this.
-    no_read_before: Time,
-    /// Writes for which the buffer has no room.
-    blocked: VecDeque<Write>,
-    /// Writes in the buffer whose host waits for the medium.
-    through: Vec<Write>,
-    flush: Option<Flush>,
+    /// The size of a physical sector, as a power of two.
+    shift: u32,
+    /// Bytes by which the platters' addresses are above the host's.
+    firmware_offset: u64,
+    link: Link,
+    queue: Queue,
+    intake: Intake,
     buffer: WriteBuffer,
+    destager: Destager,
+    media_cache: Option<MediaCache>,
     cache: ReadCache,
-    stream: Option<Stream>,
+    reads: Reads,
+    mechanism: Mechanism,
+    /// The operation that the mechanism is at.
     busy: Option<Busy>,
-    in_flight: Taken,
-    /// Where the media cache is written next, if there is one.
-    log: Log,
-    /// Looked at again then, though nothing happens before.
-    wake: Time,
-    done: BinaryHeap<Reverse<(Time, u64, RequestId)>>,
-    completions: u64,
-    counters: Counters,
-    media_events: Option<Vec<MediaEvent>>,
+    record: Record,
+}
+
+/// The reads that need the medium.
+#[derive(Clone, Debug)]
+struct Reads {
+    waiting: Vec<Read>,
+    /// None of them was ready before this.
+    none_before: Time,
+    /// Whether the sectors of one are taken in the order in which they pass under the heads.
+    on_arrival: bool,
 }
 
 /// A read that waits for the medium, in physical sectors.
@@ -113,36 +92,7 @@ struct Read {
     after_write: bool,
 }
 
-/// A write on its way, in bytes as the platters count them.
-#[derive(Clone, Copy, Debug)]
-struct Write {
-    id: RequestId,
-    start: u64,
-    end: u64,
-    arrived: Time,
-    /// Whether the host waits for the medium.
-    durable: bool,
-    /// From the end of it all to the host's knowing.
-    status: Nanos,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Flush {
-    id: RequestId,
-    /// Its completion is on the way.
-    over: bool,
-}
-
-/// Reading ahead into a segment: everything before `next` has been read at `at`.
-#[derive(Clone, Copy, Debug)]
-struct Stream {
-    segment: usize,
-    next: u64,
-    at: Time,
-    limit: u64,
-}
-
-/// The operation that the mechanism is at.
+/// What the mechanism does, and until when.
 #[derive(Clone, Copy, Debug)]
 struct Busy {
     end: Time,
@@ -157,91 +107,60 @@ enum Work {
     Log,
 }
 
-/// The media cache.
-#[derive(Clone, Copy, Debug, Default)]
-struct Log {
-    first: u64,
-    sectors: u64,
-    next: u64,
+/// What has happened.
+#[derive(Clone, Debug)]
+struct Record {
+    counters: Counters,
+    /// Only if somebody wants to know.
+    media_events: Option<Vec<MediaEvent>>,
 }
 
 impl Disk {
     /// Switches a disk on.
     pub fn new(parameters: &DiskParameters, interface: Interface, sectors: Sectors) -> Self {
         let physical = sectors.physical;
-        let DiskParameters {
-            spindle,
-            geometry,
-            seek,
-            heads,
-            read_cache,
-            write_cache,
-            rmw,
-            protection,
-            firmware,
-        } = parameters.clone();
-        let counters = Counters { revolution: spindle.revolution().get(), ..Counters::default() };
-        let log = match protection {
+        let shift = physical.trailing_zeros();
+        let DiskParameters { spindle, geometry, seek, heads, write_cache, rmw, firmware, .. } =
+            parameters.clone();
+        let revolution = spindle.revolution().get();
+        let media_cache = match parameters.protection {
             Protection::MediaCache { bytes, first_sector } => {
-                Log { first: first_sector, sectors: bytes / physical, next: 0 }
+                Some(MediaCache::new(first_sector, bytes / physical))
             }
-            Protection::None | Protection::NonVolatile => Log::default(),
+            Protection::None | Protection::NonVolatile => None,
         };
         Self {
-            mechanism: Mechanism::new(geometry.clone(), seek, spindle, heads, physical),
-            geometry,
-            interface,
-            shift: physical.trailing_zeros(),
-            firmware_offset: sectors.firmware_offset,
-            rmw,
-            protection,
-            write_cache,
-            read_ahead: read_cache.read_ahead,
-            firmware,
             now: Time::ZERO,
-            active: Time::ZERO,
-            link_free: Time::ZERO,
-            after_write: false,
-            written_until: 0,
-            write_moves: Time::ZERO,
-            write_lands: Time::ZERO,
-            arrives: Time::ZERO,
-            supply: None,
-            held: VecDeque::new(),
-            taken: 0,
-            reads: Vec::new(),
-            no_read_before: Time::ZERO,
-            blocked: VecDeque::new(),
-            through: Vec::new(),
-            flush: None,
+            shift,
+            firmware_offset: sectors.firmware_offset,
+            link: Link::new(interface, firmware.times, write_cache.enabled, shift),
+            queue: Queue::new(interface.queue_depth),
+            intake: Intake::new(),
             buffer: WriteBuffer::new(physical, rmw == RmwPolicy::Deferred, write_cache.segment),
-            cache: ReadCache::new(read_cache.segments, read_cache.segment_sectors, firmware.segments),
-            stream: None,
+            destager: Destager::new(parameters),
+            media_cache,
+            cache: ReadCache::new(parameters.read_cache, firmware.segments),
+            reads: Reads {
+                waiting: Vec::new(),
+                none_before: Time::ZERO,
+                on_arrival: firmware.reads_on_arrival,
+            },
+            mechanism: Mechanism::new(geometry, seek, spindle, heads, physical),
             busy: None,
-            in_flight: Taken::default(),
-            log,
-            wake: Time::NEVER,
-            done: BinaryHeap::new(),
-            completions: 0,
-            counters,
-            media_events: None,
+            record: Record { counters: Counters { revolution, ..Counters::default() }, media_events: None },
         }
     }
 
     pub(crate) fn submit(&mut self, at: Time, request: Request) {
         self.now = at;
-        self.active = at;
-        if self.flush.is_some() || !self.held.is_empty() || self.taken >= self.interface.queue_depth {
-            self.held.push_back(request);
-        } else {
+        if let Some(request) = self.queue.submit(at, request) {
             self.take(request);
         }
     }
 
     pub(crate) fn next_event(&self) -> Option<Time> {
-        let done = self.done.peek().map_or(Time::NEVER, |Reverse((at, _, _))| *at);
-        let end = self.busy.map_or(self.wake, |busy| busy.end);
-        let next = done.min(end);
+        let end = self.busy.map_or(self.destager.wake, |busy| busy.end);
+        let next = self.queue.next().min(end).min(self.intake.entry());
         (next != Time::NEVER).then_some(next)
     }
 
@@ -251,10 +170,13 @@ impl Disk {
             if self.busy.is_some_and(|busy| busy.end <= next) {
                 self.finish();
                 self.start_next();
-            } else if self.done.peek().is_some_and(|Reverse((at, _, _))| *at <= next) {
+            } else if self.intake.entry() <= next {
+                self.admit();
+                self.start_next();
+            } else if self.queue.next() <= next {
                 self.complete_next(done);
             } else {
-                self.wake = Time::NEVER;
+                self.destager.wake = Time::NEVER;
                 self.start_next();
             }
         }
@@ -263,66 +185,43 @@ impl Disk {
 
     /// Tells the host of the next completion, and takes what waited for it.
     fn complete_next(&mut self, done: &mut Vec<Completion>) {
-        let Some(Reverse((at, _, id))) = self.done.pop() else { return };
-        done.push(Completion { id, at });
-        self.taken -= 1;
-        let flushed = self.flush.is_some_and(|flush| flush.over && flush.id == id);
-        if flushed {
-            self.flush = None;
-        }
-        while self.flush.is_none() && self.taken < self.interface.queue_depth {
-            let Some(request) = self.held.pop_front() else { break };
+        let Some((completion, flushed)) = self.queue.pop() else { return };
+        done.push(completion);
+        while let Some(request) = self.queue.take_held() {
             self.take(request);
         }
         // What a flush left in the buffer, safe elsewhere, is put in place now.
-        if flushed || self.flush.is_some() {
+        if flushed || self.queue.has_flush() {
             self.start_next();
         }
     }
 
-    /// Every request ends here, once.
     fn complete(&mut self, id: RequestId, at: Time) {
-        self.completions += 1;
-        self.done.push(Reverse((at.max(self.now), self.completions, id)));
+        self.queue.complete(id, at.max(self.now));
     }
 
     pub(crate) fn outstanding(&self) -> usize {
-        self.taken as usize + self.held.len()
+        self.queue.outstanding()
     }
 
     pub(crate) fn counters(&self) -> &Counters {
-        &self.counters
+        &self.record.counters
     }
 
     pub(crate) fn watch_media(&mut self) {
-        self.media_events.get_or_insert_default();
+        self.record.media_events.get_or_insert_default();
     }
 
     pub(crate) fn take_media_events(&mut self) -> Vec<MediaEvent> {
-        self.media_events.as_mut().map(std::mem::take).unwrap_or_default()
+        self.record.media_events.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Whether the write cache must be emptied now, whatever else there is to do.
     fn pressed(&self) -> bool {
-        !self.blocked.is_empty()
-            || !self.through.is_empty()
-            || self.flushing()
-            || self.is_table_full()
-            || self.buffer.bytes() / 3 >= self.write_cache.bytes / 4
-    }
-
-    /// Whether the table of pending writes is three quarters full.
-    fn is_table_full(&self) -> bool {
-        self.buffer.entries() * 4 >= self.write_cache.extents * 3
-    }
-
-    /// Whether a flush is under way and everything before it has completed.
-    fn flushing(&self) -> bool {
-        self.taken == 1 && self.flush.is_some_and(|flush| !flush.over)
-    }
-
-    fn revolution(&self) -> Nanos {
-        self.mechanism.revolution()
+        self.intake.waits_for_room()
+            || !self.intake.through.is_empty()
+            || self.queue.flushing()
+            || self.destager.is_pressed(&self.buffer)
     }
 
     fn is_write_in_flight(&self) -> bool {

@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::disk::Write;
 use crate::disk::geometry::{Geometry, Place};
+use crate::disk::intake::Write;
 use crate::time::Time;
 
 /// No physical sector.
@@ -218,25 +218,21 @@ impl WriteBuffer {
         self.extents.get(&start).copied()
     }
 
-    /// Marks everything as safe in a media cache of `capacity` sectors, which a write of so many sectors makes true: zero
-    /// if it is already, `None` if there is no room. The spans that were not yet safe go to `spans`.
-    pub(super) fn log(&mut self, capacity: u64, spans: &mut Vec<(u64, u64)>) -> Option<u64> {
-        let (mut safe, mut new) = (0, 0);
-        for (&start, extent) in &self.extents {
-            let sectors = ((extent.end - 1) >> self.shift) - (start >> self.shift) + 1;
-            *if extent.logged { &mut safe } else { &mut new } += sectors;
-        }
-        if safe + new > capacity {
-            return None;
-        }
+    /// The spans that the media cache has not, and in how many sectors it would hold them.
+    pub(super) fn unlogged(&self, spans: &mut Vec<(u64, u64)>) -> u64 {
         spans.clear();
-        for (&start, extent) in &mut self.extents {
-            if !extent.logged {
-                extent.logged = true;
-                spans.push((start, extent.end));
-            }
-        }
-        Some(new)
+        spans.extend(
+            self.extents
+                .iter()
+                .filter(|(_, extent)| !extent.logged)
+                .map(|(&start, extent)| (start, extent.end)),
+        );
+        spans.iter().map(|(start, end)| ((end - 1) >> self.shift) - (start >> self.shift) + 1).sum()
+    }
+
+    /// The media cache has everything.
+    pub(super) fn mark_logged(&mut self) {
+        self.extents.values_mut().for_each(|extent| extent.logged = true);
     }
 
     /// Takes a write, while others `wait` for room. True if it joined data that was here.

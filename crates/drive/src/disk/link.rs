@@ -2,9 +2,11 @@
 //!
 //! Without measured [`CommandTimes`] these are the flat overheads of the interface.
 
+use crate::disk::Read;
 use crate::disk::firmware::{CommandTimes, Disconnects};
-use crate::disk::{Disk, Read, Write};
-use crate::profile::transfer_time;
+use crate::disk::intake::Write;
+use crate::disk::mechanism::Mechanism;
+use crate::profile::{Interface, transfer_time};
 use crate::request::RequestId;
 use crate::time::{Nanos, Time};
 
@@ -38,9 +40,20 @@ impl Supply {
     }
 }
 
+/// What the mechanism must wait for when it writes the data of the last write that has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Coming {
+    /// The heads may move.
+    pub(super) moves: Time,
+    /// They are on the track.
+    pub(super) lands: Time,
+    /// The data as they come in, where that is known.
+    pub(super) supply: Option<Supply>,
+}
+
 /// When a write's data come and what the drive needs after the last of it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WriteTerms {
+struct WriteTerms {
     /// The first byte can go over the link.
     data: Time,
     /// The heads can move.
@@ -51,40 +64,91 @@ pub(super) struct WriteTerms {
     status: Nanos,
 }
 
-impl Disk {
+/// The link, and the controller's time for each command.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    interface: Interface,
+    times: Option<CommandTimes>,
+    /// Whether the host is told of a write before the medium has it: then the drive does not let go of the link for it.
+    writes_behind: bool,
+    shift: u32,
+    /// When it is free again.
+    free: Time,
+    /// Whether the last command was a write, and where it ended.
+    after_write: bool,
+    written_until: u64,
+    coming: Coming,
+}
+
+impl Link {
+    /// A free link to a drive with physical sectors of `1 << shift` bytes.
+    pub(super) fn new(
+        interface: Interface,
+        times: Option<CommandTimes>,
+        writes_behind: bool,
+        shift: u32,
+    ) -> Self {
+        Self {
+            interface,
+            times,
+            writes_behind,
+            shift,
+            free: Time::ZERO,
+            after_write: false,
+            written_until: 0,
+            coming: Coming::default(),
+        }
+    }
+
+    /// Whether the times of the commands were measured.
+    pub(super) const fn is_measured(&self) -> bool {
+        self.times.is_some()
+    }
+
+    /// What the mechanism waits for when it writes.
+    pub(super) const fn coming(&self) -> &Coming {
+        &self.coming
+    }
+
+    /// When a command without data that ends now has completed.
+    pub(super) fn bare_completion(&self, now: Time) -> Time {
+        now + self.interface.write_overhead + self.interface.completion_overhead
+    }
+
     /// When a read that arrives now has its data from the cache, and when the heads can move for it otherwise.
-    pub(super) fn read_terms(&self) -> (Time, Time) {
-        match &self.firmware.times {
-            None => (self.now + self.interface.read_overhead, self.now + self.interface.read_overhead),
+    pub(super) fn read_terms(&self, now: Time) -> (Time, Time) {
+        match &self.times {
+            None => (now + self.interface.read_overhead, now + self.interface.read_overhead),
             Some(times) => {
                 let hit = times.read_hit.after(self.after_write) + times.data;
-                (self.now + hit, self.now + times.read_miss.after(self.after_write))
+                (now + hit, now + times.read_miss.after(self.after_write))
             }
         }
     }
 
-    pub(super) fn read_completion(&self) -> Nanos {
-        self.firmware.times.map_or(self.interface.completion_overhead, |times| times.read_completion)
+    /// The last command is a read now; whether it was a write before.
+    pub(super) const fn note_read(&mut self) -> bool {
+        std::mem::replace(&mut self.after_write, false)
     }
 
-    fn write_terms(&self, start: u64) -> WriteTerms {
-        let Some(times) = &self.firmware.times else {
-            let data = self.now + self.interface.write_overhead;
-            return WriteTerms {
-                data,
-                moves: self.now,
-                freed: Nanos::ZERO,
-                status: self.interface.completion_overhead,
-            };
+    fn read_completion(&self) -> Nanos {
+        self.times.map_or(self.interface.completion_overhead, |times| times.read_completion)
+    }
+
+    fn write_terms(&self, now: Time, start: u64) -> WriteTerms {
+        let Some(times) = &self.times else {
+            let data = now + self.interface.write_overhead;
+            let status = self.interface.completion_overhead;
+            return WriteTerms { data, moves: now, freed: Nanos::ZERO, status };
         };
         let status = times.write_completion;
-        let command = self.now + times.write.after(self.after_write);
+        let command = now + times.write.after(self.after_write);
         let plain = WriteTerms { data: command + times.data, moves: command, freed: Nanos::ZERO, status };
-        let Some(disconnects) = times.disconnects.filter(|_| !self.write_cache.enabled) else { return plain };
+        let Some(disconnects) = times.disconnects.filter(|_| !self.writes_behind) else { return plain };
         match disconnects.twice.filter(|_| self.after_write && start != self.written_until) {
             None => WriteTerms { freed: disconnects.write, status: disconnects.reselect + status, ..plain },
             Some(twice) => {
-                let command = self.now + twice.command;
+                let command = now + twice.command;
                 WriteTerms {
                     data: command + twice.first + twice.pause + disconnects.reselect + times.data,
                     moves: command + twice.travel,
@@ -96,47 +160,65 @@ impl Disk {
     }
 
     /// A write from `start` to `end` that arrives now: when its data are here, and what follows.
-    pub(super) fn receive(&mut self, id: RequestId, start: u64, end: u64, durable: bool) -> Write {
-        let terms = self.write_terms(start);
-        let sent = terms.data.max(self.link_free);
+    pub(super) fn receive(&mut self, now: Time, id: RequestId, start: u64, end: u64, durable: bool) -> Write {
+        let terms = self.write_terms(now, start);
+        let sent = terms.data.max(self.free);
         let arrived = sent + self.write_transfer(end - start);
-        self.link_free = arrived;
-        self.write_moves = terms.moves;
-        if let Some(times) = &self.firmware.times {
-            self.write_lands = terms.moves + times.write_travel;
+        self.free = arrived;
+        self.coming.moves = terms.moves;
+        if let Some(times) = &self.times {
+            self.coming.lands = terms.moves + times.write_travel;
             let each = self.write_transfer(1 << self.shift);
             let (first, end) = (start >> self.shift, ((end - 1) >> self.shift) + 1);
-            self.supply =
-                Some(Supply { first, end, from: sent, each, least: u64::from(times.write_begins_with) });
+            let least = u64::from(times.write_begins_with);
+            self.coming.supply = Some(Supply { first, end, from: sent, each, least });
         }
-        self.written_until = end;
-        Write { id, start, end, arrived: arrived + terms.freed, durable, status: terms.status }
+        (self.after_write, self.written_until) = (true, end);
+        let arrived = arrived + terms.freed;
+        // The heads may move for these while the data come: the mechanism waits for them.
+        let early = durable || self.is_measured();
+        let enters = if early { now } else { arrived };
+        Write { id, start, end, arrived, enters, durable, status: terms.status }
     }
 
-    /// How long a write's bytes take on the link.
-    pub(super) fn write_transfer(&self, bytes: u64) -> Nanos {
-        match &self.firmware.times {
+    /// How long a write's bytes take.
+    fn write_transfer(&self, bytes: u64) -> Nanos {
+        match &self.times {
             None => self.interface.transfer(bytes),
             Some(times) => transfer_time(bytes, times.write_nanos_per_mib),
         }
     }
 
-    /// When the last byte of a read is with the host. The medium has passed the last sector at `end`; the first `cached`
-    /// sectors were there before.
-    pub(super) fn read_sent(&self, read: &Read, cached: u64, end: Time) -> Time {
-        match &self.firmware.times {
-            Some(times) => self.measured_sent(times, read, cached, end),
-            None => {
-                let last = self.interface.transfer(read.bytes.min(1 << self.shift));
-                let began = self.mechanism.began().max(self.link_free).max(read.ready);
-                (end + last).max(began + self.interface.transfer(read.bytes))
-            }
-        }
+    /// Sends the data of a read that the cache has, from `ready` on; when the host knows.
+    pub(super) fn send(&mut self, ready: Time, bytes: u64) -> Time {
+        self.free = ready.max(self.free) + self.interface.transfer(bytes);
+        self.free + self.read_completion()
     }
 
-    fn measured_sent(&self, times: &CommandTimes, read: &Read, cached: u64, end: Time) -> Time {
+    /// Sends the data of a read that the medium had to be read for; when the host knows. The medium has passed the last
+    /// sector at `end`; the first `cached` sectors were there before.
+    pub(super) fn send_passed(&mut self, read: &Read, cached: u64, end: Time, mechanism: &Mechanism) -> Time {
+        self.free = match &self.times {
+            Some(times) => self.measured_sent(times, read, cached, end, mechanism),
+            None => {
+                let last = self.interface.transfer(read.bytes.min(1 << self.shift));
+                let began = mechanism.began().max(self.free).max(read.ready);
+                (end + last).max(began + self.interface.transfer(read.bytes))
+            }
+        };
+        self.free + self.read_completion()
+    }
+
+    fn measured_sent(
+        &self,
+        times: &CommandTimes,
+        read: &Read,
+        cached: u64,
+        end: Time,
+        mechanism: &Mechanism,
+    ) -> Time {
         let each = self.interface.transfer(1 << self.shift);
-        let pieces = self.mechanism.pieces();
+        let pieces = mechanism.pieces();
         let mut sent = if cached > 0 {
             read.hit + Nanos::new(each.get() * cached)
         } else {
@@ -149,7 +231,7 @@ impl Disk {
                 }
             }
         };
-        sent = sent.max(self.link_free);
+        sent = sent.max(self.free);
         for piece in pieces {
             // Sectors that come in at a steady rate and go out at another: the slower of the two decides.
             let (count, between) = (piece.count, piece.count.saturating_sub(1));

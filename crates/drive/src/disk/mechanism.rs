@@ -77,6 +77,10 @@ impl Mechanism {
         }
     }
 
+    pub(super) const fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
     pub(super) fn place(&self, sector: u64) -> Place {
         self.geometry.place(sector)
     }

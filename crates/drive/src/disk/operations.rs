@@ -2,9 +2,9 @@
 
 use crate::disk::buffer::{Extent, Step};
 use crate::disk::mechanism::Pass;
+use crate::disk::read_cache::continues;
 use crate::disk::rest::{Next, Patience};
-use crate::disk::segments::continues;
-use crate::disk::{Busy, Disk, Place, Protection, Read, Stream, Work};
+use crate::disk::{Busy, Disk, Place, Read, Work};
 use crate::request::MediaEvent;
 use crate::time::{Nanos, Time};
 
@@ -55,11 +55,11 @@ impl Disk {
         if self.busy.is_some() {
             return;
         }
-        self.wake = Time::NEVER;
-        if self.flush.is_some() && self.settle_flush() {
+        self.destager.wake = Time::NEVER;
+        if self.queue.has_flush() && self.settle_flush() {
             return;
         }
-        if self.reads.is_empty() && self.buffer.is_empty() {
+        if self.reads.waiting.is_empty() && self.buffer.is_empty() {
             return;
         }
         if let Some(choice) = self.choose() {
@@ -73,13 +73,10 @@ impl Disk {
 
     /// Ends the flush if everything is durable; true while there is nothing else to begin.
     fn settle_flush(&mut self) -> bool {
-        if !self.flushing() {
+        if !self.queue.flushing() {
             return false;
         }
-        if self.buffer.is_empty()
-            || self.protection == Protection::NonVolatile
-            || (self.log.sectors > 0 && self.log_pending())
-        {
+        if self.buffer.is_empty() || self.destager.non_volatile || self.log_pending() {
             if self.busy.is_none() {
                 self.end_flush();
             }
@@ -89,10 +86,8 @@ impl Disk {
     }
 
     fn end_flush(&mut self) {
-        if let Some(flush) = &mut self.flush {
-            flush.over = true;
-            let id = flush.id;
-            self.complete(id, self.now + self.interface.write_overhead + self.interface.completion_overhead);
+        if let Some(id) = self.queue.end_flush() {
+            self.complete(id, self.link.bare_completion(self.now));
         }
     }
 
@@ -103,8 +98,8 @@ impl Disk {
             return overdue;
         }
         let mut best = Best::default();
-        let stream = self.streamed();
-        for (index, read) in self.reads.iter().enumerate() {
+        let stream = self.cache.streamed();
+        for (index, read) in self.reads.waiting.iter().enumerate() {
             if continues(stream, read) {
                 return Some(Choice::Read(index));
             }
@@ -115,11 +110,11 @@ impl Disk {
             return best.choice;
         }
         let pressed = self.pressed();
-        if !pressed && !self.reads.is_empty() {
+        if !pressed && !self.reads.waiting.is_empty() {
             return best.choice;
         }
-        if !pressed && self.now < self.active + self.write_cache.idle {
-            self.wake = self.active + self.write_cache.idle;
+        if !pressed && self.now < self.queue.active() + self.destager.cache.idle {
+            self.destager.wake = self.queue.active() + self.destager.cache.idle;
             return None;
         }
         self.choose_extent(best)
@@ -129,18 +124,19 @@ impl Disk {
     fn overdue(&mut self) -> Option<Choice> {
         let too_long_ago = self.now - LONGEST_WAIT;
         // The bound is at most as late as the oldest read, and cheap to keep: most of the time no read need be looked at.
-        if self.no_read_before < too_long_ago {
-            if let Some(index) = self.reads.iter().position(|read| read.ready < too_long_ago) {
+        if self.reads.none_before < too_long_ago {
+            if let Some(index) = self.reads.waiting.iter().position(|read| read.ready < too_long_ago) {
                 return Some(Choice::Read(index));
             }
-            self.no_read_before = self.reads.iter().map(|read| read.ready).min().unwrap_or(self.now);
+            self.reads.none_before =
+                self.reads.waiting.iter().map(|read| read.ready).min().unwrap_or(self.now);
         }
-        if let Some(write) = self.through.iter().find(|write| write.arrived < too_long_ago)
+        if let Some(write) = self.intake.through.iter().find(|write| write.arrived < too_long_ago)
             && let Some(start) = self.buffer.first_within(write.start, write.end)
         {
             return Some(Choice::Extent(start, self.patience()));
         }
-        if self.blocked.front().is_some_and(|write| write.arrived < too_long_ago) {
+        if self.intake.waits_since(too_long_ago) {
             return self.choose_extent(Best::default());
         }
         None
@@ -160,7 +156,7 @@ impl Disk {
     }
 
     /// The best of the extents, or `best`. When a host waits for the medium or for room, and all that is here waits for its
-    /// rest, that waits in vain.
+    /// rest, that waits in vain, unless the rest is on the link.
     fn choose_extent(&mut self, best: Best) -> Option<Choice> {
         let mut patience = self.patience();
         loop {
@@ -168,8 +164,11 @@ impl Disk {
             if choice.is_some() {
                 return choice;
             }
-            self.wake = again.at;
-            let hurry = !self.blocked.is_empty() || patience != Patience::Likely;
+            self.destager.wake = again.at;
+            let hurry = match patience {
+                Patience::Likely => self.intake.waits_for_room(),
+                Patience::Known | Patience::None => self.intake.entry() == Time::NEVER,
+            };
             match patience.less() {
                 Some(less) if hurry && again.rest => patience = less,
                 _ => return None,
@@ -179,12 +178,14 @@ impl Disk {
 
     /// Weighs the extents, the nearest addresses first.
     fn weigh_extents(&self, mut best: Best, patience: Patience) -> (Option<Choice>, Again) {
-        let crowded = !self.through.is_empty() || self.flush.is_some() || self.is_table_full();
+        let crowded = !self.intake.through.is_empty()
+            || self.queue.has_flush()
+            || self.destager.is_table_full(&self.buffer);
         let mut again = Again::default();
         let follows = self.mechanism.follows(self.now).filter(|_| self.has_arrived());
         let from = follows.unwrap_or_else(|| self.mechanism.last_end());
         let (mut after, mut before) = self.buffer.around(from);
-        let mut left = self.write_cache.window;
+        let mut left = self.destager.cache.window;
         let (mut forward, mut backward) = (true, true);
         while left > 0 && (forward || backward) {
             for ahead in [true, false] {
@@ -205,12 +206,14 @@ impl Disk {
                 }
                 let Some(next) = self.next_of(start, extent, patience) else {
                     again.rest = true;
-                    again.at = again.at.min(self.expected_until(extent));
+                    // What comes over the link is looked at again when it is here.
+                    let until = self.expected_until(extent);
+                    again.at = if until > self.now { again.at.min(until) } else { again.at };
                     continue;
                 };
                 let chained = follows == Some(next.from >> self.shift)
                     && self.buffer.step(next.from, next.end, extent) == Step::Write;
-                let setup = if chained { Nanos::ZERO } else { self.write_cache.setup };
+                let setup = if chained { Nanos::ZERO } else { self.destager.cache.setup };
                 self.weigh(&mut best, Choice::Extent(start, patience), &next.place, setup, Pass::Write);
             }
         }
@@ -219,53 +222,55 @@ impl Disk {
 
     /// Whether an extent or one beyond it may be within `reach`: tracks are in the order of addresses but within a serpentine.
     fn may_be_near(&self, extent: &Extent, reach: u32) -> bool {
-        self.mechanism.is_near(&extent.place, reach.saturating_add(self.geometry.width()))
+        self.mechanism.is_near(&extent.place, reach.saturating_add(self.mechanism.geometry().width()))
     }
 
     fn begin_read(&mut self, index: usize) {
-        let read = self.reads.swap_remove(index);
+        let read = self.reads.waiting.swap_remove(index);
         // What is there already need not be read again.
-        let partial = self.goes_on(&read);
-        self.counters.cache_hits += u64::from(partial.is_some());
+        let partial = self.cache.goes_on(&read, self.now);
+        self.record.counters.cache_hits += u64::from(partial.is_some());
         let (first, at) = partial.unwrap_or((read.first, self.now.max(read.ready)));
         let count = read.end - first;
-        let end = if self.firmware.times.is_some() {
-            self.mechanism.read_pieces(at, first, count, self.firmware.reads_on_arrival, &mut self.counters)
+        let end = if self.link.is_measured() {
+            self.mechanism.read_pieces(at, first, count, self.reads.on_arrival, &mut self.record.counters)
         } else if first == read.first {
-            self.mechanism.pass_from(read.place, at, first, count, Pass::Read, &mut self.counters)
+            self.mechanism.pass_from(read.place, at, first, count, Pass::Read, &mut self.record.counters)
         } else {
-            self.mechanism.pass(at, first, count, Pass::Read, &mut self.counters)
+            self.mechanism.pass(at, first, count, Pass::Read, &mut self.record.counters)
         };
-        self.stream = None;
-        let keeps = self.firmware.segments.keeps_passed && partial.is_none();
+        self.cache.end_stream();
+        let keeps = self.cache.rules().keeps_passed && partial.is_none();
         let passed = if keeps { self.mechanism.passed_before(first) } else { 0 };
         self.busy = Some(Busy { end, work: Work::Read { read, cached: first - read.first, passed } });
     }
 
     fn begin_extent(&mut self, start: u64, patience: Patience) {
-        self.stream = None;
+        self.cache.end_stream();
         let follows = self.mechanism.follows(self.now);
         let Some(extent) = self.buffer.get(start) else { return };
         let next = self.next_of(start, &extent, patience);
         let Some(next) = next.or_else(|| self.next_of(start, &extent, Patience::None)) else { return };
         if let Step::ReadEdge(sector) = self.buffer.step(next.from, next.end, &extent) {
-            let begin = self.now + self.write_cache.setup;
-            let end = self.mechanism.pass_from(next.place, begin, sector, 1, Pass::Read, &mut self.counters);
+            let begin = self.now + self.destager.cache.setup;
+            let end =
+                self.mechanism.pass_from(next.place, begin, sector, 1, Pass::Read, &mut self.record.counters);
             self.count_rmw(1);
             self.busy = Some(Busy { end, work: Work::Edge { sector } });
             return;
         }
         let limit = self.limit(&extent, &next);
-        self.buffer.take(start, next.from, limit, &mut self.in_flight, &self.geometry);
+        self.buffer.take(start, next.from, limit, &mut self.destager.in_flight, self.mechanism.geometry());
         let (Some(&(first, _)), Some(&(_, end))) =
-            (self.in_flight.spans.first(), self.in_flight.spans.last())
+            (self.destager.in_flight.spans.first(), self.destager.in_flight.spans.last())
         else {
             return;
         };
         let (first, end) = (first >> self.shift, ((end - 1) >> self.shift) + 1);
-        let chained = follows == Some(first) && self.in_flight.missing.is_empty() && self.has_arrived();
+        let chained =
+            follows == Some(first) && self.destager.in_flight.missing.is_empty() && self.has_arrived();
         let begin = if chained { self.now } else { self.write_begins() };
-        self.counters.destages += 1;
+        self.record.counters.destages += 1;
         self.announce(|at, offset, length| MediaEvent::Storing { at, offset, length });
         let end = self.write_sectors(begin, first, end);
         self.busy = Some(Busy { end, work: Work::Write });
@@ -274,16 +279,16 @@ impl Disk {
     /// When the heads may move for a write. A host that waits for the medium waits for its own data to come over the link,
     /// too, unless it is known of each sector when it comes.
     fn write_begins(&self) -> Time {
-        let begin = self.now + self.write_cache.setup;
-        match self.supply {
-            Some(_) => begin.max(self.write_moves),
-            None => begin.max(self.through.iter().map(|write| write.arrived).max().unwrap_or(Time::ZERO)),
+        let begin = self.now + self.destager.cache.setup;
+        match self.link.coming() {
+            coming if coming.supply.is_some() => begin.max(coming.moves),
+            _ => begin.max(self.intake.all_arrived()),
         }
     }
 
     /// Whether the data of every write whose host waits for the medium are here.
     fn has_arrived(&self) -> bool {
-        self.supply.is_some() || self.through.iter().all(|write| write.arrived <= self.now)
+        self.link.is_measured() || self.intake.has_arrived(self.now)
     }
 
     /// How far a write goes in one operation: to the end of the track, less a partial sector that stays behind.
@@ -294,45 +299,56 @@ impl Disk {
 
     /// Writes the sectors from `first` to `end`, reading first those of which only a part is in flight.
     fn write_sectors(&mut self, begin: Time, first: u64, end: u64) -> Time {
-        let missing = std::mem::take(&mut self.in_flight.missing);
+        let missing = std::mem::take(&mut self.destager.in_flight.missing);
         let mut at = begin;
         let mut next = first;
-        if self.rmw.is_serial() {
+        if self.destager.rmw.is_serial() {
             for (index, &sector) in missing.iter().enumerate() {
                 if sector > next {
-                    at = self.mechanism.pass(at, next, sector - next, Pass::Write, &mut self.counters);
+                    at = self.mechanism.pass(at, next, sector - next, Pass::Write, &mut self.record.counters);
                 }
-                at = self.mechanism.pass(at, sector, 1, Pass::Read, &mut self.counters);
+                at = self.mechanism.pass(at, sector, 1, Pass::Read, &mut self.record.counters);
                 next = missing.get(index + 1).copied().unwrap_or(end);
-                at = self.mechanism.pass(at, sector, next - sector, Pass::Write, &mut self.counters);
+                at = self.mechanism.pass(at, sector, next - sector, Pass::Write, &mut self.record.counters);
             }
         } else {
             for &sector in &missing {
-                at = self.mechanism.pass(at, sector, 1, Pass::Read, &mut self.counters);
+                at = self.mechanism.pass(at, sector, 1, Pass::Read, &mut self.record.counters);
             }
         }
-        if let (Some(supply), true) = (&self.supply, next < end) {
-            let lands = self.write_lands;
-            at = self.mechanism.write_supplied(at, lands, next, end - next, supply, &mut self.counters);
+        let coming = self.link.coming();
+        if let (Some(supply), true) = (&coming.supply, next < end) {
+            at = self.mechanism.write_supplied(
+                at,
+                coming.lands,
+                next,
+                end - next,
+                supply,
+                &mut self.record.counters,
+            );
         } else if next < end {
-            at = self.mechanism.pass(at, next, end - next, Pass::Write, &mut self.counters);
+            at = self.mechanism.pass(at, next, end - next, Pass::Write, &mut self.record.counters);
         }
         self.count_rmw(missing.len() as u64);
-        self.in_flight.missing = missing;
+        self.destager.in_flight.missing = missing;
         at
     }
 
     fn count_rmw(&mut self, sectors: u64) {
-        self.counters.rmw_reads += sectors;
-        self.counters.rmw_read_bytes += sectors << self.shift;
+        self.record.counters.rmw_reads += sectors;
+        self.record.counters.rmw_read_bytes += sectors << self.shift;
     }
 
     /// Tells who keeps the contents about the spans in flight, in the host's addresses.
     fn announce(&mut self, event: impl Fn(Time, u64, u64) -> MediaEvent) {
-        if let Some(events) = &mut self.media_events {
+        if let Some(events) = &mut self.record.media_events {
             let offset = self.firmware_offset;
             events.extend(
-                self.in_flight.spans.iter().map(|&(start, end)| event(self.now, start - offset, end - start)),
+                self.destager
+                    .in_flight
+                    .spans
+                    .iter()
+                    .map(|&(start, end)| event(self.now, start - offset, end - start)),
             );
         }
     }
@@ -342,53 +358,57 @@ impl Disk {
         let Some(Busy { work, .. }) = self.busy.take() else { return };
         match work {
             Work::Read { read, cached, passed } => self.finish_read(&read, cached, passed),
-            Work::Edge { sector } => self.buffer.sector_read(sector, &self.geometry),
+            Work::Edge { sector } => self.buffer.sector_read(sector, self.mechanism.geometry()),
             Work::Write => {
                 self.announce(|at, offset, length| MediaEvent::Stored { at, offset, length });
                 self.forget_written();
-                self.in_flight.spans.clear();
+                self.retire_written();
+                self.destager.in_flight.spans.clear();
                 self.release_durable();
                 self.admit();
             }
             Work::Log => {
                 self.announce(|at, offset, length| MediaEvent::Stored { at, offset, length });
-                self.in_flight.spans.clear();
+                self.destager.in_flight.spans.clear();
             }
         }
     }
 
     /// What was read of these sectors since their data came is old now.
     fn forget_written(&mut self) {
-        if self.firmware.segments.keeps_written {
+        if self.cache.rules().keeps_written {
             return;
         }
-        for &(start, end) in &self.in_flight.spans {
+        for &(start, end) in &self.destager.in_flight.spans {
             self.cache.forget(start >> self.shift, ((end - 1) >> self.shift) + 1);
+        }
+    }
+
+    /// What the media cache has of these is in place now.
+    fn retire_written(&mut self) {
+        if let Some(cache) = &mut self.media_cache {
+            self.destager.in_flight.spans.iter().for_each(|&(start, end)| cache.retire(start, end));
         }
     }
 
     fn finish_read(&mut self, read: &Read, cached: u64, passed: u64) {
         // Only now is the link taken: while the arm moved and the platter turned it was free for others.
-        let sent = self.read_sent(read, cached, self.now);
-        self.link_free = sent;
-        self.complete(read.id, sent + self.read_completion());
+        let known = self.link.send_passed(read, cached, self.now, &self.mechanism);
+        self.complete(read.id, known);
         let (first, end) = (read.first, read.end);
         let Some(segment) = self.cache.remember(first, end) else { return };
         if passed > 0 {
             self.cache.extend_back(segment, passed);
         }
-        if self.read_ahead > 0 {
-            let limit = self.read_ahead_limit(self.cache.get(segment).start, end);
-            self.stream = Some(Stream { segment, next: end, at: self.now, limit });
-        }
+        self.cache.begin_stream(segment, end, self.now, self.mechanism.geometry());
         let mut index = 0;
         let held = self.cache.get(segment);
-        while index < self.reads.len() {
-            let read = self.reads[index];
+        while index < self.reads.waiting.len() {
+            let read = self.reads.waiting[index];
             let held = held.start <= read.first && read.end <= held.end;
             if held && self.in_read_cache(read.first, read.end) {
-                self.reads.swap_remove(index);
-                self.counters.cache_hits += 1;
+                self.reads.waiting.swap_remove(index);
+                self.record.counters.cache_hits += 1;
                 self.send(read.id, read.ready.max(self.now), read.bytes);
             } else {
                 index += 1;
@@ -399,36 +419,35 @@ impl Disk {
     /// Tells the hosts of writes that the medium now has.
     pub(super) fn release_durable(&mut self) {
         let mut index = 0;
-        while index < self.through.len() {
-            let write = self.through[index];
+        while index < self.intake.through.len() {
+            let write = self.intake.through[index];
             if self.buffer.overlaps(write.start, write.end) {
                 index += 1;
             } else {
-                self.through.swap_remove(index);
+                self.intake.through.swap_remove(index);
                 self.complete(write.id, self.now.max(write.arrived) + write.status);
             }
         }
     }
 
-    /// Writes what is not yet safe to the media cache, if it fits; false if it does not, or if all is safe.
+    /// Writes what is not yet safe to the media cache, if it fits; false if it does not, or if there is no such cache.
     fn log_pending(&mut self) -> bool {
-        let mut spans = std::mem::take(&mut self.in_flight.spans);
-        let sectors = self.buffer.log(self.log.sectors, &mut spans);
-        self.in_flight.spans = spans;
-        let Some(sectors) = sectors else { return false };
-        if sectors > 0 {
-            if self.log.next + sectors > self.log.sectors {
-                self.log.next = 0;
-            }
-            self.read_ahead_until(self.now);
-            self.stream = None;
-            self.announce(|at, offset, length| MediaEvent::Storing { at, offset, length });
-            let begin = self.now + self.write_cache.setup;
-            let first = self.log.first + self.log.next;
-            let end = self.mechanism.pass(begin, first, sectors, Pass::Write, &mut self.counters);
-            self.log.next += sectors;
-            self.busy = Some(Busy { end, work: Work::Log });
+        let Some(cache) = &mut self.media_cache else { return false };
+        let sectors = self.buffer.unlogged(&mut self.destager.in_flight.spans);
+        if sectors == 0 {
+            return true;
         }
+        let Some(first) = cache.append(&self.destager.in_flight.spans, sectors) else {
+            self.destager.in_flight.spans.clear();
+            return false;
+        };
+        self.buffer.mark_logged();
+        self.read_ahead_until(self.now);
+        self.cache.end_stream();
+        self.announce(|at, offset, length| MediaEvent::Storing { at, offset, length });
+        let begin = self.now + self.destager.cache.setup;
+        let end = self.mechanism.pass(begin, first, sectors, Pass::Write, &mut self.record.counters);
+        self.busy = Some(Busy { end, work: Work::Log });
         true
     }
 }

@@ -1,8 +1,13 @@
-//! The read cache: a few segments, each a run of sectors that were read, the least recently used given up first.
+//! The read cache: a few segments, each a run of sectors that were read, the least recently used given up first; and the
+//! reading ahead into one of them.
 
 use std::cmp::Reverse;
 
-use crate::disk::firmware::SegmentRules;
+use crate::disk::Read;
+use crate::disk::firmware::{ReadAheadEnd, ReadOn, SegmentRules};
+use crate::disk::geometry::Geometry;
+use crate::disk::parameters::ReadCacheParameters;
+use crate::time::Time;
 
 /// A run of physical sectors that the cache holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,14 +23,124 @@ pub(super) struct ReadCache {
     /// Sectors that a segment holds.
     size: u64,
     rules: SegmentRules,
+    /// How many sectors are read ahead.
+    read_ahead: u64,
+    stream: Option<Stream>,
     tick: u64,
+}
+
+/// Reading ahead into a segment: everything before `next` has been read at `at`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stream {
+    pub(super) segment: usize,
+    pub(super) next: u64,
+    pub(super) at: Time,
+    pub(super) limit: u64,
 }
 
 impl ReadCache {
     /// A cache of `segments` segments of `size` sectors; none of either is no cache.
-    pub(super) fn new(segments: u32, size: u64, rules: SegmentRules) -> Self {
+    pub(super) fn new(parameters: ReadCacheParameters, rules: SegmentRules) -> Self {
+        let ReadCacheParameters { segments, segment_sectors: size, read_ahead } = parameters;
         let segments = if size == 0 { 0 } else { segments };
-        Self { segments: vec![Segment::default(); segments as usize], size, rules, tick: 0 }
+        let segments = vec![Segment::default(); segments as usize];
+        Self { segments, size, rules, read_ahead, stream: None, tick: 0 }
+    }
+
+    pub(super) const fn rules(&self) -> SegmentRules {
+        self.rules
+    }
+
+    pub(super) const fn stream(&self) -> Option<Stream> {
+        self.stream
+    }
+
+    /// The heads go elsewhere.
+    pub(super) const fn end_stream(&mut self) {
+        self.stream = None;
+    }
+
+    /// The reading ahead has come as far as `next`, at `at`.
+    pub(super) fn stream_to(&mut self, at: Time, next: u64) {
+        if let Some(stream) = &mut self.stream {
+            (stream.at, stream.next) = (at, next);
+            let segment = stream.segment;
+            self.extend(segment, next);
+        }
+    }
+
+    /// A read has ended at sector `end`, now: the segment is read ahead into, if the drive does that.
+    pub(super) fn begin_stream(&mut self, segment: usize, end: u64, now: Time, geometry: &Geometry) {
+        if self.read_ahead > 0 {
+            let limit = self.limit(self.get(segment).start, end, geometry);
+            self.stream = Some(Stream { segment, next: end, at: now, limit });
+        }
+    }
+
+    /// How far is read ahead behind a read that ended at `end`, in a segment that begins at `start`.
+    fn limit(&self, start: u64, end: u64, geometry: &Geometry) -> u64 {
+        let count = end + self.read_ahead;
+        let all = geometry.sectors();
+        let limit = match self.rules.until {
+            ReadAheadEnd::Count => count,
+            ReadAheadEnd::Track => geometry.track(end.min(all - 1)).1.min(count),
+            ReadAheadEnd::SequentialTracks => {
+                let (first, next) = geometry.track(end.min(all - 1));
+                if start < first && next < all { geometry.track(next).1 } else { next }
+            }
+        };
+        limit.min(all).max(end.min(all))
+    }
+
+    /// A hit up to `end` in `segment`, now: lets the reading ahead go on, as far as the firmware does that. The heads
+    /// could move for the read at `moves`; `idle` if they are free.
+    pub(super) fn hit(
+        &mut self,
+        segment: usize,
+        end: u64,
+        (now, moves): (Time, Time),
+        idle: bool,
+        geometry: &Geometry,
+    ) {
+        let limit = self.limit(self.get(segment).start, end, geometry);
+        let rule = self.rules.read_on;
+        if let Some(stream) = self.stream.as_mut().filter(|stream| stream.segment == segment) {
+            let stopped = stream.next >= stream.limit;
+            if stopped && limit > stream.limit {
+                if rule == ReadOn::Running {
+                    return;
+                }
+                // It begins again where it was; the heads have to come round to it.
+                stream.at = stream.at.max(if rule == ReadOn::AnySegment { moves } else { now });
+            }
+            stream.limit = stream.limit.max(limit);
+        } else if rule == ReadOn::AnySegment && idle {
+            let next = self.get(segment).end;
+            if next < limit {
+                self.stream = Some(Stream { segment, next, at: moves, limit });
+            }
+        }
+    }
+
+    /// Where a read that the cache holds the beginning of goes on, and from when, if the heads are free now.
+    pub(super) fn goes_on(&self, read: &Read, now: Time) -> Option<(u64, Time)> {
+        let from = now.max(read.ready);
+        if let Some(stream) = self.stream.filter(|_| continues(self.streamed(), read)) {
+            // A stream that still runs needs no command to go on.
+            return Some((stream.next, if stream.next < stream.limit { stream.at } else { from }));
+        }
+        if self.rules.adjoining {
+            return None;
+        }
+        let segment = self.continued(read.first)?;
+        Some((self.get(segment).end, from)).filter(|&(next, _)| next < read.end)
+    }
+
+    /// What the stream has read and still holds: from where, up to where a read may begin to go on with it, and the
+    /// sector that comes next.
+    pub(super) fn streamed(&self) -> Option<(u64, u64, u64)> {
+        let reach = u64::from(self.rules.adjoining);
+        self.stream.map(|stream| (self.get(stream.segment).start, stream.next + reach, stream.next))
     }
 
     pub(super) fn is_off(&self) -> bool {
@@ -60,7 +175,7 @@ impl ReadCache {
     }
 
     /// The segment that a read from `start` goes on with.
-    pub(super) fn continued(&self, start: u64) -> Option<usize> {
+    fn continued(&self, start: u64) -> Option<usize> {
         let reach = u64::from(self.rules.adjoining);
         let continues = |segment: &Segment| {
             segment.start <= start && start < segment.end + reach && segment.end > segment.start
@@ -76,12 +191,27 @@ impl ReadCache {
         Some(index)
     }
 
-    /// Keeps what was written from `start` to `end` in place of the oldest segment, which is returned.
-    pub(super) fn keep_written(&mut self, start: u64, end: u64) -> Option<usize> {
+    /// Keeps what was written from `start` to `end` in place of the oldest segment, which it returns.
+    fn keep_written(&mut self, start: u64, end: u64) -> Option<usize> {
         let index = self.oldest(start)?;
         self.extend(index, end);
         self.touch(index);
         Some(index)
+    }
+
+    /// A write from sector `first` to `end` is in the buffer. Where that ends the reading ahead, it has come as far as it
+    /// gets.
+    pub(super) fn note_written(&mut self, first: u64, end: u64) {
+        if self.rules.drops_whole {
+            self.stream = None;
+        }
+        self.forget(first, end);
+        if self.rules.keeps_written {
+            let given_up = self.keep_written(first, end);
+            if self.stream.is_some_and(|stream| Some(stream.segment) == given_up) {
+                self.stream = None;
+            }
+        }
     }
 
     /// The segment also holds the `count` sectors before its first, as far as it has room.
@@ -114,4 +244,9 @@ impl ReadCache {
             }
         }
     }
+}
+
+/// Whether the read begins inside what has been read ahead and goes on where that stands now.
+pub(super) fn continues(streamed: Option<(u64, u64, u64)>, read: &Read) -> bool {
+    streamed.is_some_and(|(start, reach, next)| start <= read.first && read.first < reach && read.end > next)
 }

@@ -43,7 +43,11 @@ pub(super) struct Next {
 impl Disk {
     /// How patient partial sectors are now.
     pub(super) fn patience(&self) -> Patience {
-        if self.through.is_empty() && self.flush.is_none() { Patience::Likely } else { Patience::Known }
+        if self.intake.through.is_empty() && !self.queue.has_flush() {
+            Patience::Likely
+        } else {
+            Patience::Known
+        }
     }
 
     /// What of an extent goes next; nothing while all of it waits.
@@ -54,13 +58,13 @@ impl Disk {
         }
         let left = self.left_behind(start, extent, patience);
         let (from, end) = self.buffer.body(start, extent, left)?;
-        Some(Next { from, end, place: self.buffer.place(start, extent, left, &self.geometry) })
+        Some(Next { from, end, place: self.buffer.place(start, extent, left, self.mechanism.geometry()) })
     }
 
     /// Which of the two partial sectors of an extent wait for their rest.
     fn left_behind(&self, start: u64, extent: &Extent, patience: Patience) -> [bool; 2] {
         let partial = self.buffer.partial(start, extent);
-        let known = patience != Patience::None && !self.blocked.is_empty();
+        let known = patience != Patience::None && !self.intake.waiting().is_empty();
         let likely =
             patience == Patience::Likely && extent.streamed && self.now < self.expected_until(extent);
         [partial[0] && known && extent.coming[0], partial[1] && (likely || (known && extent.coming[1]))]
@@ -69,15 +73,21 @@ impl Disk {
     /// How long the rest of a stream's last sector is likely to come: while the host is busy with the drive, and for two
     /// revolutions at least. Where the table is nearly full, no longer than those.
     pub(super) fn expected_until(&self, extent: &Extent) -> Time {
-        let least = extent.touched.max(self.arrives) + self.revolution() + self.revolution();
-        if self.is_table_full() { least } else { least.max(self.active + self.write_cache.idle) }
+        let least = extent.touched.max(self.intake.arrived())
+            + self.mechanism.revolution()
+            + self.mechanism.revolution();
+        if self.destager.is_table_full(&self.buffer) {
+            least
+        } else {
+            least.max(self.queue.active() + self.destager.cache.idle)
+        }
     }
 
     /// A short extent that ends inside a sector is left alone for two revolutions, for more to come. Of a stream, only that
     /// sector is.
     pub(super) fn waits_for_more(&self, start: u64, extent: &Extent) -> Option<Time> {
         let ends_inside = !extent.streamed && self.buffer.partial(start, extent)[1];
-        let until = extent.touched + self.revolution() + self.revolution();
+        let until = extent.touched + self.mechanism.revolution() + self.mechanism.revolution();
         (ends_inside && self.now < until).then_some(until)
     }
 }

@@ -1,0 +1,50 @@
+//! Emptying the write buffer: the parameters of that, what is being written, and when it is looked at again.
+
+use crate::disk::buffer::{Taken, WriteBuffer};
+use crate::disk::parameters::{DiskParameters, Protection, RmwPolicy, WriteCacheParameters};
+use crate::time::Time;
+
+#[derive(Clone, Debug)]
+pub(super) struct Destager {
+    pub(super) cache: WriteCacheParameters,
+    pub(super) rmw: RmwPolicy,
+    /// What is in the buffer survives a power cut.
+    pub(super) non_volatile: bool,
+    /// What the mechanism writes now, or wrote last.
+    pub(super) in_flight: Taken,
+    /// Looked at again then, though nothing happens before.
+    pub(super) wake: Time,
+}
+
+impl Destager {
+    pub(super) fn new(parameters: &DiskParameters) -> Self {
+        Self {
+            cache: parameters.write_cache,
+            rmw: parameters.rmw,
+            non_volatile: parameters.protection == Protection::NonVolatile,
+            in_flight: Taken::default(),
+            wake: Time::NEVER,
+        }
+    }
+
+    /// Whether the table of pending writes is three quarters full.
+    pub(super) fn is_table_full(&self, buffer: &WriteBuffer) -> bool {
+        buffer.entries() * 4 >= self.cache.extents * 3
+    }
+
+    /// Whether the buffer is so full that it is emptied whatever else there is to do.
+    pub(super) fn is_pressed(&self, buffer: &WriteBuffer) -> bool {
+        self.is_table_full(buffer) || buffer.bytes() / 3 >= self.cache.bytes / 4
+    }
+
+    /// Whether the buffer takes a write of the span beside what is being `written`.
+    pub(super) fn has_room(&self, buffer: &WriteBuffer, start: u64, end: u64, written: bool) -> bool {
+        if buffer.is_empty() {
+            return true;
+        }
+        let entries = buffer.entries() + usize::from(written);
+        let weight = buffer.weight();
+        (weight == 0 || weight + (end - start) <= self.cache.bytes)
+            && (entries < self.cache.extents || !buffer.needs_entry(start, end))
+    }
+}

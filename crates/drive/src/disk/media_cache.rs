@@ -1,0 +1,168 @@
+//! The media cache: a reserved area of the platters, written as a ring, to which a flush writes what is pending in one pass.
+//!
+//! The law of this module: an entry is live until each of its bytes is in place, in a later entry, or discarded; no live
+//! entry is overwritten. Space is reclaimed from the oldest entry on, so a live one keeps what was written after it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+#[derive(Clone, Debug)]
+pub(super) struct MediaCache {
+    /// Its first physical sector.
+    first: u64,
+    /// Physical sectors that it holds.
+    sectors: u64,
+    /// The sector of it that follows the last entry.
+    next: u64,
+    /// From the oldest that is live.
+    entries: VecDeque<Entry>,
+    /// The number of the oldest; the others follow.
+    oldest: u64,
+    /// The live spans, by their first byte. No two overlap.
+    live: BTreeMap<u64, Live>,
+}
+
+/// What one flush has written.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// The sector of the area at which it begins.
+    from: u64,
+    /// How many bytes of it are live.
+    bytes: u64,
+}
+
+/// A span that is nowhere else on the platters.
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    end: u64,
+    /// The number of its entry.
+    entry: u64,
+}
+
+impl MediaCache {
+    /// An empty area of `sectors` physical sectors, beginning at `first`.
+    pub(super) fn new(first: u64, sectors: u64) -> Self {
+        let (entries, live) = (VecDeque::new(), BTreeMap::new());
+        Self { first, sectors, next: 0, entries, oldest: 0, live }
+    }
+
+    /// Begins an entry of `sectors` sectors for these spans of bytes; the physical sector at which it is written, or `None`
+    /// if there is no room.
+    pub(super) fn append(&mut self, spans: &[(u64, u64)], sectors: u64) -> Option<u64> {
+        // What the entry replaces is needed until it is written.
+        let from = self.room(sectors)?;
+        for &(start, end) in spans {
+            self.retire(start, end);
+        }
+        let entry = self.oldest + self.entries.len() as u64;
+        self.live.extend(spans.iter().map(|&(start, end)| (start, Live { end, entry })));
+        self.entries.push_back(Entry { from, bytes: spans.iter().map(|(start, end)| end - start).sum() });
+        self.next = from + sectors;
+        Some(self.first + from)
+    }
+
+    /// Where in the area `sectors` in a row can be written.
+    fn room(&self, sectors: u64) -> Option<u64> {
+        // From the end of the newest entry to that of the area, or to the oldest entry where that is ahead.
+        let (limit, front) = match self.entries.front() {
+            None => (self.sectors, self.sectors),
+            Some(oldest) if self.next > oldest.from => (self.sectors, oldest.from),
+            Some(oldest) => (oldest.from, 0),
+        };
+        if self.next + sectors <= limit { Some(self.next) } else { (sectors <= front).then_some(0) }
+    }
+
+    /// The span is in place, or nobody needs it any more.
+    pub(super) fn retire(&mut self, start: u64, end: u64) {
+        while let Some((&from, &live)) = self.live.range(..end).next_back() {
+            if live.end <= start {
+                break;
+            }
+            self.live.remove(&from);
+            if from < start {
+                self.live.insert(from, Live { end: start, ..live });
+            }
+            if end < live.end {
+                self.live.insert(end, live);
+            }
+            let index = usize::try_from(live.entry - self.oldest).unwrap_or(usize::MAX);
+            if let Some(entry) = self.entries.get_mut(index) {
+                entry.bytes -= live.end.min(end) - from.max(start);
+            }
+        }
+        while self.entries.front().is_some_and(|entry| entry.bytes == 0) {
+            self.entries.pop_front();
+            self.oldest += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::cast_possible_truncation, reason = "bytes of a small area")]
+
+    use proptest::prelude::*;
+
+    use super::MediaCache;
+
+    /// Each sector has so many bytes.
+    const SECTOR: u64 = 8;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        /// Writes spans of so many sectors, so far from each other.
+        Append {
+            first: u64,
+            count: u64,
+            length: u64,
+            gap: u64,
+        },
+        Retire {
+            start: u64,
+            length: u64,
+        },
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let append = (0_u64..60, 1_u64..4, 1_u64..4, 0_u64..4)
+            .prop_map(|(first, count, length, gap)| Step::Append { first, count, length, gap });
+        let retire = (0_u64..600, 1_u64..200).prop_map(|(start, length)| Step::Retire { start, length });
+        prop::collection::vec(prop_oneof![2 => append, 3 => retire], 1..80)
+    }
+
+    proptest! {
+        /// The reference keeps for each byte the sector of the area that has it, and for each sector what was written to it last.
+        #[test]
+        fn a_live_entry_is_never_overwritten(steps in steps(), sectors in 1_u64..30) {
+            const FIRST: u64 = 1000;
+            let mut cache = MediaCache::new(FIRST, sectors);
+            let mut held: Vec<Option<u64>> = vec![None; 1000];
+            for step in steps {
+                match step {
+                    Step::Retire { start, length } => {
+                        cache.retire(start, start + length);
+                        (start..start + length).for_each(|byte| held[byte as usize] = None);
+                    }
+                    Step::Append { first, count, length, gap } => {
+                        let spans: Vec<_> = (0..count)
+                            .map(|index| (first + index * (length + gap)) * SECTOR)
+                            .map(|start| (start, start + length * SECTOR))
+                            .collect();
+                        let Some(at) = cache.append(&spans, count * length) else {
+                            let empty = held.iter().all(Option::is_none);
+                            prop_assert!(!empty || count * length > sectors, "no room in an empty area");
+                            continue;
+                        };
+                        let written = at..at + count * length;
+                        prop_assert!(FIRST <= at && written.end <= FIRST + sectors, "outside the area");
+                        let needed = held.iter().flatten().any(|sector| written.contains(sector));
+                        prop_assert!(!needed, "live sectors are overwritten");
+                        let bytes = spans.iter().flat_map(|&(start, end)| start..end);
+                        bytes.enumerate().for_each(|(index, byte)| {
+                            held[byte as usize] = Some(at + index as u64 / SECTOR);
+                        });
+                    }
+                }
+            }
+        }
+    }
+}

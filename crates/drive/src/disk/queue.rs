@@ -1,0 +1,115 @@
+//! The command queue: which commands the drive has taken, which wait for it, and which completions are on their way.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use crate::request::{Completion, Request, RequestId};
+use crate::time::Time;
+
+#[derive(Clone, Debug)]
+pub(super) struct Queue {
+    /// Commands that the drive takes at a time.
+    depth: u32,
+    /// When the host last asked for something.
+    active: Time,
+    /// Commands that were not yet taken: the queue is full, or a flush is under way.
+    held: VecDeque<Request>,
+    /// Commands that were taken and have not completed.
+    taken: u32,
+    flush: Option<Flush>,
+    done: BinaryHeap<Reverse<(Time, u64, RequestId)>>,
+    completions: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flush {
+    id: RequestId,
+    /// Its completion is on the way.
+    over: bool,
+}
+
+impl Queue {
+    pub(super) fn new(depth: u32) -> Self {
+        Self {
+            depth,
+            active: Time::ZERO,
+            held: VecDeque::new(),
+            taken: 0,
+            flush: None,
+            done: BinaryHeap::new(),
+            completions: 0,
+        }
+    }
+
+    /// The host asks at `at`; gives the request back if it is taken now.
+    pub(super) fn submit(&mut self, at: Time, request: Request) -> Option<Request> {
+        self.active = at;
+        if self.flush.is_some() || !self.held.is_empty() || self.taken >= self.depth {
+            self.held.push_back(request);
+            return None;
+        }
+        self.taken += 1;
+        Some(request)
+    }
+
+    /// Takes the next of those that wait, if it need wait no longer.
+    pub(super) fn take_held(&mut self) -> Option<Request> {
+        if self.flush.is_some() || self.taken >= self.depth {
+            return None;
+        }
+        let request = self.held.pop_front()?;
+        self.taken += 1;
+        Some(request)
+    }
+
+    pub(super) const fn active(&self) -> Time {
+        self.active
+    }
+
+    pub(super) fn outstanding(&self) -> usize {
+        self.taken as usize + self.held.len()
+    }
+
+    /// When the host next learns of a completion.
+    pub(super) fn next(&self) -> Time {
+        self.done.peek().map_or(Time::NEVER, |Reverse((at, _, _))| *at)
+    }
+
+    /// Every request ends here, once.
+    pub(super) fn complete(&mut self, id: RequestId, at: Time) {
+        self.completions += 1;
+        self.done.push(Reverse((at, self.completions, id)));
+    }
+
+    /// The host learns of the next completion; whether it was that of a flush.
+    pub(super) fn pop(&mut self) -> Option<(Completion, bool)> {
+        let Reverse((at, _, id)) = self.done.pop()?;
+        self.taken -= 1;
+        let flushed = self.flush.is_some_and(|flush| flush.over && flush.id == id);
+        if flushed {
+            self.flush = None;
+        }
+        Some((Completion { id, at }, flushed))
+    }
+
+    pub(super) fn begin_flush(&mut self, id: RequestId) {
+        self.flush = Some(Flush { id, over: false });
+    }
+
+    /// Everything is durable: the flush that completes by that.
+    pub(super) fn end_flush(&mut self) -> Option<RequestId> {
+        let flush = self.flush.as_mut()?;
+        flush.over = true;
+        Some(flush.id)
+    }
+
+    /// Whether a flush has been taken and has not completed.
+    pub(super) const fn has_flush(&self) -> bool {
+        self.flush.is_some()
+    }
+
+    /// Whether a flush is under way and everything before it has completed.
+    pub(super) fn flushing(&self) -> bool {
+        self.taken == 1 && self.flush.is_some_and(|flush| !flush.over)
+    }
+}
