@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "tools/process.rs"]
+mod process;
 #[path = "tools/skip.rs"]
 mod skip;
 
@@ -464,8 +466,11 @@ fn an_interruption_is_no_failure() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_straddle"));
         command.args(*arguments).current_dir(dir.path()).stdin(Stdio::null());
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        // Long enough for it to be at work; before that the signal ends it without its having a say.
-        std::thread::sleep(std::time::Duration::from_secs(4));
+        // It is at work; before that the signal ends it without its having a say. What only waits does so for longer than this.
+        let begun = std::time::Instant::now();
+        while process::ticks(child.id()) < process::TICKS / 5 && begun.elapsed().as_secs() < 10 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
         let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
         assert!(interrupted.success(), "{arguments:?} was over");
         let output = child.wait_with_output().unwrap();

@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "tools/process.rs"]
+mod process;
 #[path = "tools/skip.rs"]
 mod skip;
 
@@ -19,13 +21,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use process::{TICKS, ticks};
 use skip::skipped;
 use tempfile::TempDir;
 
 /// A run that takes more processor time than this is too slow for hostile input, on whatever machine: the usual one takes milliseconds.
 const MOST_TICKS: u64 = 20 * TICKS;
-/// Ticks a second in /proc/PID/stat (`USER_HZ`).
-const TICKS: u64 = 100;
 /// A run that waits as long as this waits for ever. It says nothing about speed: a busy machine may make a run wait for minutes.
 const FOR_EVER: Duration = Duration::from_secs(1200);
 /// Bytes in a block, where nothing else is said.
@@ -71,14 +72,6 @@ fn check(target: &Path) -> Run {
 fn run(command: &mut Command) -> Run {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     watch(child)
-}
-
-/// The processor time that a process has used, in ticks; zero once it has ended.
-fn ticks(process: u32) -> u64 {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The name, in parentheses, may hold blanks; the times are the 14th and 15th fields.
-    let fields = stat.rsplit(')').next().unwrap_or_default();
-    fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
 /// Waits for the end of a child, whatever it writes, and kills it when there is none.
