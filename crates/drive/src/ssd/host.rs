@@ -101,9 +101,7 @@ impl Host {
 
     /// Sends bytes over the link as soon as it is free; returns when they are there.
     fn send(&mut self, bytes: u64, now: u64) -> u64 {
-        let nanos = (u128::from(bytes) * u128::from(self.interface.nanos_per_mib)).div_ceil(1 << 20);
-        let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
-        self.link_free = self.link_free.max(now).saturating_add(nanos);
+        self.link_free = self.link_free.max(now).saturating_add(self.interface.transfer(bytes).get());
         self.link_free
     }
 
