@@ -265,13 +265,14 @@ impl Interface {
     }
 }
 
-/// How long `bytes` take at `nanos_per_mib`; no overflow, however large the drive.
+/// How long `bytes` take at `nanos_per_mib`, rounded up: the last bit is not there before its time. No overflow, however
+/// large the drive.
 pub(crate) const fn transfer_time(bytes: u64, nanos_per_mib: u64) -> Nanos {
     #[allow(
         clippy::cast_possible_truncation,
         reason = "2^50 bytes of at most 10.5 s a MiB are below 2^64 ns"
     )]
-    let nanos = ((bytes as u128 * nanos_per_mib as u128) >> 20) as u64;
+    let nanos = (bytes as u128 * nanos_per_mib as u128).div_ceil(1 << 20) as u64;
     Nanos::new(nanos)
 }
 

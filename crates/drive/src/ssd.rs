@@ -17,6 +17,7 @@ mod buffer;
 mod collect;
 mod destage;
 mod host;
+mod index;
 mod mapping;
 mod nand;
 mod parameters;
@@ -36,12 +37,10 @@ use buffer::Buffer;
 use collect::Collector;
 use destage::Groups;
 use host::Host;
+use index::{Die, Unit};
 use mapping::Mapping;
 use nand::{Nand, Work};
 use parameters::Layout;
-
-/// No index.
-const NONE: u32 = u32::MAX;
 
 /// What the parameters keep below 2^32.
 #[allow(clippy::cast_possible_truncation, reason = "the parameters are checked so that it fits")]
@@ -69,7 +68,7 @@ pub struct Ssd {
     blocks: Blocks,
     groups: Groups,
     /// The units of the group that is begun; kept so that nothing is allocated for each.
-    units: Vec<u32>,
+    units: Vec<Option<Unit>>,
     collector: Collector,
     nand: Nand,
     counters: Counters,
@@ -146,9 +145,9 @@ impl Ssd {
             Lane::ReadReady => return self.read_on(value),
             Lane::Link => return self.arrived(),
             Lane::Age => return self.aged(),
-            Lane::Sense => return self.nand.sensed(value, self.now, &mut self.agenda),
+            Lane::Sense => return self.nand.sensed(Die::new(value), self.now, &mut self.agenda),
             Lane::Channel => self.nand.carried(value, self.now, &mut self.agenda),
-            Lane::Program | Lane::Erase => self.nand.over(value, self.now, &mut self.agenda),
+            Lane::Program | Lane::Erase => self.nand.over(Die::new(value), self.now, &mut self.agenda),
         };
         match work {
             Some(Work::HostRead { command, bytes }) => self.page_read(command, bytes),

@@ -243,5 +243,5 @@ fn fixed_hash() -> u64 {
 #[test]
 fn a_fixed_sequence_takes_the_same_time_on_every_machine() {
     let hash = fixed_hash();
-    assert_eq!(hash, 0xe912_dabd_3d97_7de6, "{hash:#018x}: put this here if the model was meant to change");
+    assert_eq!(hash, 0x8984_388f_f689_1b19, "{hash:#018x}: put this here if the model was meant to change");
 }

@@ -6,8 +6,9 @@
 
 use std::collections::VecDeque;
 
+use crate::ssd::index::{Slot, Superblock, Unit};
+use crate::ssd::narrow;
 use crate::ssd::parameters::Layout;
-use crate::ssd::{NONE, narrow};
 
 /// Who writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,24 +32,24 @@ enum Reverse {
     /// Nothing was ever written here.
     Empty,
     /// Units in order, from this one.
-    InOrder(u32),
-    /// For each slot the unit plus one; zero if what it holds is stale.
-    Table(Box<[u32]>),
+    InOrder(Unit),
+    /// For each slot the unit; none if what it holds is stale.
+    Table(Box<[Option<Unit>]>),
 }
 
 #[derive(Clone, Debug)]
-struct Superblock {
+struct Contents {
     state: State,
     valid: u32,
     /// Neighbours in the bucket.
-    previous: u32,
-    next: u32,
+    previous: Option<Superblock>,
+    next: Option<Superblock>,
     reverse: Reverse,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    superblock: u32,
+    superblock: Superblock,
     next_group: u32,
 }
 
@@ -56,36 +57,36 @@ struct Open {
 #[derive(Clone, Debug)]
 pub(super) struct Blocks {
     layout: Layout,
-    superblocks: Vec<Superblock>,
+    superblocks: Vec<Contents>,
     /// The first sealed superblock with each number of valid units.
-    buckets: Vec<u32>,
+    buckets: Vec<Option<Superblock>>,
     /// No bucket below has any.
     lowest: u32,
-    free: VecDeque<u32>,
-    open: [Open; 2],
+    free: VecDeque<Superblock>,
+    open: [Option<Open>; 2],
 }
 
 impl Blocks {
     pub(super) fn new(layout: Layout, preconditioned: bool) -> Self {
         let empty =
-            Superblock { state: State::Free, valid: 0, previous: NONE, next: NONE, reverse: Reverse::Empty };
+            Contents { state: State::Free, valid: 0, previous: None, next: None, reverse: Reverse::Empty };
         let mut blocks = Self {
             layout,
             superblocks: vec![empty; layout.superblocks as usize],
-            buckets: vec![NONE; layout.slots as usize + 1],
+            buckets: vec![None; layout.slots as usize + 1],
             lowest: layout.slots,
             free: VecDeque::new(),
-            open: [Open { superblock: NONE, next_group: 0 }; 2],
+            open: [None; 2],
         };
         let full = if preconditioned { layout.units.div_ceil(layout.slots) } else { 0 };
         for index in 0..full {
             let first = index * layout.slots;
             let superblock = &mut blocks.superblocks[index as usize];
             superblock.valid = layout.slots.min(layout.units - first);
-            superblock.reverse = Reverse::InOrder(first);
-            blocks.seal(index);
+            superblock.reverse = Reverse::InOrder(Unit::new(first));
+            blocks.seal(Superblock::new(index));
         }
-        blocks.free.extend(full..layout.superblocks);
+        blocks.free.extend((full..layout.superblocks).map(Superblock::new));
         blocks
     }
 
@@ -96,131 +97,134 @@ impl Blocks {
 
     /// Groups that can still be taken from the superblock that the stream has open.
     pub(super) fn open_groups(&self, stream: Stream) -> u32 {
-        let open = self.open[stream as usize];
-        if open.superblock == NONE { 0 } else { self.layout.groups - open.next_group }
+        self.open[stream as usize].map_or(0, |open| self.layout.groups - open.next_group)
     }
 
     /// Takes the next group of the stream and returns its first slot; opens a free superblock if it must and may, that
     /// is, if `keep` will be left.
-    pub(super) fn allocate(&mut self, stream: Stream, keep: usize) -> Option<u32> {
+    pub(super) fn allocate(&mut self, stream: Stream, keep: usize) -> Option<Slot> {
         if self.open_groups(stream) == 0 {
-            let full = std::mem::replace(&mut self.open[stream as usize].superblock, NONE);
-            if full != NONE {
-                self.seal(full);
+            if let Some(full) = self.open[stream as usize].take() {
+                self.seal(full.superblock);
             }
             if self.free.len() <= keep {
                 return None;
             }
             let superblock = self.free.pop_front()?;
-            self.open[stream as usize] = Open { superblock, next_group: 0 };
-            self.superblocks[superblock as usize].state = State::Open;
+            self.open[stream as usize] = Some(Open { superblock, next_group: 0 });
+            self.superblocks[superblock.at()].state = State::Open;
         }
-        let open = &mut self.open[stream as usize];
+        let open = self.open[stream as usize].as_mut()?;
         let place = open.next_group << self.layout.group_shift;
         open.next_group += 1;
-        Some((open.superblock << self.layout.slot_shift) | place)
+        Some(self.layout.slot(open.superblock, place))
     }
 
     /// The unit whose valid copy is in the slot.
-    pub(super) fn unit_at(&self, slot: u32) -> Option<u32> {
+    pub(super) fn unit_at(&self, slot: Slot) -> Option<Unit> {
         let (superblock, place) = self.layout.split(slot);
-        match &self.superblocks[superblock as usize].reverse {
+        match &self.superblocks[superblock.at()].reverse {
             Reverse::Empty => None,
             Reverse::InOrder(first) => {
-                let unit = first + place;
-                (place < self.layout.slots && unit < self.layout.units).then_some(unit)
+                let unit = first.get() + place;
+                (place < self.layout.slots && unit < self.layout.units).then(|| Unit::new(unit))
             }
-            Reverse::Table(units) => units[place as usize].checked_sub(1),
+            Reverse::Table(units) => units[place as usize],
         }
     }
 
     /// Number of valid units among the slots of a group.
-    pub(super) fn valid_in_group(&self, first_slot: u32) -> u32 {
+    pub(super) fn valid_in_group(&self, first_slot: Slot) -> u32 {
         let (superblock, place) = self.layout.split(first_slot);
         let slots = self.layout.slots_per_group();
-        match &self.superblocks[superblock as usize].reverse {
+        match &self.superblocks[superblock.at()].reverse {
             Reverse::Table(units) => {
                 let units = &units[place as usize..(place + slots) as usize];
-                units.iter().map(|&unit| u32::from(unit != 0)).sum()
+                units.iter().map(|unit| u32::from(unit.is_some())).sum()
             }
-            _ => (first_slot..first_slot + slots).map(|slot| u32::from(self.unit_at(slot).is_some())).sum(),
+            _ => (0..slots).map(|place| u32::from(self.unit_at(first_slot.after(place)).is_some())).sum(),
         }
     }
 
     /// Takes up to `most` valid units out of a group of a victim, where they are valid no more, and puts them into the
     /// beginning of `into`, which has room for a group. Returns how many there were.
-    pub(super) fn take_group(&mut self, first_slot: u32, most: u32, into: &mut [u32]) -> u32 {
+    pub(super) fn take_group(&mut self, first_slot: Slot, most: u32, into: &mut [Option<Unit>]) -> u32 {
         let (index, place) = self.layout.split(first_slot);
         // Which slots are stale follows no pattern; without branches on it, no time goes into guessing.
         let mut taken = 0;
         for entry in self.entries(index, place, self.layout.slots_per_group()) {
-            let take = u32::from(*entry != 0) & u32::from(taken < most);
+            let take = entry.is_some() & (taken < most);
             if let Some(unit) = into.get_mut(taken as usize) {
-                *unit = entry.wrapping_sub(1);
+                *unit = *entry;
             }
-            taken += take;
-            *entry *= 1 - take;
+            taken += u32::from(take);
+            *entry = if take { None } else { *entry };
         }
         self.change(index, |valid| valid - taken);
         taken
     }
 
     /// The slots from `first_slot`, so far stale and all in one group, hold the units from now on.
-    pub(super) fn assign(&mut self, first_slot: u32, units: &[u32]) {
+    pub(super) fn assign(&mut self, first_slot: Slot, units: &[Option<Unit>]) {
         let (index, place) = self.layout.split(first_slot);
         let count = narrow(units.len() as u64);
-        self.entries(index, place, count).iter_mut().zip(units).for_each(|(entry, unit)| *entry = unit + 1);
+        self.entries(index, place, count).iter_mut().zip(units).for_each(|(entry, unit)| *entry = *unit);
         self.change(index, |valid| valid + count);
     }
 
     /// What the slot holds is stale from now on.
-    pub(super) fn invalidate(&mut self, slot: u32) {
+    pub(super) fn invalidate(&mut self, slot: Slot) {
         let (index, place) = self.layout.split(slot);
         debug_assert!(self.unit_at(slot).is_some());
         if let [entry] = self.entries(index, place, 1) {
-            *entry = 0;
+            *entry = None;
         }
         self.change(index, |valid| valid - 1);
     }
 
     /// Number of valid units in the superblock.
-    pub(super) fn valid(&self, superblock: u32) -> u32 {
-        self.superblocks[superblock as usize].valid
+    pub(super) fn valid(&self, superblock: Superblock) -> u32 {
+        self.superblocks[superblock.at()].valid
     }
 
     /// Takes the sealed superblock with the fewest valid units, if collecting it gains anything.
-    pub(super) fn take_victim(&mut self) -> Option<u32> {
-        while self.lowest < self.layout.slots && self.buckets[self.lowest as usize] == NONE {
+    pub(super) fn take_victim(&mut self) -> Option<Superblock> {
+        while self.lowest < self.layout.slots && self.buckets[self.lowest as usize].is_none() {
             self.lowest += 1;
         }
         if self.lowest >= self.layout.slots {
             return None;
         }
-        let index = self.buckets[self.lowest as usize];
+        let index = self.buckets[self.lowest as usize]?;
         self.unlink(index);
-        self.superblocks[index as usize].state = State::Victim;
+        self.superblocks[index.at()].state = State::Victim;
         Some(index)
     }
 
     /// The victim has been erased.
-    pub(super) fn release(&mut self, superblock: u32) {
-        debug_assert_eq!(self.superblocks[superblock as usize].state, State::Victim);
-        debug_assert_eq!(self.superblocks[superblock as usize].valid, 0);
-        self.superblocks[superblock as usize].state = State::Free;
+    pub(super) fn release(&mut self, superblock: Superblock) {
+        debug_assert_eq!(self.superblocks[superblock.at()].state, State::Victim);
+        debug_assert_eq!(self.superblocks[superblock.at()].valid, 0);
+        self.superblocks[superblock.at()].state = State::Free;
         self.free.push_back(superblock);
     }
 
     /// `count` entries of a superblock's reverse map, which is written out.
-    fn entries(&mut self, superblock: u32, place: u32, count: u32) -> &mut [u32] {
+    fn entries(&mut self, superblock: Superblock, place: u32, count: u32) -> &mut [Option<Unit>] {
         let (slots, units) = (self.layout.slots, self.layout.units);
-        let reverse = &mut self.superblocks[superblock as usize].reverse;
+        let reverse = &mut self.superblocks[superblock.at()].reverse;
         match *reverse {
             Reverse::Table(_) => {}
             Reverse::InOrder(first) => {
-                let unit = |place| if first + place < units { first + place + 1 } else { 0 };
-                *reverse = Reverse::Table((0..slots).map(unit).collect());
+                let mut table = vec![None; slots as usize].into_boxed_slice();
+                let held = (units - first.get()).min(slots) as usize;
+                table[..held]
+                    .iter_mut()
+                    .zip(0..)
+                    .for_each(|(entry, place)| *entry = Some(first.after(place)));
+                *reverse = Reverse::Table(table);
             }
-            Reverse::Empty => *reverse = Reverse::Table(vec![0; slots as usize].into_boxed_slice()),
+            Reverse::Empty => *reverse = Reverse::Table(vec![None; slots as usize].into_boxed_slice()),
         }
         match reverse {
             Reverse::Table(table) => &mut table[place as usize..(place + count) as usize],
@@ -228,41 +232,41 @@ impl Blocks {
         }
     }
 
-    fn change(&mut self, index: u32, valid: impl Fn(u32) -> u32) {
-        let superblock = &mut self.superblocks[index as usize];
+    fn change(&mut self, index: Superblock, valid: impl Fn(u32) -> u32) {
+        let superblock = &mut self.superblocks[index.at()];
         if superblock.state == State::Sealed {
             self.unlink(index);
-            self.superblocks[index as usize].valid = valid(self.superblocks[index as usize].valid);
+            self.superblocks[index.at()].valid = valid(self.superblocks[index.at()].valid);
             self.link(index);
         } else {
             superblock.valid = valid(superblock.valid);
         }
     }
 
-    fn seal(&mut self, index: u32) {
-        self.superblocks[index as usize].state = State::Sealed;
+    fn seal(&mut self, index: Superblock) {
+        self.superblocks[index.at()].state = State::Sealed;
         self.link(index);
     }
 
-    fn link(&mut self, index: u32) {
-        let valid = self.superblocks[index as usize].valid;
-        let next = std::mem::replace(&mut self.buckets[valid as usize], index);
-        if next != NONE {
-            self.superblocks[next as usize].previous = index;
+    fn link(&mut self, index: Superblock) {
+        let valid = self.superblocks[index.at()].valid;
+        let next = self.buckets[valid as usize].replace(index);
+        if let Some(next) = next {
+            self.superblocks[next.at()].previous = Some(index);
         }
-        let superblock = &mut self.superblocks[index as usize];
-        (superblock.previous, superblock.next) = (NONE, next);
+        let superblock = &mut self.superblocks[index.at()];
+        (superblock.previous, superblock.next) = (None, next);
         self.lowest = self.lowest.min(valid);
     }
 
-    fn unlink(&mut self, index: u32) {
-        let Superblock { valid, previous, next, .. } = self.superblocks[index as usize];
+    fn unlink(&mut self, index: Superblock) {
+        let Contents { valid, previous, next, .. } = self.superblocks[index.at()];
         match previous {
-            NONE => self.buckets[valid as usize] = next,
-            _ => self.superblocks[previous as usize].next = next,
+            None => self.buckets[valid as usize] = next,
+            Some(previous) => self.superblocks[previous.at()].next = next,
         }
-        if next != NONE {
-            self.superblocks[next as usize].previous = previous;
+        if let Some(next) = next {
+            self.superblocks[next.at()].previous = previous;
         }
     }
 }

@@ -4,8 +4,9 @@
 //! older that is being programmed and no longer changes. An entry is *whole* when all of the unit is known: because the
 //! host wrote all of it, because the rest was read from flash or copied from the older entry, or because there is no rest.
 
+use crate::ssd::index::{EntryIndex, Unit};
+use crate::ssd::narrow;
 use crate::ssd::parameters::{Layout, SECTOR_BYTES};
-use crate::ssd::{NONE, narrow};
 
 /// Where an entry is on its way to flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub(super) enum Stage {
 
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    pub(super) unit: u32,
+    pub(super) unit: Unit,
     pub(super) stage: Stage,
     /// A command waits for it to be durable.
     pub(super) urgent: bool,
@@ -35,18 +36,18 @@ pub(super) struct Entry {
     /// When it came to its list.
     since: u64,
     /// Neighbours in the list of its stage.
-    previous: u32,
-    next: u32,
+    previous: Option<EntryIndex>,
+    next: Option<EntryIndex>,
     /// The next entry in the same bucket of the index.
-    chain: u32,
+    chain: Option<EntryIndex>,
     /// Commands that wait until it is durable.
     pub(super) waiters: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct List {
-    first: u32,
-    last: u32,
+    first: Option<EntryIndex>,
+    last: Option<EntryIndex>,
     length: u32,
 }
 
@@ -59,8 +60,8 @@ pub(super) struct Buffer {
     /// A bit for each sector of each entry.
     bits: Vec<u64>,
     words: usize,
-    unused: Vec<u32>,
-    buckets: Vec<u32>,
+    unused: Vec<EntryIndex>,
+    buckets: Vec<Option<EntryIndex>>,
     bucket_shift: u32,
     partial: List,
     ready: List,
@@ -73,7 +74,7 @@ pub(super) struct Buffer {
 
 impl Buffer {
     pub(super) fn new(layout: Layout, units: u32) -> Self {
-        let list = List { first: NONE, last: NONE, length: 0 };
+        let list = List { first: None, last: None, length: 0 };
         let buckets = units.next_power_of_two().max(2);
         let sectors = layout.unit_bytes() / SECTOR_BYTES;
         Self {
@@ -83,7 +84,7 @@ impl Buffer {
             bits: Vec::new(),
             words: narrow(sectors.div_ceil(64)) as usize,
             unused: Vec::new(),
-            buckets: vec![NONE; buckets as usize],
+            buckets: vec![None; buckets as usize],
             bucket_shift: 32 - buckets.trailing_zeros(),
             partial: list,
             ready: list,
@@ -129,39 +130,39 @@ impl Buffer {
         self.urgent_ready
     }
 
-    pub(super) fn entry(&self, index: u32) -> &Entry {
-        &self.entries[index as usize]
+    pub(super) fn entry(&self, index: EntryIndex) -> &Entry {
+        &self.entries[index.at()]
     }
 
-    pub(super) fn entry_mut(&mut self, index: u32) -> &mut Entry {
-        &mut self.entries[index as usize]
+    pub(super) fn entry_mut(&mut self, index: EntryIndex) -> &mut Entry {
+        &mut self.entries[index.at()]
     }
 
     /// The latest entry of the unit.
-    pub(super) fn find(&self, unit: u32) -> Option<u32> {
-        let mut index = self.buckets[self.bucket(unit)];
-        while index != NONE {
-            let entry = &self.entries[index as usize];
+    pub(super) fn find(&self, unit: Unit) -> Option<EntryIndex> {
+        let mut next = self.buckets[self.bucket(unit)];
+        while let Some(index) = next {
+            let entry = &self.entries[index.at()];
             if entry.unit == unit {
-                return Some(index);
+                break;
             }
-            index = entry.chain;
+            next = entry.chain;
         }
-        None
+        next
     }
 
     /// Puts sectors `from..to` of a unit into the buffer, in room set aside before. Returns the entry and whether the
     /// data joined one that was there; then the room is given back.
-    pub(super) fn put(&mut self, unit: u32, from: u32, to: u32, now: u64) -> (u32, bool) {
+    pub(super) fn put(&mut self, unit: Unit, from: u32, to: u32, now: u64) -> (EntryIndex, bool) {
         let latest = self.find(unit);
-        let open = latest.filter(|&index| self.entries[index as usize].stage != Stage::Storing);
+        let open = latest.filter(|&index| self.entries[index.at()].stage != Stage::Storing);
         let (index, joined) = match open {
             Some(index) => (index, true),
             None => (self.create(unit, latest.is_some(), now), false),
         };
         self.room += u32::from(joined);
         self.cover(index, from, to);
-        let entry = &self.entries[index as usize];
+        let entry = &self.entries[index.at()];
         if entry.stage == Stage::Partial && entry.covered == self.sectors(unit) {
             self.unlink(index);
             self.make_ready(index, now);
@@ -170,8 +171,8 @@ impl Buffer {
     }
 
     /// A command waits for the entry: it goes before the others.
-    pub(super) fn hasten(&mut self, index: u32) {
-        let entry = &mut self.entries[index as usize];
+    pub(super) fn hasten(&mut self, index: EntryIndex) {
+        let entry = &mut self.entries[index.at()];
         if std::mem::replace(&mut entry.urgent, true) {
             return;
         }
@@ -184,27 +185,26 @@ impl Buffer {
     }
 
     /// The partial entry that goes first and since when it is there.
-    pub(super) fn first_partial(&self) -> Option<(u32, u64)> {
-        let index = self.partial.first;
-        (index != NONE).then(|| (index, self.entries[index as usize].since))
+    pub(super) fn first_partial(&self) -> Option<(EntryIndex, u64)> {
+        self.partial.first.map(|index| (index, self.entries[index.at()].since))
     }
 
     /// Since when the first entry that could be programmed is there.
     pub(super) fn ready_since(&self) -> Option<u64> {
-        (self.ready.first != NONE).then(|| self.entries[self.ready.first as usize].since)
+        self.ready.first.map(|index| self.entries[index.at()].since)
     }
 
     /// The rest of a partial entry is going to be read, in so many pages.
-    pub(super) fn begin_reading(&mut self, index: u32, pages: u32) {
+    pub(super) fn begin_reading(&mut self, index: EntryIndex, pages: u32) {
         self.unlink(index);
         self.reading += 1;
-        let entry = &mut self.entries[index as usize];
+        let entry = &mut self.entries[index.at()];
         (entry.stage, entry.reads) = (Stage::Reading, pages);
     }
 
     /// The rest of the entry is known, or there is none.
-    pub(super) fn complete(&mut self, index: u32, now: u64) {
-        match self.entries[index as usize].stage {
+    pub(super) fn complete(&mut self, index: EntryIndex, now: u64) {
+        match self.entries[index.at()].stage {
             Stage::Reading => self.reading -= 1,
             _ => self.unlink(index),
         }
@@ -212,22 +212,19 @@ impl Buffer {
     }
 
     /// Takes the next entry to be programmed; it does not change any more.
-    pub(super) fn take_ready(&mut self) -> Option<u32> {
-        let index = self.ready.first;
-        if index == NONE {
-            return None;
-        }
+    pub(super) fn take_ready(&mut self) -> Option<EntryIndex> {
+        let index = self.ready.first?;
         self.unlink(index);
-        let entry = &mut self.entries[index as usize];
+        let entry = &mut self.entries[index.at()];
         entry.stage = Stage::Storing;
         self.urgent_ready -= u32::from(entry.urgent);
         Some(index)
     }
 
     /// Lets go of an entry that is stored, or whose data is not needed. A newer one of the unit can go on.
-    pub(super) fn remove(&mut self, index: u32, now: u64) {
+    pub(super) fn remove(&mut self, index: EntryIndex, now: u64) {
         let (unit, stage, urgent) = {
-            let entry = &self.entries[index as usize];
+            let entry = &self.entries[index.at()];
             (entry.unit, entry.stage, entry.urgent)
         };
         match stage {
@@ -245,7 +242,7 @@ impl Buffer {
         self.room += 1;
         if self.held > 0
             && let Some(newer) = self.find(unit)
-            && self.entries[newer as usize].stage == Stage::Held
+            && self.entries[newer.at()].stage == Stage::Held
         {
             self.held -= 1;
             self.make_ready(newer, now);
@@ -253,14 +250,14 @@ impl Buffer {
     }
 
     /// Whether the entry alone knows sectors `from..to` of its unit.
-    pub(super) fn knows(&self, index: u32, from: u32, to: u32) -> bool {
-        let known = matches!(self.entries[index as usize].stage, Stage::Ready | Stage::Storing | Stage::Held);
+    pub(super) fn knows(&self, index: EntryIndex, from: u32, to: u32) -> bool {
+        let known = matches!(self.entries[index.at()].stage, Stage::Ready | Stage::Storing | Stage::Held);
         known || (from..to).all(|sector| self.bit(index, sector))
     }
 
     /// The runs of sectors of an entry that the host has written, each with its first and the first after it.
-    pub(super) fn runs(&self, index: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
-        let sectors = self.sectors(self.entries[index as usize].unit);
+    pub(super) fn runs(&self, index: EntryIndex) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let sectors = self.sectors(self.entries[index.at()].unit);
         let mut at = 0;
         std::iter::from_fn(move || {
             let first = (at..sectors).find(|&sector| self.bit(index, sector))?;
@@ -271,21 +268,18 @@ impl Buffer {
     }
 
     /// Every entry there is.
-    pub(super) fn indexes(&self) -> impl Iterator<Item = u32> + '_ {
-        self.buckets.iter().flat_map(|&first| {
-            std::iter::successors((first != NONE).then_some(first), |&index| {
-                let next = self.entries[index as usize].chain;
-                (next != NONE).then_some(next)
-            })
-        })
+    pub(super) fn indexes(&self) -> impl Iterator<Item = EntryIndex> + '_ {
+        self.buckets
+            .iter()
+            .flat_map(|&first| std::iter::successors(first, |&index| self.entries[index.at()].chain))
     }
 
-    fn sectors(&self, unit: u32) -> u32 {
-        let start = u64::from(unit) << self.layout.unit_shift;
+    fn sectors(&self, unit: Unit) -> u32 {
+        let start = u64::from(unit.get()) << self.layout.unit_shift;
         narrow(self.layout.unit_bytes().min(self.layout.capacity - start) / SECTOR_BYTES)
     }
 
-    fn create(&mut self, unit: u32, held: bool, now: u64) -> u32 {
+    fn create(&mut self, unit: Unit, held: bool, now: u64) -> EntryIndex {
         let bucket = self.bucket(unit);
         let index = self.unused.pop().unwrap_or_else(|| {
             self.entries.push(Entry {
@@ -295,22 +289,22 @@ impl Buffer {
                 covered: 0,
                 reads: 0,
                 since: 0,
-                previous: NONE,
-                next: NONE,
-                chain: NONE,
+                previous: None,
+                next: None,
+                chain: None,
                 waiters: Vec::new(),
             });
             self.bits.resize(self.bits.len() + self.words, 0);
-            narrow(self.entries.len() as u64 - 1)
+            EntryIndex::new(narrow(self.entries.len() as u64 - 1))
         });
         // Mostly there is one word, for which a call to fill memory would be slow.
-        let (first, words) = (index as usize * self.words, self.words);
+        let (first, words) = (index.at() * self.words, self.words);
         self.bits[first] = 0;
         if words > 1 {
             self.bits[first + 1..first + words].fill(0);
         }
-        let chain = std::mem::replace(&mut self.buckets[bucket], index);
-        let entry = &mut self.entries[index as usize];
+        let chain = self.buckets[bucket].replace(index);
+        let entry = &mut self.entries[index.at()];
         entry.unit = unit;
         (entry.urgent, entry.covered, entry.reads, entry.since, entry.chain) = (false, 0, 0, now, chain);
         entry.stage = if held { Stage::Held } else { Stage::Partial };
@@ -323,8 +317,8 @@ impl Buffer {
         index
     }
 
-    fn make_ready(&mut self, index: u32, now: u64) {
-        let entry = &mut self.entries[index as usize];
+    fn make_ready(&mut self, index: EntryIndex, now: u64) {
+        let entry = &mut self.entries[index.at()];
         (entry.stage, entry.since) = (Stage::Ready, now);
         if entry.urgent {
             self.urgent_ready += 1;
@@ -334,8 +328,8 @@ impl Buffer {
         }
     }
 
-    fn cover(&mut self, index: u32, from: u32, to: u32) {
-        let bits = &mut self.bits[index as usize * self.words..];
+    fn cover(&mut self, index: EntryIndex, from: u32, to: u32) {
+        let bits = &mut self.bits[index.at() * self.words..];
         let mut added = 0;
         for (word, bits) in (from / 64..).zip(&mut bits[(from / 64) as usize..to.div_ceil(64) as usize]) {
             let (low, high) = (from.max(word * 64) - word * 64, to.min(word * 64 + 64) - word * 64);
@@ -343,34 +337,34 @@ impl Buffer {
             added += (mask & !*bits).count_ones();
             *bits |= mask;
         }
-        self.entries[index as usize].covered += added;
+        self.entries[index.at()].covered += added;
     }
 
-    fn bit(&self, index: u32, sector: u32) -> bool {
-        self.bits[index as usize * self.words + (sector / 64) as usize] >> (sector % 64) & 1 != 0
+    fn bit(&self, index: EntryIndex, sector: u32) -> bool {
+        self.bits[index.at() * self.words + (sector / 64) as usize] >> (sector % 64) & 1 != 0
     }
 
-    fn bucket(&self, unit: u32) -> usize {
+    fn bucket(&self, unit: Unit) -> usize {
         /// 2^32 over the golden ratio: spreads neighbouring units over the buckets.
         const SPREAD: u32 = 0x9E37_79B9;
-        (unit.wrapping_mul(SPREAD) >> self.bucket_shift) as usize
+        (unit.get().wrapping_mul(SPREAD) >> self.bucket_shift) as usize
     }
 
-    fn unchain(&mut self, index: u32) {
-        let bucket = self.bucket(self.entries[index as usize].unit);
-        let after = self.entries[index as usize].chain;
-        if self.buckets[bucket] == index {
+    fn unchain(&mut self, index: EntryIndex) {
+        let bucket = self.bucket(self.entries[index.at()].unit);
+        let after = self.entries[index.at()].chain;
+        if self.buckets[bucket] == Some(index) {
             self.buckets[bucket] = after;
             return;
         }
-        let mut before = self.buckets[bucket];
-        while before != NONE {
-            let entry = &mut self.entries[before as usize];
-            if entry.chain == index {
+        let mut next = self.buckets[bucket];
+        while let Some(before) = next {
+            let entry = &mut self.entries[before.at()];
+            if entry.chain == Some(index) {
                 entry.chain = after;
                 return;
             }
-            before = entry.chain;
+            next = entry.chain;
         }
     }
 
@@ -379,50 +373,48 @@ impl Buffer {
         if stage == Stage::Partial { &mut self.partial } else { &mut self.ready }
     }
 
-    fn link_last(&mut self, index: u32) {
-        let list = self.list(self.entries[index as usize].stage);
+    fn link_last(&mut self, index: EntryIndex) {
+        let list = self.list(self.entries[index.at()].stage);
         list.length += 1;
-        let previous = std::mem::replace(&mut list.last, index);
-        if previous == NONE {
-            list.first = index;
-        } else {
-            self.entries[previous as usize].next = index;
+        let previous = list.last.replace(index);
+        match previous {
+            None => list.first = Some(index),
+            Some(previous) => self.entries[previous.at()].next = Some(index),
         }
-        let entry = &mut self.entries[index as usize];
-        (entry.previous, entry.next) = (previous, NONE);
+        let entry = &mut self.entries[index.at()];
+        (entry.previous, entry.next) = (previous, None);
     }
 
-    fn link_first(&mut self, index: u32) {
-        let list = self.list(self.entries[index as usize].stage);
+    fn link_first(&mut self, index: EntryIndex) {
+        let list = self.list(self.entries[index.at()].stage);
         list.length += 1;
-        let next = std::mem::replace(&mut list.first, index);
-        if next == NONE {
-            list.last = index;
-        } else {
-            self.entries[next as usize].previous = index;
+        let next = list.first.replace(index);
+        match next {
+            None => list.last = Some(index),
+            Some(next) => self.entries[next.at()].previous = Some(index),
         }
-        let entry = &mut self.entries[index as usize];
-        (entry.previous, entry.next) = (NONE, next);
+        let entry = &mut self.entries[index.at()];
+        (entry.previous, entry.next) = (None, next);
     }
 
-    fn unlink(&mut self, index: u32) {
+    fn unlink(&mut self, index: EntryIndex) {
         let (stage, previous, next) = {
-            let entry = &self.entries[index as usize];
+            let entry = &self.entries[index.at()];
             (entry.stage, entry.previous, entry.next)
         };
         let list = self.list(stage);
         list.length -= 1;
-        if previous == NONE {
+        if previous.is_none() {
             list.first = next;
         }
-        if next == NONE {
+        if next.is_none() {
             list.last = previous;
         }
-        if previous != NONE {
-            self.entries[previous as usize].next = next;
+        if let Some(previous) = previous {
+            self.entries[previous.at()].next = next;
         }
-        if next != NONE {
-            self.entries[next as usize].previous = previous;
+        if let Some(next) = next {
+            self.entries[next.at()].previous = previous;
         }
     }
 }

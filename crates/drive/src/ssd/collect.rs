@@ -6,6 +6,7 @@
 //! step, instead of letting the host run into a wall.
 
 use crate::ssd::blocks::Stream;
+use crate::ssd::index::{Die, Slot, Superblock, Unit};
 use crate::ssd::nand::Work;
 use crate::ssd::parameters::Layout;
 use crate::ssd::{Ssd, narrow};
@@ -16,7 +17,7 @@ const FEW_FREE: usize = 2;
 /// A group of the victim that is being read.
 #[derive(Clone, Copy, Debug)]
 struct Read {
-    first_slot: u32,
+    first_slot: Slot,
     /// Pages still to be read.
     pages: u32,
     /// Units for which there is room.
@@ -27,7 +28,7 @@ struct Read {
 #[derive(Clone, Copy, Debug)]
 struct Filling {
     group: u32,
-    first_slot: u32,
+    first_slot: Slot,
     units: u32,
 }
 
@@ -44,7 +45,7 @@ struct Victim {
 /// How far it has come.
 #[derive(Clone, Debug)]
 pub(super) struct Collector {
-    victim: Option<u32>,
+    victim: Option<Superblock>,
     next_group: u32,
     /// Valid units of the victim at the beginning.
     valid_at_first: u32,
@@ -57,7 +58,7 @@ pub(super) struct Collector {
     reserved: u32,
     filling: Option<Filling>,
     /// For the units that are being moved; kept so that nothing is allocated for each group.
-    units: Vec<u32>,
+    units: Vec<Option<Unit>>,
     victims: Vec<Victim>,
     /// Victims emptied, but not yet erased.
     emptied: usize,
@@ -81,7 +82,7 @@ impl Collector {
             reading: 0,
             reserved: 0,
             filling: None,
-            units: vec![0; layout.slots_per_group() as usize],
+            units: vec![None; layout.slots_per_group() as usize],
             victims: vec![Victim::default(); layout.superblocks as usize],
             emptied: 0,
             erasing: 0,
@@ -108,7 +109,7 @@ impl Ssd {
     }
 
     /// A group for the host's data, if garbage collection leaves one.
-    pub(super) fn host_group(&mut self) -> Option<u32> {
+    pub(super) fn host_group(&mut self) -> Option<Slot> {
         self.collector.host_waits = true;
         self.collector.host_blocked = false;
         if self.is_paced() {
@@ -154,7 +155,7 @@ impl Ssd {
             }
             self.collector.victim = None;
             self.collector.emptied += 1;
-            self.collector.victims[victim as usize].emptied = true;
+            self.collector.victims[victim.at()].emptied = true;
             self.erase_if_durable(victim);
         }
         self.pad_if_stuck();
@@ -176,17 +177,17 @@ impl Ssd {
     }
 
     /// Some of the victim's units are durable where they were moved to.
-    pub(super) fn moved(&mut self, victim: u32, units: u32) {
-        let state = &mut self.collector.victims[victim as usize];
+    pub(super) fn moved(&mut self, victim: Superblock, units: u32) {
+        let state = &mut self.collector.victims[victim.at()];
         debug_assert_eq!(state.blocks, 0, "erased before what was in it is durable");
         state.moving -= units;
         self.erase_if_durable(victim);
     }
 
     /// A die has erased its block of the superblock.
-    pub(super) fn block_erased(&mut self, superblock: u32) {
+    pub(super) fn block_erased(&mut self, superblock: Superblock) {
         self.counters.erases += 1;
-        let victim = &mut self.collector.victims[superblock as usize];
+        let victim = &mut self.collector.victims[superblock.at()];
         victim.blocks -= 1;
         if victim.blocks > 0 {
             return;
@@ -220,7 +221,7 @@ impl Ssd {
     }
 
     /// Reads on in the victim as far as there is room for what is valid.
-    fn read_victim(&mut self, victim: u32) {
+    fn read_victim(&mut self, victim: Superblock) {
         while self.collector.next_group < self.layout.groups {
             let under_way = self.collector.reading + self.groups.in_flight(Stream::Collected);
             if self.blocks.valid(victim) <= self.collector.reserved {
@@ -231,7 +232,7 @@ impl Ssd {
                 return;
             }
             let place = self.collector.next_group << self.layout.group_shift;
-            let first_slot = (victim << self.layout.slot_shift) | place;
+            let first_slot = self.layout.slot(victim, place);
             let valid = self.blocks.valid_in_group(first_slot);
             if valid == 0 {
                 self.collector.next_group += 1;
@@ -249,7 +250,7 @@ impl Ssd {
         }
     }
 
-    fn read_group(&mut self, first_slot: u32, room: u32) {
+    fn read_group(&mut self, first_slot: Slot, room: u32) {
         let read = Read { first_slot, pages: self.layout.pages_per_group, room };
         let index = self.collector.unused.pop().unwrap_or_else(|| {
             self.collector.reads.push(read);
@@ -278,7 +279,7 @@ impl Ssd {
 
     /// Packs what is still valid in a group of a victim, up to `room` units, into groups of its own stream; each of them
     /// is programmed as soon as it is full.
-    fn move_group(&mut self, from: u32, mut room: u32) {
+    fn move_group(&mut self, from: Slot, mut room: u32) {
         let (victim, _) = self.layout.split(from);
         let per_group = self.layout.slots_per_group();
         let mut units = std::mem::take(&mut self.collector.units);
@@ -295,16 +296,14 @@ impl Ssd {
                 self.collector.filling = Some(filling);
                 break;
             }
-            let to = filling.first_slot + filling.units;
+            let to = filling.first_slot.after(filling.units);
             let moved = &units[..count as usize];
             self.blocks.assign(to, moved);
-            moved.iter().zip(to..).for_each(|(&unit, slot)| self.mapping.set(unit, slot));
-            self.collector.victims[victim as usize].moving += count;
-            let members = self.groups.members(filling.group);
-            match members.last_mut().filter(|last| last.0 == victim) {
-                Some(last) => last.1 += count,
-                None => members.push((victim, count)),
+            for (place, unit) in (0..).zip(moved.iter().flatten()) {
+                self.mapping.set(*unit, to.after(place));
             }
+            self.collector.victims[victim.at()].moving += count;
+            self.groups.add_moved(filling.group, victim, count);
             filling.units += count;
             room -= count;
             self.collector.filling = Some(filling);
@@ -328,8 +327,8 @@ impl Ssd {
         }
     }
 
-    fn erase_if_durable(&mut self, victim: u32) {
-        let state = &mut self.collector.victims[victim as usize];
+    fn erase_if_durable(&mut self, victim: Superblock) {
+        let state = &mut self.collector.victims[victim.at()];
         if !state.emptied || state.moving > 0 || state.blocks > 0 {
             return;
         }
@@ -337,7 +336,7 @@ impl Ssd {
         self.collector.erasing += 1;
         for die in 0..self.layout.dies {
             let work = Work::Erase { superblock: victim };
-            self.nand.push(die, work, 0, self.now, &mut self.agenda);
+            self.nand.push(Die::new(die), work, 0, self.now, &mut self.agenda);
         }
     }
 }

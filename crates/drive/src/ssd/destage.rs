@@ -8,9 +8,10 @@ use crate::request::MediaEvent;
 use crate::ssd::agenda::Lane;
 use crate::ssd::blocks::Stream;
 use crate::ssd::buffer::Stage;
+use crate::ssd::index::{EntryIndex, Slot, Superblock};
 use crate::ssd::nand::Work;
 use crate::ssd::parameters::SECTOR_BYTES;
-use crate::ssd::{NONE, Ssd, narrow};
+use crate::ssd::{Ssd, narrow};
 use crate::time::Time;
 
 /// What is programmed together.
@@ -19,8 +20,10 @@ pub(super) struct Group {
     pub(super) stream: Stream,
     /// Pages not yet programmed.
     pages: u32,
-    /// Buffer entries; or for garbage collection, victims and the number of their units.
-    pub(super) members: Vec<(u32, u32)>,
+    /// Entries of the buffer, and where their units were before.
+    entries: Vec<(EntryIndex, Option<Slot>)>,
+    /// For garbage collection: the victims, and how many units come from each.
+    victims: Vec<(Superblock, u32)>,
 }
 
 /// The groups that are being filled or programmed.
@@ -35,15 +38,20 @@ impl Groups {
     /// Begins a group without members.
     pub(super) fn begin(&mut self, stream: Stream) -> u32 {
         let index = self.unused.pop().unwrap_or_else(|| {
-            self.groups.push(Group { stream, pages: 0, members: Vec::new() });
+            self.groups.push(Group { stream, pages: 0, entries: Vec::new(), victims: Vec::new() });
             narrow(self.groups.len() as u64 - 1)
         });
         self.groups[index as usize].stream = stream;
         index
     }
 
-    pub(super) fn members(&mut self, group: u32) -> &mut Vec<(u32, u32)> {
-        &mut self.groups[group as usize].members
+    /// `count` units of a group come from the victim.
+    pub(super) fn add_moved(&mut self, group: u32, victim: Superblock, count: u32) {
+        let victims = &mut self.groups[group as usize].victims;
+        match victims.last_mut().filter(|last| last.0 == victim) {
+            Some(last) => last.1 += count,
+            None => victims.push((victim, count)),
+        }
     }
 
     /// Groups of the stream that are being programmed.
@@ -68,7 +76,7 @@ impl Ssd {
     }
 
     /// Programs the pages of a group.
-    pub(super) fn program(&mut self, group: u32, first_slot: u32) {
+    pub(super) fn program(&mut self, group: u32, first_slot: Slot) {
         let stream = {
             let group = &mut self.groups.groups[group as usize];
             group.pages = self.layout.pages_per_group;
@@ -89,23 +97,24 @@ impl Ssd {
             return;
         }
         let stream = group.stream;
-        let mut members = std::mem::take(&mut group.members);
         self.groups.in_flight[stream as usize] -= 1;
         let bytes = self.layout.group_bytes();
         self.counters.media_write_bytes += bytes;
+        // The vectors go back, so that nothing is allocated for each group.
         match stream {
             Stream::Host => {
                 self.counters.unit_write_bytes += bytes;
-                members.iter().for_each(|member| self.stored(member.0));
+                let mut entries = std::mem::take(&mut self.groups.groups[index as usize].entries);
+                entries.drain(..).for_each(|(entry, _)| self.stored(entry));
+                self.groups.groups[index as usize].entries = entries;
             }
             Stream::Collected => {
                 self.counters.gc_write_bytes += bytes;
-                members.iter().for_each(|&(victim, units)| self.moved(victim, units));
+                let mut victims = std::mem::take(&mut self.groups.groups[index as usize].victims);
+                victims.drain(..).for_each(|(victim, units)| self.moved(victim, units));
+                self.groups.groups[index as usize].victims = victims;
             }
         }
-        // The vector goes back, so that nothing is allocated anew for each group.
-        members.clear();
-        self.groups.groups[index as usize].members = members;
         self.groups.unused.push(index);
         match stream {
             Stream::Host => {
@@ -118,7 +127,7 @@ impl Ssd {
     }
 
     /// The rest of a unit, or a page of it, has been read.
-    pub(super) fn rest_read(&mut self, index: u32) {
+    pub(super) fn rest_read(&mut self, index: EntryIndex) {
         let entry = self.buffer.entry_mut(index);
         entry.reads -= 1;
         if entry.reads == 0 {
@@ -202,33 +211,33 @@ impl Ssd {
     }
 
     /// Programs the next entries, at most `most` of them.
-    fn store(&mut self, first_slot: u32, most: u32) {
+    fn store(&mut self, first_slot: Slot, most: u32) {
         let group = self.groups.begin(Stream::Host);
-        let mut members = std::mem::take(self.groups.members(group));
+        let mut entries = std::mem::take(&mut self.groups.groups[group as usize].entries);
         let mut units = std::mem::take(&mut self.units);
         units.clear();
         // One step for all of them after the other: what is not in the processor's cache then comes at the same time.
         while units.len() < most as usize
             && let Some(entry) = self.buffer.take_ready()
         {
-            units.push(self.buffer.entry(entry).unit);
-            members.push((entry, NONE));
+            units.push(Some(self.buffer.entry(entry).unit));
+            entries.push((entry, None));
         }
-        for ((member, &unit), slot) in members.iter_mut().zip(&units).zip(first_slot..) {
-            member.1 = self.mapping.replace(unit, slot).unwrap_or(NONE);
+        for (place, ((_, before), unit)) in (0..).zip(entries.iter_mut().zip(&units)) {
+            *before = unit.and_then(|unit| self.mapping.replace(unit, first_slot.after(place)));
         }
-        members.iter().filter(|member| member.1 != NONE).for_each(|member| self.blocks.invalidate(member.1));
+        entries.iter().filter_map(|&(_, before)| before).for_each(|before| self.blocks.invalidate(before));
         self.blocks.assign(first_slot, &units);
-        for &(entry, _) in &members {
+        for &(entry, _) in &entries {
             self.note_runs(entry, |at, offset, length| MediaEvent::Storing { at, offset, length });
         }
-        *self.groups.members(group) = members;
+        self.groups.groups[group as usize].entries = entries;
         self.units = units;
         self.counters.destages += 1;
         self.program(group, first_slot);
     }
 
-    fn stored(&mut self, index: u32) {
+    fn stored(&mut self, index: EntryIndex) {
         self.note_runs(index, |at, offset, length| MediaEvent::Stored { at, offset, length });
         debug_assert_eq!(self.buffer.entry(index).stage, Stage::Storing);
         let mut waiters = std::mem::take(&mut self.buffer.entry_mut(index).waiters);
@@ -246,12 +255,12 @@ impl Ssd {
     }
 
     /// Tells of what the host wrote of an entry. With power-loss protection it was told when it came.
-    fn note_runs(&mut self, index: u32, event: impl Fn(Time, u64, u64) -> MediaEvent) {
+    fn note_runs(&mut self, index: EntryIndex, event: impl Fn(Time, u64, u64) -> MediaEvent) {
         let Some(events) = &mut self.media_events else { return };
         if self.power_loss_protection {
             return;
         }
-        let start = u64::from(self.buffer.entry(index).unit) << self.layout.unit_shift;
+        let start = u64::from(self.buffer.entry(index).unit.get()) << self.layout.unit_shift;
         for (first, end) in self.buffer.runs(index) {
             let (first, end) = (u64::from(first) * SECTOR_BYTES, u64::from(end) * SECTOR_BYTES);
             events.push(event(Time::from_nanos(self.now), start + first, end - first));

@@ -10,6 +10,7 @@ use crate::profile::Interface;
 use crate::request::{Completion, MediaEvent, Operation, Request, RequestId};
 use crate::ssd::agenda::Lane;
 use crate::ssd::buffer::Stage;
+use crate::ssd::index::{EntryIndex, Slot, Superblock, Unit};
 use crate::ssd::nand::Work;
 use crate::ssd::parameters::{Layout, SECTOR_BYTES};
 use crate::ssd::{Ssd, narrow};
@@ -101,9 +102,7 @@ impl Host {
 
     /// Sends bytes over the link as soon as it is free; returns when they are there.
     fn send(&mut self, bytes: u64, now: u64) -> u64 {
-        let nanos = (u128::from(bytes) * u128::from(self.interface.nanos_per_mib)).div_ceil(1 << 20);
-        let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
-        self.link_free = self.link_free.max(now).saturating_add(nanos);
+        self.link_free = self.link_free.max(now).saturating_add(self.interface.transfer(bytes).get());
         self.link_free
     }
 
@@ -136,7 +135,7 @@ impl Host {
 
 /// The part of a unit that a span covers: where it ends, and its first and last sector in the unit.
 struct Part {
-    unit: u32,
+    unit: Unit,
     end: u64,
     from: u32,
     to: u32,
@@ -149,7 +148,7 @@ impl Part {
         let unit_start = unit << layout.unit_shift;
         let end = end.min(unit_start + layout.unit_bytes());
         let (from, to) = ((start - unit_start) / SECTOR_BYTES, (end - unit_start).div_ceil(SECTOR_BYTES));
-        Self { unit: narrow(unit), end, from: narrow(from), to: narrow(to) }
+        Self { unit: Unit::new(narrow(unit)), end, from: narrow(from), to: narrow(to) }
     }
 }
 
@@ -329,7 +328,7 @@ impl Ssd {
                 if let Some(unit) =
                     self.mapping.unmapped_until(part.unit).filter(|_| !buffered && self.buffer.used() == 0)
                 {
-                    command.next = command.end.min(u64::from(unit) << self.layout.unit_shift);
+                    command.next = command.end.min(u64::from(unit.get()) << self.layout.unit_shift);
                 }
                 at_once += command.next - start;
                 continue;
@@ -351,7 +350,7 @@ impl Ssd {
     fn read_unit(
         &mut self,
         index: u32,
-        slot: u32,
+        slot: Slot,
         start: u64,
         end: u64,
         pending: &mut u32,
@@ -427,11 +426,11 @@ impl Ssd {
         self.destage();
     }
 
-    fn buffered(&self, first: u32, after: u32) -> Vec<u32> {
+    fn buffered(&self, first: u32, after: u32) -> Vec<EntryIndex> {
         if after - first <= self.buffer.used() {
-            (first..after).filter_map(|unit| self.buffer.find(unit)).collect()
+            (first..after).filter_map(|unit| self.buffer.find(Unit::new(unit))).collect()
         } else {
-            let inside = |index: &u32| (first..after).contains(&self.buffer.entry(*index).unit);
+            let inside = |index: &EntryIndex| (first..after).contains(&self.buffer.entry(*index).unit.get());
             self.buffer.indexes().filter(inside).collect()
         }
     }
@@ -457,8 +456,8 @@ impl Ssd {
         for entry in self.buffered(first, after) {
             self.buffer.remove(entry, self.now);
         }
-        let mut unit = first;
-        while unit < after {
+        let mut unit = Unit::new(first);
+        while unit.get() < after {
             if let Some(next) = self.mapping.unmapped_until(unit) {
                 unit = next;
                 continue;
@@ -466,7 +465,7 @@ impl Ssd {
             if let Some(slot) = self.mapping.take(unit) {
                 self.blocks.invalidate(slot);
             }
-            unit += 1;
+            unit = unit.after(1);
         }
     }
 }
@@ -474,7 +473,7 @@ impl Ssd {
 /// A page of which one or several units are read.
 #[derive(Clone, Copy)]
 struct PageRead {
-    superblock: u32,
+    superblock: Superblock,
     page: u32,
     /// For the host.
     bytes: u32,

@@ -3,6 +3,7 @@
 //! It grows in chunks, where something is written. On a drive that begins full, a chunk that nobody has touched still
 //! stands for the units in their order; so filling the drive beforehand costs nothing.
 
+use crate::ssd::index::{Slot, Unit};
 use crate::ssd::narrow;
 use crate::ssd::parameters::Layout;
 
@@ -10,10 +11,12 @@ use crate::ssd::parameters::Layout;
 const CHUNK_SHIFT: u32 = 14;
 const CHUNK: u32 = 1 << CHUNK_SHIFT;
 
-/// The map. An entry is the slot's number plus one; zero where there is nothing.
+type Chunk = Box<[Option<Slot>]>;
+
+/// The map.
 #[derive(Clone, Debug)]
 pub(super) struct Mapping {
-    chunks: Vec<Option<Box<[u32]>>>,
+    chunks: Vec<Option<Chunk>>,
     layout: Layout,
     /// Whether an untouched chunk stands for units written in order.
     in_order: bool,
@@ -26,50 +29,53 @@ impl Mapping {
     }
 
     /// The slot of the unit, if it is mapped.
-    pub(super) fn get(&self, unit: u32) -> Option<u32> {
-        match &self.chunks[(unit >> CHUNK_SHIFT) as usize] {
-            Some(chunk) => chunk[(unit & (CHUNK - 1)) as usize].checked_sub(1),
+    pub(super) fn get(&self, unit: Unit) -> Option<Slot> {
+        match &self.chunks[unit.at() >> CHUNK_SHIFT] {
+            Some(chunk) => chunk[unit.at() & (CHUNK as usize - 1)],
             None => self.in_order.then(|| self.layout.slot_in_order(unit)),
         }
     }
 
     /// Maps the unit to the slot.
-    pub(super) fn set(&mut self, unit: u32, slot: u32) {
-        *self.entry(unit) = slot + 1;
+    pub(super) fn set(&mut self, unit: Unit, slot: Slot) {
+        *self.entry(unit) = Some(slot);
     }
 
     /// Maps the unit to the slot; returns where it was.
-    pub(super) fn replace(&mut self, unit: u32, slot: u32) -> Option<u32> {
-        std::mem::replace(self.entry(unit), slot + 1).checked_sub(1)
+    pub(super) fn replace(&mut self, unit: Unit, slot: Slot) -> Option<Slot> {
+        self.entry(unit).replace(slot)
     }
 
     /// Unmaps the unit; returns where it was.
-    pub(super) fn take(&mut self, unit: u32) -> Option<u32> {
-        std::mem::take(self.entry(unit)).checked_sub(1)
+    pub(super) fn take(&mut self, unit: Unit) -> Option<Slot> {
+        self.entry(unit).take()
     }
 
-    /// The first unit after `unit` that may be mapped, if it is known that `unit` is not.
-    pub(super) fn unmapped_until(&self, unit: u32) -> Option<u32> {
-        let index = unit >> CHUNK_SHIFT;
+    /// The first unit after `unit` that may be mapped, if it is known that `unit` is not; past the last one if none may.
+    pub(super) fn unmapped_until(&self, unit: Unit) -> Option<Unit> {
+        let index = unit.get() >> CHUNK_SHIFT;
         let absent = !self.in_order && self.chunks[index as usize].is_none();
-        absent.then(|| narrow((u64::from(index) + 1) << CHUNK_SHIFT).min(self.layout.units))
+        absent.then(|| Unit::new(narrow((u64::from(index) + 1) << CHUNK_SHIFT).min(self.layout.units)))
     }
 
-    fn entry(&mut self, unit: u32) -> &mut u32 {
-        let index = unit >> CHUNK_SHIFT;
+    fn entry(&mut self, unit: Unit) -> &mut Option<Slot> {
+        let index = unit.get() >> CHUNK_SHIFT;
         let (layout, in_order) = (&self.layout, self.in_order);
         let chunk = self.chunks[index as usize].get_or_insert_with(|| {
             let first = index << CHUNK_SHIFT;
             let end = layout.units.min(first.saturating_add(CHUNK));
-            let mut chunk = vec![0; CHUNK as usize].into_boxed_slice();
-            if in_order {
-                chunk
-                    .iter_mut()
-                    .zip(first..end)
-                    .for_each(|(entry, unit)| *entry = layout.slot_in_order(unit) + 1);
+            let mut chunk = vec![None; CHUNK as usize].into_boxed_slice();
+            let mut at = if in_order { first } else { end };
+            while at < end {
+                // Units in a row are in slots in a row as far as the superblock goes.
+                let slot = layout.slot_in_order(Unit::new(at));
+                let run = (layout.slots - at % layout.slots).min(end - at);
+                let entries = &mut chunk[(at - first) as usize..(at - first + run) as usize];
+                entries.iter_mut().zip(0..).for_each(|(entry, place)| *entry = Some(slot.after(place)));
+                at += run;
             }
             chunk
         });
-        &mut chunk[(unit & (CHUNK - 1)) as usize]
+        &mut chunk[unit.at() & (CHUNK as usize - 1)]
     }
 }

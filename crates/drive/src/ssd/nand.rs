@@ -7,8 +7,9 @@
 use std::collections::VecDeque;
 
 use crate::ssd::agenda::{Agenda, Lane};
+use crate::ssd::index::{Die, EntryIndex, Superblock};
+use crate::ssd::narrow;
 use crate::ssd::parameters::{Layout, Timing};
-use crate::ssd::{NONE, narrow};
 
 /// What a die is asked to do, and for whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,13 +17,13 @@ pub(super) enum Work {
     /// Read for a command of the host, which gets `bytes` of it.
     HostRead { command: u32, bytes: u32 },
     /// Read the rest of a unit of which the buffer holds a part.
-    UnitRead { entry: u32 },
+    UnitRead { entry: EntryIndex },
     /// Read what garbage collection moves.
     CollectRead { read: u32 },
     /// Program a page of a group.
     Program { group: u32 },
     /// Erase this die's block of a superblock.
-    Erase { superblock: u32 },
+    Erase { superblock: Superblock },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +34,7 @@ struct Job {
 }
 
 #[derive(Clone, Debug)]
-struct Die {
+struct DieState {
     channel: u32,
     current: Option<Job>,
     urgent: VecDeque<Job>,
@@ -43,27 +44,27 @@ struct Die {
 #[derive(Clone, Debug)]
 struct Channel {
     /// The die whose data it carries.
-    serves: u32,
-    waiting: VecDeque<u32>,
+    serves: Option<Die>,
+    waiting: VecDeque<Die>,
 }
 
 /// The flash.
 #[derive(Clone, Debug)]
 pub(super) struct Nand {
     timing: Timing,
-    dies: Vec<Die>,
+    dies: Vec<DieState>,
     channels: Vec<Channel>,
 }
 
 impl Nand {
     pub(super) fn new(layout: &Layout, timing: Timing) -> Self {
-        let die = |index| Die {
+        let die = |index| DieState {
             channel: index % layout.channels,
             current: None,
             urgent: VecDeque::new(),
             others: VecDeque::new(),
         };
-        let channel = Channel { serves: NONE, waiting: VecDeque::new() };
+        let channel = Channel { serves: None, waiting: VecDeque::new() };
         Self {
             timing,
             dies: (0..layout.dies).map(die).collect(),
@@ -72,32 +73,32 @@ impl Nand {
     }
 
     /// Gives a die something to do, with `bytes` to carry to or from it.
-    pub(super) fn push(&mut self, die: u32, work: Work, bytes: u32, now: u64, agenda: &mut Agenda) {
+    pub(super) fn push(&mut self, die: Die, work: Work, bytes: u32, now: u64, agenda: &mut Agenda) {
         let job = Job { work, bytes };
-        if self.dies[die as usize].current.is_none() {
+        if self.dies[die.at()].current.is_none() {
             self.start(die, job, now, agenda);
         } else if matches!(work, Work::HostRead { .. }) {
-            self.dies[die as usize].urgent.push_back(job);
+            self.dies[die.at()].urgent.push_back(job);
         } else {
-            self.dies[die as usize].others.push_back(job);
+            self.dies[die.at()].others.push_back(job);
         }
     }
 
     /// The die has a page in its register.
-    pub(super) fn sensed(&mut self, die: u32, now: u64, agenda: &mut Agenda) {
+    pub(super) fn sensed(&mut self, die: Die, now: u64, agenda: &mut Agenda) {
         self.want_channel(die, now, agenda);
     }
 
     /// The channel has carried what it was carrying; returns what is over by that.
     pub(super) fn carried(&mut self, channel: u32, now: u64, agenda: &mut Agenda) -> Option<Work> {
         let served = &mut self.channels[channel as usize];
-        let die = std::mem::replace(&mut served.serves, NONE);
+        let die = served.serves.take()?;
         if let Some(next) = served.waiting.pop_front() {
             self.carry(next, now, agenda);
         }
-        match self.dies.get(die as usize)?.current?.work {
+        match self.dies[die.at()].current?.work {
             Work::Program { .. } => {
-                agenda.push(Lane::Program, now.saturating_add(self.timing.program), die);
+                agenda.push(Lane::Program, now.saturating_add(self.timing.program), die.get());
                 None
             }
             _ => self.over(die, now, agenda),
@@ -105,8 +106,8 @@ impl Nand {
     }
 
     /// The die has done what it was doing; returns what that was.
-    pub(super) fn over(&mut self, die: u32, now: u64, agenda: &mut Agenda) -> Option<Work> {
-        let state = &mut self.dies[die as usize];
+    pub(super) fn over(&mut self, die: Die, now: u64, agenda: &mut Agenda) -> Option<Work> {
+        let state = &mut self.dies[die.at()];
         let done = state.current.take();
         if let Some(job) = state.urgent.pop_front().or_else(|| state.others.pop_front()) {
             self.start(die, job, now, agenda);
@@ -114,34 +115,34 @@ impl Nand {
         done.map(|job| job.work)
     }
 
-    fn start(&mut self, die: u32, job: Job, now: u64, agenda: &mut Agenda) {
-        self.dies[die as usize].current = Some(job);
+    fn start(&mut self, die: Die, job: Job, now: u64, agenda: &mut Agenda) {
+        self.dies[die.at()].current = Some(job);
         match job.work {
             Work::Program { .. } => self.want_channel(die, now, agenda),
-            Work::Erase { .. } => agenda.push(Lane::Erase, now.saturating_add(self.timing.erase), die),
-            _ => agenda.push(Lane::Sense, now.saturating_add(self.timing.read), die),
+            Work::Erase { .. } => agenda.push(Lane::Erase, now.saturating_add(self.timing.erase), die.get()),
+            _ => agenda.push(Lane::Sense, now.saturating_add(self.timing.read), die.get()),
         }
     }
 
-    fn want_channel(&mut self, die: u32, now: u64, agenda: &mut Agenda) {
-        let channel = self.dies[die as usize].channel;
-        if self.channels[channel as usize].serves == NONE {
+    fn want_channel(&mut self, die: Die, now: u64, agenda: &mut Agenda) {
+        let channel = self.dies[die.at()].channel;
+        if self.channels[channel as usize].serves.is_none() {
             self.carry(die, now, agenda);
         } else {
             self.channels[channel as usize].waiting.push_back(die);
         }
     }
 
-    fn carry(&mut self, die: u32, now: u64, agenda: &mut Agenda) {
-        let state = &self.dies[die as usize];
+    fn carry(&mut self, die: Die, now: u64, agenda: &mut Agenda) {
+        let state = &self.dies[die.at()];
         let bytes = state.current.map_or(0, |job| u64::from(job.bytes));
-        self.channels[state.channel as usize].serves = die;
+        self.channels[state.channel as usize].serves = Some(die);
         let nanos = (bytes * self.timing.channel_nanos_per_mib) >> 20;
         agenda.push(Lane::Channel, now.saturating_add(nanos), state.channel);
     }
 
     /// The die of a page, and those after it, counted over the dies of a superblock.
-    pub(super) fn die_of(&self, page: u32) -> u32 {
-        page % narrow(self.dies.len() as u64)
+    pub(super) fn die_of(&self, page: u32) -> Die {
+        Die::new(page % narrow(self.dies.len() as u64))
     }
 }

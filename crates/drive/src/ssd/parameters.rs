@@ -5,6 +5,7 @@
 
 use serde::Deserialize;
 
+use crate::ssd::index::{Slot, Superblock, Unit};
 use crate::ssd::narrow;
 use crate::time::Nanos;
 
@@ -257,17 +258,22 @@ impl Layout {
     }
 
     /// The slot of a unit on a drive that was written once from end to end.
-    pub(super) const fn slot_in_order(&self, unit: u32) -> u32 {
-        ((unit / self.slots) << self.slot_shift) | (unit % self.slots)
+    pub(super) const fn slot_in_order(&self, unit: Unit) -> Slot {
+        self.slot(Superblock::new(unit.get() / self.slots), unit.get() % self.slots)
+    }
+
+    /// The slot at a place in a superblock.
+    pub(super) const fn slot(&self, superblock: Superblock, place: u32) -> Slot {
+        Slot::new((superblock.get() << self.slot_shift) | place)
     }
 
     /// The superblock and the place in it.
-    pub(super) const fn split(&self, slot: u32) -> (u32, u32) {
-        (slot >> self.slot_shift, slot & ((1 << self.slot_shift) - 1))
+    pub(super) const fn split(&self, slot: Slot) -> (Superblock, u32) {
+        (Superblock::new(slot.get() >> self.slot_shift), slot.get() & ((1 << self.slot_shift) - 1))
     }
 
     /// The number of the first page of a slot, counted over the dies of its superblock.
-    pub(super) const fn first_page(&self, slot: u32) -> u32 {
+    pub(super) const fn first_page(&self, slot: Slot) -> u32 {
         (self.split(slot).1 >> self.group_shift) * self.pages_per_group
     }
 }

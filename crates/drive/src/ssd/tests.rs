@@ -6,6 +6,7 @@ mod keeper;
 mod property;
 mod speed;
 
+use super::index::{Slot, Superblock};
 use super::*;
 use crate::request::{Operation, RequestId};
 use crate::time::Nanos;
@@ -43,6 +44,14 @@ fn link() -> Interface {
 }
 
 const CAPACITY: u64 = 16 << 20;
+
+#[test]
+fn an_index_that_may_be_missing_takes_no_more_room() {
+    assert_eq!(size_of::<Option<Slot>>(), size_of::<u32>());
+    for number in [0, 1, u32::MAX - 1] {
+        assert_eq!(Slot::new(number).get(), number);
+    }
+}
 
 /// A drive with a host that waits for each request.
 struct Bench {
@@ -103,19 +112,18 @@ impl Ssd {
     /// Both maps agree, each unit has at most one valid slot, and the counts are right.
     fn assert_consistent(&self) {
         let mut mapped = 0;
-        for unit in 0..self.layout.units {
+        for unit in (0..self.layout.units).map(Unit::new) {
             if let Some(slot) = self.mapping.get(unit) {
-                assert_eq!(self.blocks.unit_at(slot), Some(unit), "unit {unit} is not where the map says");
+                assert_eq!(self.blocks.unit_at(slot), Some(unit), "{unit:?} is not where the map says");
                 mapped += 1;
             }
         }
         let mut valid = 0;
-        for superblock in 0..self.layout.superblocks {
-            let first = superblock << self.layout.slot_shift;
-            let slots = first..first + self.layout.slots;
+        for superblock in (0..self.layout.superblocks).map(Superblock::new) {
+            let slots = (0..self.layout.slots).map(|place| self.layout.slot(superblock, place));
             let counted =
                 u32::try_from(slots.filter(|&slot| self.blocks.unit_at(slot).is_some()).count()).unwrap();
-            assert_eq!(self.blocks.valid(superblock), counted, "valid units of superblock {superblock}");
+            assert_eq!(self.blocks.valid(superblock), counted, "valid units of {superblock:?}");
             valid += counted;
         }
         assert_eq!(valid, mapped, "every valid slot belongs to one unit");
@@ -125,6 +133,6 @@ impl Ssd {
 
     /// Units that are mapped.
     fn mapped(&self) -> usize {
-        (0..self.layout.units).filter(|&unit| self.mapping.get(unit).is_some()).count()
+        (0..self.layout.units).map(Unit::new).filter(|&unit| self.mapping.get(unit).is_some()).count()
     }
 }

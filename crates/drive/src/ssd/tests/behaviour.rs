@@ -198,7 +198,7 @@ fn a_discard_drops_what_is_in_the_buffer_but_no_parts() {
     bench.flush();
     assert_eq!(bench.counters().unit_write_bytes, 16384);
     assert_eq!(bench.ssd.mapped(), 1);
-    assert!(bench.ssd.mapping.get(1).is_some());
+    assert!(bench.ssd.mapping.get(Unit::new(1)).is_some());
     (2..8).for_each(|unit| _ = bench.write(unit * 16384, if unit % 2 == 0 { 512 } else { 16384 }));
     bench.run(Operation::Discard, 2 * 16384, 6 * 16384);
     bench.flush();
@@ -322,8 +322,8 @@ fn a_full_drive_is_as_one_that_was_written_in_order() {
     };
     let made = Bench::new(&full(small()), CAPACITY);
     assert_eq!(written.counters().gc_write_bytes, 0);
-    for unit in 0..made.ssd.layout.units {
-        assert_eq!(made.ssd.mapping.get(unit), written.ssd.mapping.get(unit), "unit {unit}");
+    for unit in (0..made.ssd.layout.units).map(Unit::new) {
+        assert_eq!(made.ssd.mapping.get(unit), written.ssd.mapping.get(unit), "{unit:?}");
     }
     made.ssd.assert_consistent();
     written.ssd.assert_consistent();
@@ -372,7 +372,8 @@ fn the_greedy_victim_has_the_fewest_valid_units() {
         bench.write(unit * UNIT, UNIT);
     }
     bench.flush();
-    let fewest = (0..4).map(|superblock| (bench.ssd.blocks.valid(superblock), superblock)).min();
+    let fewest =
+        (0..4).map(Superblock::new).map(|superblock| (bench.ssd.blocks.valid(superblock), superblock)).min();
     assert_eq!(bench.ssd.blocks.take_victim(), fewest.map(|fewest| fewest.1));
 }
 
