@@ -110,8 +110,8 @@ fn refusals_have_their_exit_codes_and_write_nothing() {
         assert!(bytes() == before, "{arguments:?} wrote something");
     }
     fs::write(dir.join("p.json.undo"), "mine").unwrap();
-    let said = ends(&dir, 3, &["apply", "p.json", "--write", "disk.img"]);
-    assert!(said.contains("cannot store the backup; nothing was written"), "{said}");
+    let said = ends(&dir, 4, &["apply", "p.json", "--write", "disk.img"]);
+    assert!(said.contains("nothing was written: p.json.undo is there"), "{said}");
     assert!(bytes() == before && fs::read(dir.join("p.json.undo")).unwrap() == b"mine");
 }
 
