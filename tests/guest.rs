@@ -128,12 +128,16 @@ fn check_disks(out: &Path, table: &str) {
         }
         let found = codes(report);
         assert_eq!(found.len(), own.len(), "{config}: partitions");
+        let mut fails = false;
         for (partition, line) in list(report, "partitions").iter().zip(&own) {
             assert_eq!(number(partition, "start_lba"), line.number("start_lba"), "{config}");
             verdicts += same_verdicts(&found[&number(partition, "number")], line);
             starts += 1;
+            // What is smaller than a physical sector cannot be aligned at both ends, and is no reason to fail.
+            let is_whole = number(partition, "size") >= own[0].number("physical");
+            fails |= is_whole && found[&number(partition, "number")].contains("S001");
         }
-        assert_eq!(status, i32::from(found.values().any(|codes| codes.contains("S001"))), "{config}: exit");
+        assert_eq!(status, i32::from(fails), "{config}: exit");
     }
     println!("{starts} starts, {verdicts} verdicts compared");
     assert!(starts >= LEAST_COMPARISONS, "only {starts} starts were compared");

@@ -188,7 +188,7 @@ fn nothing_is_lost_of_what_others_write_during_a_run() {
             command.arg(dir.join("journals")).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
         };
         until(|| journals(&dir).iter().any(|path| path.extension().is_some_and(|end| end == "journal")));
-        std::thread::sleep(Duration::from_millis(u64::from(round * 37 % 200)));
+        std::thread::sleep(Duration::from_millis(u64::from(round) * 37 % 200));
         assert!(child.try_wait().unwrap().is_none(), "{name} has ended by itself");
         // By a name of its own, cut short, or in many small pieces.
         let at = usize::from(round) * 4096 * 11;

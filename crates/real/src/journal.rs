@@ -11,7 +11,7 @@
 
 mod restore;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -108,6 +108,9 @@ struct Header {
     target: PathBuf,
     size: u64,
     identity: FileId,
+    /// When the target, if it is a file, came into being, where its file system says: an inode's number is used again.
+    #[serde(default)]
+    born: Option<Duration>,
     /// When the first write could begin, in seconds since 1970: not before the journal had its name.
     began_unix_s: u64,
     areas: Vec<Saved>,
@@ -215,6 +218,7 @@ impl Journal {
             target,
             size: opened.size,
             identity: opened.id,
+            born: opened.file.metadata().ok().as_ref().and_then(born),
             began_unix_s: now().as_secs(),
             areas: saved.collect(),
         };
@@ -268,6 +272,17 @@ impl Journal {
     }
 }
 
+/// When a file came into being, since 1970.
+fn born(metadata: &Metadata) -> Option<Duration> {
+    let created = metadata.created().ok().filter(|_| metadata.is_file())?;
+    created.duration_since(UNIX_EPOCH).ok()
+}
+
+/// Whether this may be when the target of `header` came into being.
+fn is_of_age(header: &Header, found: Option<Duration>) -> bool {
+    header.born.zip(found).is_none_or(|(then, now)| then == now)
+}
+
 fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
@@ -279,32 +294,31 @@ fn first_of(path: &Path) -> Option<PathBuf> {
 }
 
 /// A journal that a run has left.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Left {
     /// Where it is.
     pub(crate) path: PathBuf,
-    /// Its target, by name and by what it is; `None` where its beginning is damaged.
-    pub(crate) target: Option<(PathBuf, FileId)>,
+    /// What it says of its target; `None` where its beginning is damaged.
+    header: Option<Header>,
 }
 
 /// The complete journals in `folder`, in order of name; none where there is no such folder.
 pub(crate) fn left(folder: &Path) -> Vec<Left> {
-    let target = |path: &Path| {
-        let header = File::open(path).and_then(|file| Header::read(&file)).ok().flatten();
-        header.map(|header| (header.target, header.identity))
-    };
+    let header = |path: &Path| File::open(path).and_then(|file| Header::read(&file)).ok().flatten();
     let complete =
         pending(folder).into_iter().filter(|path| path.extension().is_some_and(|end| end == SUFFIX));
-    complete.map(|path| Left { target: target(&path), path }).collect()
+    complete.map(|path| Left { header: header(&path), path }).collect()
 }
 
 /// A journal in `folder` of what `path` names now, which a run has left that did not end: that comes before the next run.
 pub fn unrestored(path: &Path, folder: &Path) -> Option<PathBuf> {
     let metadata = fs::metadata(path).ok()?;
-    let (name, id) = (path.canonicalize().ok(), FileId::of(&metadata));
+    let (name, id, born) = (path.canonicalize().ok(), FileId::of(&metadata), born(&metadata));
     // What says of no target can put back none, before a run as little as after it.
     let is_of_this = |left: &Left| {
-        left.target.as_ref().is_some_and(|target| name.as_ref() == Some(&target.0) || id == target.1)
+        left.header.as_ref().is_some_and(|header| {
+            name.as_ref() == Some(&header.target) || id == header.identity && is_of_age(header, born)
+        })
     };
     left(folder).into_iter().find(is_of_this).map(|left| left.path)
 }

@@ -144,10 +144,31 @@ fn a_header_says_when_writing_began_and_of_what() {
     let path = case.dead();
     let header = Header::read(&File::open(&path).unwrap()).unwrap().unwrap();
     assert!((before..=before + 600).contains(&header.began_unix_s));
-    let id = FileId::of(&fs::metadata(&case.target).unwrap());
-    assert_eq!(
-        left(&case.journals()),
-        [Left { path, target: case.target.canonicalize().ok().zip(Some(id)) }]
+    let metadata = fs::metadata(&case.target).unwrap();
+    assert_eq!((header.identity, header.born), (FileId::of(&metadata), born(&metadata)));
+    assert_eq!(header.target, case.target.canonicalize().unwrap());
+    assert_eq!(left(&case.journals()).len(), 1);
+}
+
+/// A file is known again by its inode, whatever its name; another file that was given the inode later is not it.
+#[test]
+fn a_target_is_known_under_another_name_and_not_by_a_number_that_is_used_again() {
+    let case = Case::new();
+    let path = case.dead();
+    let other = case.target.with_file_name("renamed");
+    fs::rename(&case.target, &other).unwrap();
+    assert_eq!(unrestored(&other, &case.journals()), Some(path.clone()));
+    let mut header = Header::read(&File::open(&path).unwrap()).unwrap().unwrap();
+    let Some(born) = header.born.as_mut() else { return };
+    *born += Duration::from_nanos(1);
+    let journal = OpenOptions::new().write(true).open(&path).unwrap();
+    journal.write_all_at(&header.encode().unwrap(), 0).unwrap();
+    assert_eq!(unrestored(&other, &case.journals()), None);
+    fs::rename(&other, &case.target).unwrap();
+    let refused = restore(&path, true).unwrap_err();
+    assert!(
+        matches!(&refused, JournalError::OtherTarget { what, .. } if what.contains("replaced")),
+        "{refused}"
     );
 }
 
