@@ -198,6 +198,7 @@ fn btrfs_says_its_sector_and_node() {
         let Some(said) = run("btrfs", &["inspect-internal", "dump-super"], &image.0, "") else { return };
         let expected = FileSystem {
             node: count(figure(&said, "\nnodesize")),
+            devid: Some(figure(&said, "\ndev_item.devid")),
             ..only_block(figure(&said, "\nsectorsize"))
         };
         assert_eq!(fs, expected);

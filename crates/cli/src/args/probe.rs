@@ -33,8 +33,8 @@ pub(crate) struct ProbeArguments {
     #[arg(long)]
     pub(crate) used: bool,
 
-    /// Keep what the target held here until the end (usually ~/.local/state/straddle), best on another disk; 'straddle bench
-    /// --restore' puts it back after a crash.
+    /// Keep what the target held here until the end (usually ~/.local/state/straddle), best on another disk. After a crash,
+    /// straddle bench --restore puts it back.
     #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
     pub(crate) journals: Option<PathBuf>,
 
