@@ -139,12 +139,26 @@ impl Load {
     fn files() -> Self {
         Self::of(2, "while :; do cat /usr/bin/* >/dev/null 2>&1; done")
     }
+
+    /// One more terminal, and where this is root one more file in /dev.
+    fn devices() -> Self {
+        let name = format!("/dev/straddle-test-{}", std::process::id());
+        let line = "trap 'rm -f \"$0\"; exit' TERM; : 2>/dev/null >\"$0\"; script -qc 'sleep 1000' /dev/null </dev/null & \
+                    read -r line; kill $!; rm -f \"$0\"";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", line, &name]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        Self(vec![shell.spawn().unwrap()])
+    }
 }
 
 impl Drop for Load {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            let _ = child.kill();
+            match child.stdin.take() {
+                // It cleans up once it reads the end.
+                Some(stdin) => drop(stdin),
+                None => child.kill().unwrap_or(()),
+            }
             let _ = child.wait();
         }
     }
@@ -216,6 +230,7 @@ fn equal_runs_are_equal_to_the_nanosecond_whatever_the_load() {
         (Load::memory(), vec!["taskset", "-c", &processor]),
         (Load::files(), vec!["env"]),
         (Load::files(), few_files.to_vec()),
+        (Load::devices(), vec!["env"]),
         (Load::none(), vec!["setarch", "-RL"]),
         (Load::none(), vec!["sh", "-c", "ulimit -s unlimited; exec \"$@\"", "sh"]),
         (Load::none(), vec!["nice", "-n", "19"]),

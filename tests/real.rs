@@ -158,7 +158,11 @@ fn what_must_not_be_measured_is_refused_and_not_touched() {
     let empty = dir.image("empty.img", 0);
     refused(&["random-write", empty.to_str().unwrap()], 3, "empty");
     let small = dir.image("small.img", 1 << 20);
-    refused(&["random-write", small.to_str().unwrap(), "--used", "--io", "buffered"], 4, "2097152 are the least");
+    refused(
+        &["random-write", small.to_str().unwrap(), "--used", "--io", "buffered"],
+        4,
+        "2097152 are the least",
+    );
     refused(&["dd", path, "--used", "--size", "64M", "--io", "buffered"], 2, "the workload needs");
     assert!(fs::read(&target).unwrap().iter().all(|byte| *byte == 0));
 }
