@@ -97,14 +97,20 @@ impl Disk {
         Self { dir, image, what: format!("{start}+{sectors}, {line}") }
     }
 
-    /// Pastes `lines` into a shell, on a copy of the disk; DEVICE is a copy of the partition, where the user says it.
+    /// Pastes `lines` into a shell, on a copy of the disk, and then once more, as somebody does who is not sure that it worked.
     fn paste(&self, lines: &[String], is_told: bool) -> (PathBuf, String) {
         let copy = self.dir.join("copy.img");
         run(Command::new("cp").arg("--sparse=always").arg(&self.image).arg(&copy), "");
+        let said: Vec<String> = (0..2).map(|_| self.give(lines, &copy, is_told)).collect();
+        (copy, format!("{}\n{}", self.what, said.join("\nonce more\n")))
+    }
+
+    /// Has a shell take `lines`. DEVICE is a copy of the partition, where the user says it.
+    fn give(&self, lines: &[String], copy: &Path, is_told: bool) -> String {
         let mut pasted = lines.join("\n").replace(&*self.image.to_string_lossy(), &copy.to_string_lossy());
         if is_told && pasted.contains("DEVICE") {
-            let start = place(&copy).0;
-            extract(&copy, &self.dir.join("device.img"));
+            let start = place(copy).0;
+            extract(copy, &self.dir.join("device.img"));
             // In the place of a node of the partition: what a tool changes there is on the disk.
             let back = format!(
                 " && dd if=device.img of={} bs=512 seek={start} conv=notrunc status=none && echo",
@@ -113,7 +119,7 @@ impl Disk {
             pasted = pasted.replacen(" && echo", &back, 1).replace("DEVICE", "device.img");
         }
         let said = output(Command::new("bash").args(["-c", &pasted]).current_dir(self.dir.path()), "y\n");
-        (copy, format!("{}\n{pasted}\n{}", self.what, told(&said)))
+        format!("{pasted}\n{}", told(&said))
     }
 
     /// Whether the file system in the copy is as it was: all its bytes, or its file where it became smaller.

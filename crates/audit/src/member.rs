@@ -1,7 +1,7 @@
 //! What a member of an array does not show of it.
 //!
-//! The law of this module: of a disk that is one of several it says what has to be asked of the array. Where the array
-//! runs, or a mirror shows all of it, there is nothing to say.
+//! The law of this module: of a disk that is one of several it says what has to be asked of the array. Where the kernel
+//! shows what is on the array, or a mirror shows all of it, there is nothing to say.
 
 use straddle_layout::layer::{Facts, Layer, Md};
 use straddle_layout::{Role, Stack, TableKind, is_member};
@@ -39,8 +39,12 @@ fn shows_start(layer: &Layer) -> bool {
     layer.space.iter().any(|piece| piece.span.start() == ByteOffset::ZERO) || shows_content(layer)
 }
 
+/// Whether anything is known to lie in the layer. An array in it is what it is made of, not what it holds.
 fn shows_content(layer: &Layer) -> bool {
-    layer.children.iter().any(|child| !matches!(child.facts, Facts::Opaque) || shows_content(child))
+    layer
+        .children
+        .iter()
+        .any(|child| !matches!(child.facts, Facts::Opaque | Facts::Md(_)) || shows_content(child))
 }
 
 /// The partition of the array that has no byte on this member.

@@ -59,12 +59,19 @@ impl Entry<'_> {
 
     /// sfdisk changes the entry's place and keeps everything else.
     pub(super) fn sfdisk(&self, options: &str) -> Command {
-        let Self { partition: Partition { number, .. }, start, count, .. } = self;
+        self.sfdisk_of(&format!("start={}, size={}", self.start, self.count), options)
+    }
+
+    /// sfdisk changes the entry's size and keeps everything else, its start too, wherever that is: whoever gives a line twice
+    /// does not bring a former start back.
+    pub(super) fn sfdisk_size(&self) -> Command {
+        self.sfdisk_of(&format!("size={}", self.count), "")
+    }
+
+    fn sfdisk_of(&self, fields: &str, options: &str) -> Command {
+        let number = self.partition.number;
         let size = self.told_sector_size().map(|size| format!("--sector-size {size} ")).unwrap_or_default();
-        let line = format!(
-            "echo 'start={start}, size={count}' | sfdisk {size}{options}-N {number} {}",
-            self.operand()
-        );
+        let line = format!("echo '{fields}' | sfdisk {size}{options}-N {number} {}", self.operand());
         Command { tool: "sfdisk", line }
     }
 

@@ -2,7 +2,8 @@
 //! entry, and last its place.
 //!
 //! The law of this module: the steps are one line joined by `&&`, so that none is taken unless those before it succeeded. A
-//! line that is pasted with DEVICE in it fails at its first step, and changes nothing.
+//! line that is pasted with DEVICE in it fails at its first step, and changes nothing. A line that is given twice does nothing the
+//! second time.
 
 use straddle_layout::Partition;
 use straddle_layout::layer::{Facts, Layer};
@@ -61,7 +62,7 @@ pub(super) fn steps(
             true => Vec::new(),
             false => vec![resize(layer, len)?],
         };
-        lines.push(entry(old.start())?.sfdisk("").line);
+        lines.push(entry(old.start())?.sfdisk_size().line);
         if moves {
             lines.push(entry(place.start)?.sfdisk("--move-data ").line);
         }

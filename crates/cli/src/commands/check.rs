@@ -433,7 +433,7 @@ fn beside(target: &Target, stack: &Stack) -> Vec<String> {
     let found = target.medium.as_deref().map(|medium| straddle_layout::beside(medium, stack));
     let told = |found: Beside| match found {
         Beside { name, is_table: true, .. } => format!(
-            "it also has a partition table ({name}), which is the array's or older than it: check the array for its partitions"
+            "it also has a partition table ({name}), the array's own or one that is left over: check the array for its partitions"
         ),
         Beside { name, .. } => format!("it also holds {name}"),
     };
@@ -451,9 +451,10 @@ fn recognised(target: &Target, stack: &Stack, run: &Run) -> Recognised {
         (_, TableKind::Kernel) if is_closed && stack.partitions.is_empty() => {
             Recognised::Nothing(unread(is_captured))
         }
-        (_, TableKind::Content(name)) if is_member(name) && !has_holders(target, run) => {
-            member::recognised(target, stack, name)
-        }
+        (_, TableKind::Content(name)) if is_member(name) => match holders(target, run).as_slice() {
+            [] => member::recognised(target, stack, name),
+            arrays => member::of_running(stack, arrays, &run.arguments.targets),
+        },
         _ => Recognised::of(stack, || is_blank(target, is_captured)),
     }
 }
@@ -539,11 +540,12 @@ fn attach_live(target: &mut Target, run: &Run, stack: &mut Stack) -> Vec<Disagre
     disagreements
 }
 
-/// Whether other devices stand on the whole target.
-fn has_holders(target: &Target, run: &Run) -> bool {
-    let Some(name) = &target.kernel_name else { return false };
+/// The names of the devices that stand on the whole target.
+fn holders(target: &Target, run: &Run) -> Vec<String> {
+    let Some(name) = &target.kernel_name else { return Vec::new() };
     let machine = run.machine.get_or_init(|| Machine::read(run.options.sysroot.as_deref()));
-    machine.layers(name).0.is_some_and(|device| !device.holders.is_empty())
+    let holders = machine.layers(name).0.map(|device| device.holders).unwrap_or_default();
+    holders.into_iter().map(|holder| holder.name).collect()
 }
 
 /// What is on a disk that is marked as a member of an array, where its own partitions are in use: the mark is left over.

@@ -1,4 +1,6 @@
-//! What can be judged of a disk that is a member of an array which does not run.
+//! What can be judged of a disk that is a member of an array.
+
+use std::path::PathBuf;
 
 use straddle_audit::Recognised;
 use straddle_device::{DeviceKind, Target};
@@ -11,6 +13,18 @@ pub(super) fn recognised(target: &Target, stack: &Stack, name: &str) -> Recognis
         Some(Recognised::Part(format!("{why}. {}", assemble(name, target.kind))))
     };
     both(target).map(Recognised::Nothing).or_else(unseen).unwrap_or(Recognised::Known)
+}
+
+/// The same where the devices `arrays` stand on it: what it does not show is judged at one of these, if that is one of `targets`, or
+/// all disks are.
+pub(super) fn of_running(stack: &Stack, arrays: &[String], targets: &[PathBuf]) -> Recognised {
+    let is_named = |array: &String| targets.iter().any(|target| target.file_name() == Some(array.as_ref()));
+    if targets.is_empty() || arrays.iter().any(is_named) {
+        return Recognised::Known;
+    }
+    let named: Vec<String> = arrays.iter().map(|array| format!("/dev/{array}")).collect();
+    let part = |why| Recognised::Part(format!("{why}. Check {}", named.join(" or ")));
+    straddle_audit::unseen(stack).map_or(Recognised::Known, part)
 }
 
 /// How the array is had of which a disk is a member, as `name` says.
