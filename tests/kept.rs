@@ -151,7 +151,7 @@ fn an_apply_that_failed_anywhere_is_explained_by_the_next() {
             let said = told(&next);
             assert_eq!(next.status.code(), Some(4), "{table}, write {write}: {said}");
             let (words, command) = if is_as_before {
-                ("of which nothing is on this disk", "rm second.undo".to_owned())
+                ("of which nothing is on this disk", "mv -n second.undo second.undo.earlier".to_owned())
             } else {
                 ("did not come to its end", format!("{STRADDLE} undo second.undo --write disk"))
             };
@@ -170,7 +170,7 @@ fn an_apply_that_failed_anywhere_is_explained_by_the_next() {
         assert!(told(&again).contains("all of which is on this disk"), "{}", told(&again));
         done(&dir, &["undo", "second.undo", "--write", "disk"]);
         let after = straddle(&dir, &["apply", "second", "--write", "disk"]);
-        assert!(told(&after).contains("rm second.undo"), "{}", told(&after));
+        assert!(told(&after).contains("mv -n second.undo"), "{}", told(&after));
         fs::write(dir.join("second.undo"), "{}").unwrap();
         let foreign = straddle(&dir, &["apply", "second", "--write", "disk"]);
         assert_eq!(foreign.status.code(), Some(4), "{}", told(&foreign));

@@ -174,6 +174,23 @@ fn a_file_that_was_there_is_written_only_where_it_is_given() {
     assert!(read.status.success(), "{}", told(&read));
 }
 
+/// A file that was made for a run goes with it, whatever is called so by then stays.
+#[test]
+fn what_takes_the_place_of_a_made_file_stays() {
+    let dir = Dir::new("made");
+    let (path, other) = (dir.join("scratch"), dir.join("precious"));
+    fs::write(&other, "theirs").unwrap();
+    let mut command = Command::new(STRADDLE);
+    command.args(["bench", "random-write"]).arg(&path).args(["--io", "buffered", "--area", "4M"]);
+    command.args(["--runtime", "1000", "--precision", "0.1", "--offsets", "0,1,2,3"]).env("XDG_STATE_HOME", dir.path());
+    let mut run = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until(|| fs::metadata(&path).is_ok_and(|made| made.len() == 4 << 20));
+    fs::rename(&other, &path).unwrap();
+    tools::shell(&format!("kill -INT {}", run.id()), dir.path());
+    run.wait().unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"theirs");
+}
+
 /// Somebody else who writes to a file while it is measured: the kernel has them wait until the run has stopped.
 #[test]
 fn nothing_is_lost_of_what_others_write_during_a_run() {
@@ -468,6 +485,11 @@ sleep 1000 < /dev/null 3<> /dev/vda &
 reproduced held
 kill $!
 wait $! || true
+S bench random-write /dev/vda --runtime 600 --used --area 4M > disturbed 2>&1 &
+sleep 5
+echo theirs | dd of=/dev/vda2 bs=512 conv=sync,fsync status=none
+wait $! && code=0 || code=$?
+echo "disturbed: $code: $(tr '\n' ' ' < disturbed)"
 measured unused /dev/vda1 --used
 told written apply plan.json --write /dev/vda
 "#;
@@ -495,6 +517,7 @@ fn a_loop_device_over_a_partition_or_disk_is_seen_and_so_is_who_has_one_open() {
         ("open", 4, &["nothing was written", "a partition of it open", "BLKRRPART"]),
         ("locked", 4, &["vda", "in use", "locked"]),
         ("held", 4, &["vda", "in use", "open for writing"]),
+        ("disturbed", 4, &["/dev/vda"]),
         ("unused", 0, &[]),
         ("written", 0, &[]),
     ] {

@@ -9,6 +9,7 @@
 //! when it is durable. So what is called `.new` was never used, and what is called `.journal` was complete. What is to be written
 //! later is added in further files, each of them whole by itself.
 
+mod disk;
 mod restore;
 
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -23,6 +24,7 @@ use sha2::{Digest, Sha256};
 use straddle_device::FileId;
 use straddle_units::Span;
 
+use self::disk::Disk;
 use crate::open::{OpenError, Opened};
 
 pub use restore::{Restored, restore};
@@ -111,6 +113,9 @@ struct Header {
     /// When the target, if it is a file, came into being, where its file system says: an inode's number is used again.
     #[serde(default)]
     born: Option<Duration>,
+    /// Which disk it is, if it is a device.
+    #[serde(default)]
+    disk: Disk,
     /// When the first write could begin, in seconds since 1970: not before the journal had its name.
     began_unix_s: u64,
     areas: Vec<Saved>,
@@ -152,8 +157,9 @@ impl Header {
             return None;
         }
         let header: Self = serde_json::from_slice(text).ok()?;
-        let in_target =
-            |area: &Saved| area.start.checked_add(area.length).is_some_and(|end| end <= header.size);
+        let in_target = |area: &Saved| {
+            area.length > 0 && area.start.checked_add(area.length).is_some_and(|end| end <= header.size)
+        };
         (header.magic == MAGIC && header.areas.iter().all(in_target) && header.length().is_some())
             .then_some(header)
     }
@@ -219,6 +225,7 @@ impl Journal {
             size: opened.size,
             identity: opened.id,
             born: opened.file.metadata().ok().as_ref().and_then(born),
+            disk: Disk::of(opened),
             began_unix_s: now().as_secs(),
             areas: saved.collect(),
         };
@@ -323,10 +330,22 @@ pub fn unrestored(path: &Path, folder: &Path) -> Option<PathBuf> {
     left(folder).into_iter().find(is_of_this).map(|left| left.path)
 }
 
+/// Whether a file without its ending is called as journals are: three numbers, and the number of a further file.
+fn is_name_of_journal(name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (stem, part) = name.split_once('.').unwrap_or((name, "0"));
+    stem.split('-').count() == 3 && stem.split('-').all(is_number) && is_number(part)
+}
+
 /// What is in `folder` for [`restore`], in order of name: journals, and beginnings of such.
 pub fn pending(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let is_ours = |path: &PathBuf| path.extension().is_some_and(|end| end == SUFFIX || end == NEW);
+    // Files of others may be there: a folder is what somebody named.
+    let is_ours = |path: &PathBuf| {
+        let end = path.extension().and_then(|end| end.to_str());
+        let name = path.file_stem().and_then(|name| name.to_str());
+        name.zip(end).is_some_and(|(name, end)| [SUFFIX, NEW].contains(&end) && is_name_of_journal(name))
+    };
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_ours).collect();
     paths.sort();
     paths

@@ -2,12 +2,14 @@
 //!
 //! The law of this module: it asks the kernel, and reads nothing of the target, whose caches it would fill.
 
-use std::fs::Metadata;
+use std::fs::{self, Metadata};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::fs::{major, minor};
 use straddle_device::live::Machine;
 
 use crate::open::Opened;
@@ -29,6 +31,8 @@ pub(crate) struct Others {
     queue: OwnedFd,
     target: Metadata,
     path: PathBuf,
+    /// Somebody closed it after writing while it was found out who uses it.
+    wrote: bool,
 }
 
 impl Others {
@@ -37,26 +41,55 @@ impl Others {
         let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
         // By the open file, whatever is called so now.
         let path = format!("/proc/self/fd/{}", opened.file.as_raw_fd());
-        inotify::add_watch(&queue, path.as_str(), WatchFlags::OPEN | WatchFlags::CLOSE_WRITE).ok()?;
-        Some(Self { queue, target: opened.file.metadata().ok()?, path: opened.path.clone() })
+        let flags = WatchFlags::OPEN | WatchFlags::CLOSE_WRITE;
+        inotify::add_watch(&queue, path.as_str(), flags).ok()?;
+        let target = opened.file.metadata().ok()?;
+        // Whoever writes to a partition writes to the disk.
+        for node in partitions(&target) {
+            let _ = inotify::add_watch(&queue, &node, flags);
+        }
+        Some(Self { queue, target, path: opened.path.clone(), wrote: false })
     }
 
     /// Whether somebody has, or had, the target open for writing, since the look before.
     pub(crate) fn look(&mut self) -> Seen {
+        let seen = self.events();
+        let wrote = seen.contains(ReadFlags::CLOSE_WRITE) || std::mem::take(&mut self.wrote);
+        match (seen.contains(ReadFlags::OPEN), wrote) {
+            (false, false) => Seen::Nobody,
+            (true, wrote) if wrote || self.is_used() => Seen::Opened,
+            (true, _) => Seen::Nobody,
+            (false, true) => Seen::Writer,
+        }
+    }
+
+    /// What has happened since these were read before.
+    fn events(&self) -> ReadFlags {
         let mut buffer = [MaybeUninit::uninit(); 1024];
         let mut events = inotify::Reader::new(&self.queue, &mut buffer);
         let mut seen = ReadFlags::empty();
         while let Ok(event) = events.next() {
             seen |= event.events();
         }
-        let (opened, wrote) = (seen.contains(ReadFlags::OPEN), seen.contains(ReadFlags::CLOSE_WRITE));
-        // Whether who opened it writes is not told.
-        let writes = || !Machine::read(None).uses_of(&self.target, &self.path).is_empty();
-        match (opened, wrote) {
-            (false, false) => Seen::Nobody,
-            (true, wrote) if wrote || writes() => Seen::Opened,
-            (true, _) => Seen::Nobody,
-            (false, true) => Seen::Writer,
-        }
+        seen
     }
+
+    /// Whether who opened it may write, which the event does not say.
+    fn is_used(&mut self) -> bool {
+        let used = !Machine::read(None).uses_of(&self.target, &self.path).is_empty();
+        // To ask a loop device what is behind it is to open it. Who closes it after writing is not overlooked.
+        self.wrote = self.events().contains(ReadFlags::CLOSE_WRITE);
+        used
+    }
+}
+
+/// The nodes of the partitions of a disk.
+fn partitions(target: &Metadata) -> Vec<PathBuf> {
+    if !target.file_type().is_block_device() {
+        return Vec::new();
+    }
+    let folder = format!("/sys/dev/block/{}:{}", major(target.rdev()), minor(target.rdev()));
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let parts = entries.filter(|entry| entry.path().join("partition").exists());
+    parts.map(|entry| Path::new("/dev").join(entry.file_name())).collect()
 }

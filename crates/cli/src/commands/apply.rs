@@ -101,8 +101,9 @@ fn earlier(target: &Opened, backup: &Path, operand: &Path) -> Option<String> {
     let progress = progress.and_then(|backup| Ok(backup.progress(&target.disk, target.serial.as_deref())?));
     Some(match progress {
         Ok(Progress::Nothing) => format!(
-            "{name} is the backup of an earlier apply, of which nothing is on this disk (it failed before its first write, or was taken \
-             back): remove it and apply again: rm {quoted}"
+            "{name} is the backup of an earlier apply, of which nothing is on this disk: that failed before its first write, was taken back, \
+             or was on another disk that is like this one and may need it. Name another file with --backup, or move it away: mv -n {quoted} {}",
+            quote_path(&with_ending(backup, "earlier"))
         ),
         Ok(Progress::Part { written, of }) => format!(
             "{name} is the backup of an earlier apply that did not come to its end: {written} of {of} bytes are written; take them back \
@@ -116,6 +117,14 @@ fn earlier(target: &Opened, backup: &Path, operand: &Path) -> Option<String> {
             "{name} is there, and is not the backup of what is on this disk ({error:#}): name another file with --backup, or move it away"
         ),
     })
+}
+
+/// The path with another ending behind its own.
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(ending);
+    name.into()
 }
 
 pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {

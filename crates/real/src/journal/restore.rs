@@ -173,7 +173,8 @@ fn state_of_target(header: &Header) -> String {
 /// Why what is open is not what was measured.
 fn difference(opened: &Opened, header: &Header) -> Option<String> {
     let born = opened.file.metadata().ok().as_ref().and_then(super::born);
-    if opened.id != header.identity || !super::is_of_age(header, born) {
+    let is_other_disk = header.disk.differs(&super::Disk::of(opened));
+    if opened.id != header.identity || !super::is_of_age(header, born) || is_other_disk {
         return Some("it has been replaced".to_owned());
     }
     (opened.size != header.size).then(|| format!("{} bytes, then {}", opened.size, header.size))

@@ -236,3 +236,25 @@ fn another_target_in_its_place_is_left_alone() {
     assert!(matches!(restore(&path, true), Err(JournalError::OtherTarget { .. })));
     assert!(case.read().iter().all(|byte| *byte == 7) && path.exists());
 }
+
+/// The folder is what somebody named: what others keep there is not ours, whatever it is called.
+#[test]
+fn files_of_others_are_not_taken_for_journals() {
+    let case = Case::new();
+    let path = case.dead();
+    for name in
+        ["sshd_config.new", "notes.journal", "1-2.new", "1-2-x.journal", "-1-2.new", "1-2-3.x.journal"]
+    {
+        fs::write(case.journals().join(name), "theirs").unwrap();
+    }
+    assert_eq!(pending(&case.journals()), [path]);
+}
+
+#[test]
+fn an_area_of_nothing_is_none() {
+    let case = Case::new();
+    let path = case.dead();
+    let mut header = Header::read(&File::open(&path).unwrap()).unwrap().unwrap();
+    header.areas.push(Saved { start: 0, length: 0, sha256: hex(&Sha256::digest([])) });
+    assert!(Header::decode(&header.encode().unwrap()).is_none());
+}

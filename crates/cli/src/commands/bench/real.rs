@@ -13,6 +13,7 @@ use straddle_bench::{
     Ended, FEWEST_ROUNDS, Host, Order, Progress, RunError, Sweep, Target, TargetError, Turn, Watch, Workload,
     rounds,
 };
+use straddle_device::FileId;
 use straddle_device::shown::quote_path;
 use straddle_drive::{Nanos, Profile};
 use straddle_real::{
@@ -350,7 +351,10 @@ pub(crate) fn title(path: &Path, opened: &Opened) -> String {
 }
 
 /// A file that was made for the measurement; it goes with this value.
-struct Made(PathBuf);
+struct Made {
+    path: PathBuf,
+    id: Option<FileId>,
+}
 
 impl Made {
     fn unless_there(path: &Path, arguments: &BenchArguments) -> Result<Option<Self>> {
@@ -363,7 +367,7 @@ impl Made {
         }
         let told = || format!("{}: cannot make a file to measure on", path.display());
         let mut file = OpenOptions::new().write(true).create_new(true).open(path).with_context(told)?;
-        let made = Self(path.to_owned());
+        let made = Self { path: path.to_owned(), id: FileId::of_open(&file).ok() };
         let bytes = arguments.real.area.map_or(AREA, |area| area.get());
         // Written whole, so that no request has to find room first.
         let block = vec![0x5A; 1 << 20];
@@ -380,7 +384,11 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+        // Somebody may have put another file in its place.
+        let found = fs::symlink_metadata(&self.path).ok().map(|found| FileId::of(&found));
+        if found.is_some() && found == self.id {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
