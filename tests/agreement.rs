@@ -117,7 +117,8 @@ fn real(drive: &str, script: &str, start: Option<u64>, input: &Path, processor: 
     let mut guest = Command::new("timeout");
     // Kernel and processes of the guest take turns: on one processor nobody has to be woken on another.
     guest.args(["-k", "2", "600", "taskset", "-c", processor, "env"]);
-    guest.arg(format!("LD_PRELOAD={}", dir.join("preload.so").display())).args(["linux.uml", "mem=256M"]);
+    // By a name relative to its folder: the list is separated by blanks, which TMPDIR may have.
+    guest.args(["LD_PRELOAD=./preload.so", "linux.uml", "mem=256M"]);
     guest.args([
         "rootfstype=hostfs",
         "rootflags=/",

@@ -374,7 +374,7 @@ fn what_is_open_in_a_folder_that_is_closed_can_be_read() {
 	print(open("many/300").read(), end="")
 	END"#;
     let line = [straddle.to_str().unwrap(), "lab", "--drive", "wd10ears", "--output"];
-    let user = tools::ordinary_user();
+    let user = tools::ordinary_user(&straddle);
     let mut command = Command::new(user[0]);
     command.args(&user[1..]).args(["sh", "-c"]);
     command.args(["ulimit -n 512; exec \"$@\"", "sh"]).args(line).arg(&folder).args(["--", script]);

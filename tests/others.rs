@@ -182,7 +182,9 @@ fn what_takes_the_place_of_a_made_file_stays() {
     fs::write(&other, "theirs").unwrap();
     let mut command = Command::new(STRADDLE);
     command.args(["bench", "random-write"]).arg(&path).args(["--io", "buffered", "--area", "4M"]);
-    command.args(["--runtime", "1000", "--precision", "0.1", "--offsets", "0,1,2,3"]).env("XDG_STATE_HOME", dir.path());
+    command
+        .args(["--runtime", "1000", "--precision", "0.1", "--offsets", "0,1,2,3"])
+        .env("XDG_STATE_HOME", dir.path());
     let mut run = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     until(|| fs::metadata(&path).is_ok_and(|made| made.len() == 4 << 20));
     fs::rename(&other, &path).unwrap();

@@ -107,7 +107,7 @@ fn who_may_not_read_a_disk_learns_that_it_was_not_judged() {
     let program = dir.join("straddle");
     fs::copy(STRADDLE, &program).unwrap();
     let nobody = |args: &[&str]| {
-        let user = tools::ordinary_user();
+        let user = tools::ordinary_user(&program);
         let mut command = Command::new(user[0]);
         command.args(&user[1..]).arg(&program).args(args);
         output(&mut command, "")

@@ -96,10 +96,15 @@ pub(crate) const SYSFS_DISK: [(&str, &str); 8] = [
     ("queue/zoned", "none"),
 ];
 
-/// The words that have what follows them run by an ordinary user, whoever runs the test.
-pub(crate) fn ordinary_user() -> &'static [&'static str] {
+/// The words that have `program` run by an ordinary user; none where this is one, or where such a user cannot get there.
+pub(crate) fn ordinary_user(program: &Path) -> &'static [&'static str] {
+    const NOBODY: &[&str] = &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
     let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
-    if is_root { &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] } else { &["env"] }
+    let can = || {
+        let test = Command::new(NOBODY[0]).args(&NOBODY[1..]).args(["test", "-x"]).arg(program).status();
+        test.is_ok_and(|status| status.success())
+    };
+    if is_root && can() { NOBODY } else { &["env"] }
 }
 
 /// Runs `command` with `input` and returns what came of it, whatever that is.

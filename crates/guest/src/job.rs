@@ -196,7 +196,7 @@ pub struct Ended {
     pub cut: bool,
     /// What it has measured, in order.
     pub measures: Vec<Measured>,
-    /// What it has printed, to both outputs, as far as it is kept.
+    /// What it has printed, as far as it is kept: standard output, and behind it standard error.
     pub output: String,
     /// The guest's time from power-on to power-off.
     pub guest: Duration,

@@ -120,10 +120,12 @@ impl<'a> Machine<'a> {
 
     fn run(mut self, pass: &(dyn Fn(Stream, &[u8]) + Sync), stop: &AtomicBool) -> Result<Ended, GuestError> {
         let (output, errors, console) = self.guest.streams()?;
-        let (kept, console_kept) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+        // Which of the two was written to first is not known here: a thread reads each, and the host decides which is earlier.
+        let (kept, kept_errors, console_kept) =
+            (Mutex::new(Vec::new()), Mutex::new(Vec::new()), Mutex::new(Vec::new()));
         let course = std::thread::scope(|scope| {
             scope.spawn(|| output::drain(output, &kept, false, |piece| pass(Stream::Output, piece)));
-            scope.spawn(|| output::drain(errors, &kept, false, |piece| pass(Stream::Error, piece)));
+            scope.spawn(|| output::drain(errors, &kept_errors, false, |piece| pass(Stream::Error, piece)));
             scope.spawn(|| output::drain(console, &console_kept, true, |_| ()));
             let course = self.answer_until_end(stop);
             if course.as_ref().is_ok_and(|course| !course.cut) {
@@ -145,7 +147,7 @@ impl<'a> Machine<'a> {
             status,
             cut: course.cut,
             measures: self.folder.measures(),
-            output: text(kept),
+            output: text(kept) + &text(kept_errors),
             guest: Duration::from_nanos(course.at.get()),
             host: self.started.elapsed(),
             requests: self.bay.requests,

@@ -21,7 +21,7 @@ pub(crate) struct LabReport {
     status: i32,
     /// Whether the power was cut before it ended.
     cut: bool,
-    /// What it printed, both outputs in the order in which they came; the beginning of much.
+    /// What it printed: standard output, and behind it standard error; the beginning of much.
     output: String,
     /// What it measured, in order.
     measures: Vec<MeasureReport>,
