@@ -459,7 +459,7 @@ fn an_interruption_is_no_failure() {
     let endless: &[&[&str]] = &[
         &["reproduce", "afd-2019", "--lab-only", "--cache", "cache"],
         &["lab", "--drive", "wd10ears", "--", "sleep 1000000"],
-        &["drive", "fit", "wd10ears"],
+        &["drive", "fit", "wd20ears-lulf"],
         &["bench", "random-write", "./scratch", "--area", "16M", "--io", "buffered", "--runtime", "600"],
     ];
     for arguments in endless.iter().filter(|arguments| lab || !matches!(arguments[0], "reproduce" | "lab")) {
