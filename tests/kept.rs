@@ -112,7 +112,7 @@ fn a_backup_that_does_not_fit_is_not_left_behind() {
     planned(&dir, "gpt", &["--delete", "3"]);
     let before = fs::read(dir.join("disk")).unwrap();
     // What goes beyond a KiB of a file is refused (EFBIG), as on a full disk.
-    let line = format!("trap '' XFSZ; ulimit -f 1; exec {STRADDLE} apply second --write disk");
+    let line = format!("trap '' XFSZ; ulimit -f 1; exec '{STRADDLE}' apply second --write disk");
     let full = output(Command::new("bash").args(["-c", &line]).current_dir(dir.path()), "");
     assert_eq!(full.status.code(), Some(3), "{}", told(&full));
     assert!(told(&full).contains("cannot store the backup"), "{}", told(&full));

@@ -154,7 +154,7 @@ fn line_after(output: &Output, words: &str) -> String {
 /// Runs a line that was printed.
 fn by_shell(dir: &Dir, line: &str) -> Output {
     let folder = Path::new(STRADDLE).parent().unwrap().display();
-    let line = format!("PATH={folder}:$PATH; {line}");
+    let line = format!("PATH='{folder}':$PATH; {line}");
     let output = output(Command::new("bash").args(["-c", &line]).current_dir(dir.path()), "");
     assert_eq!(output.status.code(), Some(0), "{line:?}: {}", told(&output));
     clean(&line, &output);

@@ -46,7 +46,7 @@ fn an_overlay_comes_with_the_command_that_reads_it() {
                 assert_eq!(status, 3, "{told}");
                 let line = told.lines().find_map(|line| line.strip_prefix("    straddle "));
                 let line = line.unwrap_or_else(|| panic!("no command in {told}"));
-                let line = format!("{STRADDLE} {line}; test $? -eq 1");
+                let line = format!("'{STRADDLE}' {line}; test $? -eq 1");
                 assert!(shell(&line, dir.path()).contains("S001"), "{line}");
             }
         }
