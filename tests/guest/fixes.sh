@@ -72,7 +72,7 @@ after_luks2-4096-odd() {
 	device=/dev/${D}1
 	open_luks c1 && e2fsck -fn /dev/mapper/c1 >/dev/null 2>&1
 	local status=$?
-	cryptsetup close c1 && return $status
+	cryptsetup close c1 && return "$status"
 }
 open_luks() { cryptsetup open --disable-keyring --key-file /tmp/key "$device" "$1"; }
 # The whole disk from sector 63 on, with a Btrfs.
@@ -86,7 +86,7 @@ after_btrfs-63() {
 	btrfs check "/dev/${D}1" >/dev/null 2>&1 && mount -o ro "/dev/${D}1" /mnt || return
 	tar -C /mnt --sort=name -cf - . | sha256sum | cmp - /tmp/files
 	local status=$?
-	umount /mnt && [ $status = 0 ] && [ "$(attr "${D}1" start)" = 64 ]
+	umount /mnt && [ "$status" = 0 ] && [ "$(attr "${D}1" start)" = 64 ]
 }
 
 failed=0
