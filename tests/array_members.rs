@@ -7,11 +7,9 @@ mod tools;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
-use tools::{Dir, Guest, STRADDLE, check, list, present, word};
+use tools::{Dir, Guest, check, list, present, word};
 
 /// Arrays of tests/guest/array-members.sh.
 const ARRAYS: usize = 23;
@@ -68,13 +66,7 @@ fn every_member_is_told_the_same_of_its_array() {
     if !present(&["linux.uml", "mdadm", "sfdisk", "mkfs.ext4"]) {
         return;
     }
-    let dir = Dir::new("array-members");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-    let mut command = Command::new(root.join("tests/guest/run"));
-    command.args(["-t", "600", "-m", "2G", "-o"]).arg(dir.path());
-    command.arg("-e").arg(format!("STRADDLE={STRADDLE}"));
-    tools::run(command.arg(root.join("tests/guest/array-members.sh")), "");
-    let guest = Guest(dir);
+    let guest = Guest::run("array-members.sh", "2G");
     let names = guest.names("", ".0.img");
     assert_eq!(names.len(), ARRAYS, "{names:?}");
     names.iter().for_each(|name| check_array(&guest, name));

@@ -421,13 +421,7 @@ fn on_a_running_machine_each_thing_is_told_where_it_belongs() {
     if !present(&["linux.uml", "mdadm", "lvm", "sfdisk", "mkfs.ext4"]) {
         return;
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-    let dir = Dir::new("beside-guest");
-    let mut command = Command::new(root.join("tests/guest/run"));
-    command.args(["-t", "3600", "-m", "2G", "-o"]).arg(dir.path());
-    command.arg("-e").arg(format!("STRADDLE={STRADDLE}"));
-    tools::run(command.arg(root.join("tests/guest/beside.sh")), "");
-    let guest = Guest(dir);
+    let guest = Guest::run("beside.sh", "2G");
     check_members(&guest);
     check_volumes(&guest);
     check_loops(&guest);

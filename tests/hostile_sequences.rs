@@ -23,24 +23,21 @@ use peers::*;
 use rustix::event::EventfdFlags;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use server::{Server, Setting, summary};
+use straddle_units::SplitMix64;
 
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().unwrap())
 }
 
-/// SplitMix64.
-struct Random(u64);
+/// Draws by seed.
+struct Random(SplitMix64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+    const fn next(&mut self) -> u64 {
+        self.0.next()
     }
 
-    fn below(&mut self, limit: u64) -> u64 {
+    const fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
 
@@ -341,7 +338,7 @@ fn whatever_a_machine_sends_others_are_served() {
     let mut kept = Vec::new();
     let mut acts = 0;
     for seed in first..first + count {
-        let mut random = Random(seed);
+        let mut random = Random(SplitMix64::new(seed));
         let mut machine = Machine::new(&setting);
         if random.below(8) > 0 {
             let (kick, call) = (machine.kick.try_clone().unwrap(), machine.call.try_clone().unwrap());

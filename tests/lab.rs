@@ -201,9 +201,7 @@ fn equal_runs_are_equal_to_the_nanosecond_whatever_the_load() {
         (report, events)
     };
     // As an ordinary user, if this is root and such a user can get here.
-    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
-    let can = Command::new(nobody[0]).args(&nobody[1..]).args(["test", "-x", straddle]).output().unwrap();
-    let nobody = if can.status.success() { nobody.to_vec() } else { vec!["env"] };
+    let nobody = tools::ordinary_user(Path::new(straddle));
     let processor = straddle_guest::processors().first().unwrap().to_string();
     let (first, first_events) = run(0, &["env"], "1");
     assert!(first["requests"].as_u64().unwrap() > 200, "{first}");
@@ -224,7 +222,7 @@ fn equal_runs_are_equal_to_the_nanosecond_whatever_the_load() {
     for (load, wrapper) in [
         (Load::none(), vec!["env"]),
         (Load::busy(), vec!["env"]),
-        (Load::busy(), nobody.clone()),
+        (Load::busy(), nobody.to_vec()),
         (Load::busy(), vec!["taskset", "-c", &processor]),
         (Load::memory(), vec!["env"]),
         (Load::memory(), vec!["taskset", "-c", &processor]),

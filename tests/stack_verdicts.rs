@@ -11,12 +11,9 @@
 mod tools;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
-use tools::{Dir, Guest, STRADDLE, list, present, word};
+use tools::{Guest, list, present, word};
 
 const TOOLS: [&str; 7] = ["linux.uml", "sfdisk", "mdadm", "lvm", "cryptsetup", "mkfs.ext4", "dumpe2fs"];
 
@@ -186,15 +183,7 @@ fn verdicts_agree_with_the_kernel_and_with_each_other() {
     if !present(&TOOLS) {
         return;
     }
-    let dir = Dir::new("verdicts");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let program = dir.join("straddle");
-    fs::copy(STRADDLE, &program).unwrap();
-    let mut command = Command::new(root.join("tests/guest/run"));
-    command.args(["-t", "3600", "-m", "2G", "-o"]).arg(dir.path());
-    command.arg("-e").arg(format!("STRADDLE={}", program.display()));
-    tools::run(command.arg(root.join("tests/guest/verdicts.sh")), "");
-    let guest = Guest(dir);
+    let guest = Guest::run("verdicts.sh", "2G");
     check_following(&guest);
     check_arrays(&guest);
     check_once(&guest);

@@ -5,11 +5,9 @@
 mod tools;
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
-use tools::{Dir, Guest, STRADDLE, list, number, present, word};
+use tools::{Guest, list, number, present, word};
 
 /// Volumes of tests/guest/volume-parts.sh.
 const VOLUMES: usize = 10;
@@ -32,13 +30,7 @@ fn each_disk_of_a_volume_is_judged_by_what_is_on_it() {
     if !present(&["linux.uml", "lvm", "sfdisk", "dmsetup"]) {
         return;
     }
-    let dir = Dir::new("volume-parts");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-    let mut command = Command::new(root.join("tests/guest/run"));
-    command.args(["-t", "600", "-m", "2G", "-o"]).arg(dir.path());
-    command.arg("-e").arg(format!("STRADDLE={STRADDLE}"));
-    tools::run(command.arg(root.join("tests/guest/volume-parts.sh")), "");
-    let guest = Guest(dir);
+    let guest = Guest::run("volume-parts.sh", "2G");
     let (names, mut off) = (guest.names("", ".0.areas"), 0);
     assert_eq!(names.len(), VOLUMES, "{names:?}");
     for (name, disk) in names.iter().flat_map(|name| (0..3).map(move |disk| (name, disk))) {

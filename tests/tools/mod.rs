@@ -59,6 +59,19 @@ impl Drop for Dir {
 pub(crate) struct Guest(pub(crate) Dir);
 
 impl Guest {
+    /// What `script`, one of tests/guest, has left. The program is copied to where the guest sees it: a build may lie in /dev/shm.
+    pub(crate) fn run(script: &str, memory: &str) -> Self {
+        let dir = Dir::new("guest");
+        let program = dir.join("straddle");
+        fs::copy(STRADDLE, &program).expect("the program can be copied");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/guest");
+        let mut command = Command::new(folder.join("run"));
+        command.args(["-m", memory, "-o"]).arg(dir.path());
+        command.arg("-e").arg(format!("STRADDLE={}", program.display()));
+        run(command.arg(folder.join(script)), "");
+        Self(dir)
+    }
+
     /// A file's text.
     pub(crate) fn text(&self, name: &str) -> String {
         fs::read_to_string(self.0.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))

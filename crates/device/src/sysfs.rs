@@ -64,6 +64,11 @@ impl Attributes for Directory {
     }
 }
 
+/// What a disk calls itself: its worldwide name, or its serial number.
+pub fn name_of_disk(disk: &Directory) -> Option<String> {
+    ["wwid", "device/wwid", "device/serial"].into_iter().find_map(|attribute| disk.text(attribute))
+}
+
 /// The names in a directory, sorted; none when it cannot be read.
 pub(crate) fn list_names(dir: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };

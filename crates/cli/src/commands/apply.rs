@@ -41,7 +41,7 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
     }
     let failed = |error: ApplyError, name: &str| of_apply_error(error, name);
     let serial = target.serial.clone();
-    let backup_path = arguments.backup.clone().unwrap_or_else(|| with_undo(&arguments.plan));
+    let backup_path = arguments.backup.clone().unwrap_or_else(|| with_ending(&arguments.plan, "undo"));
     let steps = apply::prepare(&target.disk, &plan, serial.as_deref()).map_err(|error| {
         let is_other = matches!(error, ApplyError::OtherDisk(_));
         let error = failed(error, &target.name);
@@ -119,7 +119,7 @@ fn earlier(target: &Opened, backup: &Path, operand: &Path) -> Option<String> {
     })
 }
 
-/// The path with another ending behind its own.
+/// The path with another ending behind its own: `plan.json.undo` for `plan.json`.
 fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
@@ -170,13 +170,6 @@ fn load(path: &Path) -> Result<Plan> {
     }
     let text = fs::read_to_string(path).with_context(told)?;
     Plan::from_json(&text).map_err(|error| of_plan_error(error, &path.display().to_string()))
-}
-
-/// `plan.json.undo` for `plan.json`.
-fn with_undo(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".undo");
-    PathBuf::from(name)
 }
 
 /// Opens the target for writing, once it is known that nobody uses it.

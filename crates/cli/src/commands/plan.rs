@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use straddle_device::sysfs::{Attributes, Directory};
+use straddle_device::sysfs::{Directory, name_of_disk};
 use straddle_device::{DeviceKind, Medium, OpenError, Options, Target};
 use straddle_layout::{Stack, TableKind, read_stack};
 use straddle_repair::peers::{Free, Peer, peers};
@@ -229,7 +229,7 @@ pub(crate) fn check_zones(target: &Target, name: &str) -> Result<()> {
 /// What a disk calls itself, so that another in its place is noticed.
 pub(crate) fn serial_of(kernel_name: &str) -> Option<String> {
     let directory = Directory::new(std::path::Path::new("/sys/block").join(kernel_name.replace('/', "!")));
-    ["wwid", "device/wwid", "device/serial"].into_iter().find_map(|attribute| directory.text(attribute))
+    name_of_disk(&directory)
 }
 
 /// What the other tools would do with each new partition.

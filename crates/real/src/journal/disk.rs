@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use rustix::fs::{major, minor};
 use serde::{Deserialize, Serialize};
+use straddle_device::sysfs::{Attributes, Directory, name_of_disk};
 
 use crate::open::{Kind, Opened};
 
@@ -17,7 +18,7 @@ use crate::open::{Kind, Opened};
 pub(super) struct Disk {
     /// The drive's own name (WWID, or serial number).
     name: Option<String>,
-    /// Since which start of the machine, and the how manieth disk since then (`diskseq`, since Linux 5.15).
+    /// The boot that it was seen in, and its number among the disks attached since then (`diskseq`, from Linux 5.15 on).
     attached: Option<(String, u64)>,
 }
 
@@ -29,16 +30,10 @@ impl Disk {
         let device =
             PathBuf::from(format!("/sys/dev/block/{}:{}", major(number.rdev()), minor(number.rdev())));
         // A partition is known by its disk.
-        let said = |name: &str| {
-            let read = |path: PathBuf| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
-            [device.join(name), device.join("..").join(name)]
-                .into_iter()
-                .find_map(read)
-                .filter(|text| !text.is_empty())
-        };
-        let name = ["wwid", "device/wwid", "device/serial", "serial"].into_iter().find_map(&said);
+        let both = [Directory::new(device.clone()), Directory::new(device.join(".."))];
+        let name = both.iter().find_map(|disk| name_of_disk(disk).or_else(|| disk.text("serial")));
+        let sequence = both.iter().find_map(|disk| disk.number("diskseq"));
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
-        let sequence = said("diskseq").and_then(|text| text.parse().ok());
         Self { name, attached: boot.map(|boot| boot.trim().to_owned()).zip(sequence) }
     }
 
