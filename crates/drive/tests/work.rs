@@ -85,6 +85,29 @@ fn check_medium(shape: &Shape, run: &Run) {
     assert!(counters.merged_writes > 0 || stored == counters.host_write_bytes);
 }
 
+/// A sector that was read for its rest and then written is read again for the next write of a part of it, though that joins
+/// an extent whose other end was read with it.
+#[test]
+fn a_sector_that_was_written_is_read_again() {
+    let shape = Shape {
+        firmware_offset: 5 * SECTOR,
+        link_mb_s: 20.0,
+        completion_overhead_us: 8,
+        queue_depth: 1,
+        rpm: 7200.0,
+        zones: vec![(1, 6)],
+        write_cache: true,
+        cache_bytes: 4096,
+        extents: 1,
+        window: 1,
+        ..Shape::default()
+    };
+    for (first, sectors) in (0..24).flat_map(|first| (1..9).map(move |sectors| (first, sectors))) {
+        let wishes = [Wish::new(Operation::Write, 12, 8), Wish::new(Operation::Write, first, sectors)];
+        check_medium(&shape, &run(&shape, &wishes, 1));
+    }
+}
+
 proptest! {
     #![proptest_config(config(500))]
 

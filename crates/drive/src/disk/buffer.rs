@@ -106,6 +106,9 @@ impl WriteBuffer {
 
     /// Puts in what is left of an extent.
     fn put_part(&mut self, start: u64, mut part: Extent, geometry: &Geometry) {
+        // What was read of a sector that goes to the medium now is old from then on.
+        part.known =
+            self.edges(start, part.end).map(|edge| if part.known.contains(&edge) { edge } else { NONE });
         self.locate(start, &mut part, geometry);
         self.put(start, part);
     }
@@ -140,6 +143,11 @@ impl WriteBuffer {
 
     fn mask(&self) -> u64 {
         (1 << self.shift) - 1
+    }
+
+    /// The first and the last physical sector of the span.
+    fn edges(&self, start: u64, end: u64) -> [u64; 2] {
+        [start >> self.shift, (end - 1) >> self.shift]
     }
 
     /// The bytes of an extent that is nothing but a part of a sector of a stream.
@@ -272,8 +280,8 @@ impl WriteBuffer {
             joined.end = joined.end.max(extent.end);
             joined.streamed |= extent.streamed;
         }
-        let edges = [first >> self.shift, (joined.end - 1) >> self.shift];
-        joined.known = edges.map(|edge| if known.contains(&edge) { edge } else { NONE });
+        joined.known =
+            self.edges(first, joined.end).map(|edge| if known.contains(&edge) { edge } else { NONE });
         joined.streamed |= (joined.end - first) >> self.shift >= STREAM_SECTORS;
         if self.partial(first, &joined) != [false; 2] {
             joined.coming = [
@@ -319,7 +327,7 @@ impl WriteBuffer {
     pub(super) fn sector_read(&mut self, sector: u64, geometry: &Geometry) {
         let mut below = (sector + 1) << self.shift;
         while let Some((&start, &extent)) = self.extents.range(..below).next_back() {
-            let edges = [start >> self.shift, (extent.end - 1) >> self.shift];
+            let edges = self.edges(start, extent.end);
             if edges[1] < sector {
                 break;
             }
