@@ -73,7 +73,7 @@ fn lab(caller: Caller, arguments: &[&str]) -> Output {
 
 /// Everybody who can be here: root and somebody else if this is root, otherwise whoever this is.
 fn callers() -> Vec<&'static [&'static str]> {
-    match tools::ordinary_user(Path::new(STRADDLE)) {
+    match tools::ordinary_user_of_lab(Path::new(STRADDLE)) {
         ["env"] => vec![&[]],
         user => vec![&[], user],
     }
@@ -136,7 +136,8 @@ fn a_guests_root_changes_nothing_that_it_was_not_given() {
             fs::create_dir(&output).unwrap();
             give(&output, wrapper);
             let before = seen(&victim);
-            let script = format!("V={}; {ATTACK}\ncp /run/h/file \"$OUTPUT/copy\" && sync", victim.display());
+            let script =
+                format!("V='{}'; {ATTACK}\ncp /run/h/file \"$OUTPUT/copy\" && sync", victim.display());
             let run = lab(caller, &["--output", output.to_str().unwrap(), "--", &script]);
             assert!(run.status.success(), "{caller:?}: {}", told(&run));
             assert!(text(&run.stdout).ends_with("precious\ntried\n"), "{caller:?}: {}", told(&run));

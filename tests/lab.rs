@@ -201,7 +201,7 @@ fn equal_runs_are_equal_to_the_nanosecond_whatever_the_load() {
         (report, events)
     };
     // As an ordinary user, if this is root and such a user can get here.
-    let nobody = tools::ordinary_user(Path::new(straddle));
+    let nobody = tools::ordinary_user_of_lab(Path::new(straddle));
     let processor = straddle_guest::processors().first().unwrap().to_string();
     let (first, first_events) = run(0, &["env"], "1");
     assert!(first["requests"].as_u64().unwrap() > 200, "{first}");
@@ -372,7 +372,7 @@ fn what_is_open_in_a_folder_that_is_closed_can_be_read() {
 	print(open("many/300").read(), end="")
 	END"#;
     let line = [straddle.to_str().unwrap(), "lab", "--drive", "wd10ears", "--output"];
-    let user = tools::ordinary_user(&straddle);
+    let user = tools::ordinary_user_of_lab(&straddle);
     let mut command = Command::new(user[0]);
     command.args(&user[1..]).args(["sh", "-c"]);
     command.args(["ulimit -n 512; exec \"$@\"", "sh"]).args(line).arg(&folder).args(["--", script]);

@@ -86,7 +86,7 @@ fn an_image_that_qemu_serves_is_refused_under_each_of_its_names() {
     let mut server = Command::new("qemu-nbd");
     let _server = Ends(server.args(["-f", "raw", "-t", "-k"]).arg(&socket).arg(&path).spawn().unwrap());
     until(|| socket.exists());
-    let uri = format!("nbd+unix:///?socket={}", socket.display());
+    let uri = format!("nbd+unix:///?socket={}", socket.display().to_string().replace(' ', "%20"));
     let written = output(
         Command::new("qemu-io").args(["-f", "raw", "-c", "write -P 0x5a 1M 256k", "-c", "flush", &uri]),
         "",

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use straddle_device::shown::quote_path;
 use straddle_units::SplitMix64;
 use tools::{Dir, STRADDLE};
 
@@ -149,7 +150,7 @@ fn owner_writes(target: &Path, journals: &Path, bytes: &[u8], drawn: u64, again:
     let told = restored(journals, &[], 4);
     assert!(fs::read(target).unwrap() == changed, "{again}: {told}");
     assert!(told.contains("left alone") && told.contains(&(at / 512 * 512).to_string()), "{again}: {told}");
-    let folder = format!("straddle bench --restore --journals {} --force", journals.display());
+    let folder = format!("straddle bench --restore --journals {} --force", quote_path(journals));
     assert!(told.contains(&folder), "{again}: {told}");
     let told = restored(journals, &["--force"], 0);
     assert!(fs::read(target).unwrap() == bytes, "{again}: {told}");
