@@ -442,7 +442,12 @@ fn check_members(guest: &Guest) {
         }
         assert!(views.iter().any(|target| target.to_string().contains("_raid_member")), "{name}");
         let plans = guest.text(&format!("{name}.plans"));
-        assert!(plans.split(' ').all(|status| matches!(status.trim(), "4" | "")), "{name}: {plans}");
+        let refusals = || guest.text(&format!("{name}.refusals"));
+        assert!(
+            plans.split(' ').all(|status| matches!(status.trim(), "4" | "")),
+            "{name}: {plans}{}",
+            refusals()
+        );
         assert!(guest.text(&format!("{name}.kept")).contains("Version"), "{name}");
     }
 }
