@@ -403,6 +403,98 @@ impl Drop for Loop {
     }
 }
 
+/// Who has locked the file below a loop device, and has it open only to read it, is found by the lock alone; and whoever comes
+/// later is kept out by ours.
+#[test]
+fn the_file_below_a_loop_device_is_locked_with_it() {
+    if !present(&["losetup", "flock"]) {
+        return;
+    }
+    let dir = Dir::new("below");
+    let (path, bytes) = image(&dir, "disk.img");
+    let plan = dir.join("plan");
+    let planned = output(
+        Command::new(STRADDLE)
+            .args(["plan", "--table", "gpt", "--part", "rest", "--wipe"])
+            .arg(&path)
+            .arg("--save")
+            .arg(&plan),
+        "",
+    );
+    assert!(planned.status.success(), "{}", told(&planned));
+    let Some(device) = Loop::over(&path) else {
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), "NOT RUN: no loop devices here");
+        return;
+    };
+    let theirs = File::open(&path).unwrap();
+    rustix::fs::flock(&theirs, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    let said = ["in use", "has locked", "disk.img, the file below it"];
+    refused(&bench(&dir, &device.0, &["--used"]).output().unwrap(), &said);
+    let written = output(Command::new(STRADDLE).arg("apply").arg(&plan).arg("--write").arg(&device.0), "");
+    refused(&written, &said);
+    let mut reproduce = Command::new(STRADDLE);
+    reproduce.args(["reproduce", "miller-2010", "--on"]).arg(&device.0).arg("--destroy-data").arg(&device.0);
+    refused(&output(&mut reproduce, ""), &said);
+    assert!(fs::read(&path).unwrap() == bytes && journals(&dir).is_empty());
+    drop(theirs);
+    let child = Ends(running(&dir, &device.0));
+    let late = output(Command::new("flock").arg("-n").arg(&path).arg("true"), "");
+    assert!(!late.status.success(), "the file is not locked");
+    drop(child);
+}
+
+/// A disk that gives nothing any more when all is to be compared: what is kept, where, and how to have it back.
+#[test]
+fn what_cannot_be_compared_is_kept_and_the_way_back_is_said() {
+    if !present(&["strace"]) {
+        return;
+    }
+    let dir = Dir::new("uncompared");
+    let (path, bytes) = image(&dir, "disk.img");
+    // The reads of the target; the last of them is a comparison.
+    let traced = |command: &Command, inject: Option<usize>| {
+        let log = dir.join("log");
+        let mut traced = Command::new("strace");
+        traced.args(["-f", "-qq", "-e", "trace=pread64"]).arg("-P").arg(&path).arg("-o").arg(&log);
+        if let Some(number) = inject {
+            traced.args(["-e", &format!("inject=pread64:error=EIO:when={number}+")]);
+        }
+        traced.arg(command.get_program()).args(command.get_args());
+        let done = output(&mut traced, "");
+        (done, fs::read_to_string(log).unwrap().lines().filter(|line| line.contains("pread64(")).count())
+    };
+    let run = bench(&dir, &path, &["--used", "--runtime", "1"]);
+    let (done, reads) = traced(&run, None);
+    assert!(done.status.success() && reads > 1, "{reads}: {}", told(&done));
+    let (failed, _) = traced(&run, Some(reads));
+    let said = told(&failed);
+    assert_eq!(failed.status.code(), Some(3), "{said}");
+    let journal =
+        journals(&dir).into_iter().find(|path| path.extension().is_some_and(|end| end == "journal"));
+    let command = format!("straddle bench --restore --journals {}", dir.join("journals").display());
+    let journal = journal.unwrap();
+    for word in ["Input/output error", &format!("the journal {} is kept", journal.display()), &command] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    // Neither can be put back what the disk does not take.
+    let mut restore = Command::new(STRADDLE);
+    restore.args(["bench", "--restore", "--journals"]).arg(dir.join("journals"));
+    let mut broken = Command::new("strace");
+    broken.args(["-f", "-qq", "-e", "trace=pread64,pwrite64", "-P"]).arg(&path).args(["-o", "/dev/null"]);
+    broken.args(["-e", "inject=pread64:error=EIO:when=4+", "-e", "inject=pwrite64:error=EIO"]);
+    broken.arg(restore.get_program()).args(restore.get_args());
+    let broken = output(&mut broken, "");
+    let said = told(&broken);
+    assert_eq!(broken.status.code(), Some(3), "{said}");
+    for word in [&format!("the journal {} is kept", journal.display()), &command] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    let restored = output(&mut restore, "");
+    assert!(restored.status.success(), "{}", told(&restored));
+    assert!(fs::read(&path).unwrap() == bytes && journals(&dir).is_empty());
+}
+
 #[test]
 fn what_is_behind_a_loop_device_is_in_use_by_whatever_name_and_depth() {
     if !present(&["losetup"]) {
