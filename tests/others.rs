@@ -444,6 +444,48 @@ fn the_file_below_a_loop_device_is_locked_with_it() {
     drop(child);
 }
 
+/// The device's number is given to another disk of the same size: that is not what the journal is of, whatever is asked for.
+#[test]
+fn another_disk_at_the_same_number_is_not_written_by_force() {
+    if !present(&["losetup"]) {
+        return;
+    }
+    let dir = Dir::new("number");
+    let (path, bytes) = image(&dir, "disk.img");
+    let Some(device) = Loop::over(&path) else {
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), "NOT RUN: no loop devices here");
+        return;
+    };
+    if !Path::new("/sys/block").join(device.0.file_name().unwrap()).join("diskseq").exists() {
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), "NOT RUN: this kernel does not number its disks (Linux 5.15)");
+        return;
+    }
+    drop(Ends(running(&dir, &device.0)));
+    let losetup = |arguments: &[&Path]| {
+        let done = output(Command::new("losetup").args(arguments), "");
+        assert!(done.status.success(), "{}", told(&done));
+    };
+    let restore = |options: &[&str]| {
+        let mut command = Command::new(STRADDLE);
+        output(command.args(["bench", "--restore", "--journals"]).arg(dir.join("journals")).args(options), "")
+    };
+    let other = dir.join("other.img");
+    let theirs: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
+    fs::write(&other, &theirs).unwrap();
+    losetup(&[Path::new("--detach"), &device.0]);
+    losetup(&[&device.0, &other]);
+    for options in [&[][..], &["--force"]] {
+        let refused = restore(options);
+        assert_eq!(refused.status.code(), Some(3), "{}", told(&refused));
+        assert!(told(&refused).contains("it has been replaced"), "{}", told(&refused));
+        assert_eq!(complete(&dir), 1);
+    }
+    drop(device);
+    assert!(fs::read(&other).unwrap() == theirs && fs::read(&path).unwrap() == bytes);
+}
+
 /// A disk that gives nothing any more when all is to be compared: what is kept, where, and how to have it back.
 #[test]
 fn what_cannot_be_compared_is_kept_and_the_way_back_is_said() {

@@ -144,7 +144,8 @@ fn one_is_lost(journals: &Path, target: &Path, drawn: u64, again: &str) {
     let mut paths: Vec<_> = fs::read_dir(journals).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|end| end == "journal"));
     paths.sort();
-    let lost = &paths[drawn as usize % paths.len()];
+    let index = drawn % paths.len() as u64;
+    let lost = &paths[usize::try_from(index).unwrap()];
     let (bytes, elsewhere) = (fs::read(target).unwrap(), journals.with_extension("lost"));
     fs::rename(lost, &elsewhere).unwrap();
     let told = restored(journals, &[], 3);

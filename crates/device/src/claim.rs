@@ -211,6 +211,23 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
     }
 
+    /// Who does not want to wait is told to come again, and counts as somebody who came.
+    #[test]
+    fn whoever_will_not_wait_for_a_kept_file_is_sent_away_and_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("disk.img");
+        std::fs::write(&path, [0; 4096]).unwrap();
+        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        assert!(keep(&file).unwrap(), "no leases here");
+        assert!(is_kept(&file));
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let sent_away = OpenOptions::new().read(true).custom_flags(flags).open(&path).unwrap_err();
+        assert_eq!(sent_away.kind(), io::ErrorKind::WouldBlock);
+        assert!(!is_kept(&file));
+        unlock(&file);
+        OpenOptions::new().read(true).custom_flags(flags).open(&path).unwrap();
+    }
+
     #[test]
     fn either_kind_of_lock_is_in_the_way_of_both() {
         let folder = tempfile::tempdir().unwrap();
