@@ -239,6 +239,7 @@ fn the_list_has_every_shipped_drive_and_each_can_be_shown() {
         let shown = straddle(&["drive", "show", name]);
         assert_eq!(shown.code, 0, "{}", shown.err);
         assert!(shown.out.starts_with(&format!("{name}: ")), "{}", shown.out);
+        assert!(!shown.out.contains("\\u{"), "our own drawing is escaped: {}", shown.out);
         assert!(shown.out.contains("CLAIMS") && shown.out.contains("TRUTH") && shown.out.contains("SOURCE"));
         let report = json("drive", &["drive", "show", name, "--json"]);
         let drive = &report["drives"][0];

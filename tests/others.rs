@@ -49,6 +49,11 @@ fn until(is_so: impl Fn() -> bool) {
     }
 }
 
+/// How many files of journals have been complete.
+fn complete(dir: &Dir) -> usize {
+    journals(dir).iter().filter(|path| path.extension().is_some_and(|end| end == "journal")).count()
+}
+
 /// A run that measures: its journal has its name, so that it may write.
 fn running(dir: &Dir, target: &Path) -> Child {
     let child = bench(dir, target, &["--used", "--runtime", "100"]).spawn().unwrap();
@@ -296,7 +301,7 @@ fn what_the_owner_writes_during_a_run_stays_and_ends_it() {
             assert!(now[..at as usize] == bytes[..at as usize]);
         }
         // The journal is kept, and the target not measured again before that is settled.
-        assert_eq!(journals(&dir).len(), 1);
+        assert_eq!(complete(&dir), 1);
         refused(&bench(&dir, &path, &["--used"]).output().unwrap(), &["--restore"]);
         let probed = output(
             Command::new(STRADDLE)
@@ -317,7 +322,7 @@ fn what_the_owner_writes_during_a_run_stays_and_ends_it() {
         };
         let shown = restore(&[]);
         assert_eq!(shown.status.code(), Some(if cut { 3 } else { 4 }), "{}", told(&shown));
-        assert!(fs::read(&path).unwrap() == now && journals(&dir).len() == 1, "{}", told(&shown));
+        assert!(fs::read(&path).unwrap() == now && complete(&dir) == 1, "{}", told(&shown));
         if !cut {
             assert!(told(&shown).contains("The run began to write at 20"), "{}", told(&shown));
             let forced = restore(&["--force"]);
@@ -396,6 +401,140 @@ impl Drop for Loop {
     fn drop(&mut self) {
         let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
     }
+}
+
+/// Who has locked the file below a loop device, and has it open only to read it, is found by the lock alone; and whoever comes
+/// later is kept out by ours.
+#[test]
+fn the_file_below_a_loop_device_is_locked_with_it() {
+    if !present(&["losetup", "flock"]) {
+        return;
+    }
+    let dir = Dir::new("below");
+    let (path, bytes) = image(&dir, "disk.img");
+    let plan = dir.join("plan");
+    let planned = output(
+        Command::new(STRADDLE)
+            .args(["plan", "--table", "gpt", "--part", "rest", "--wipe"])
+            .arg(&path)
+            .arg("--save")
+            .arg(&plan),
+        "",
+    );
+    assert!(planned.status.success(), "{}", told(&planned));
+    let Some(device) = Loop::over(&path) else {
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), "NOT RUN: no loop devices here");
+        return;
+    };
+    let theirs = File::open(&path).unwrap();
+    rustix::fs::flock(&theirs, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    let said = ["in use", "has locked", "disk.img, the file below it"];
+    refused(&bench(&dir, &device.0, &["--used"]).output().unwrap(), &said);
+    let written = output(Command::new(STRADDLE).arg("apply").arg(&plan).arg("--write").arg(&device.0), "");
+    refused(&written, &said);
+    let mut reproduce = Command::new(STRADDLE);
+    reproduce.args(["reproduce", "miller-2010", "--on"]).arg(&device.0).arg("--destroy-data").arg(&device.0);
+    refused(&output(&mut reproduce, ""), &said);
+    assert!(fs::read(&path).unwrap() == bytes && journals(&dir).is_empty());
+    drop(theirs);
+    let child = Ends(running(&dir, &device.0));
+    let late = output(Command::new("flock").arg("-n").arg(&path).arg("true"), "");
+    assert!(!late.status.success(), "the file is not locked");
+    drop(child);
+}
+
+/// The device's number is given to another disk of the same size: that is not what the journal is of, whatever is asked for.
+#[test]
+fn another_disk_at_the_same_number_is_not_written_by_force() {
+    if !present(&["losetup"]) {
+        return;
+    }
+    let dir = Dir::new("number");
+    let (path, bytes) = image(&dir, "disk.img");
+    let Some(device) = Loop::over(&path) else {
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), "NOT RUN: no loop devices here");
+        return;
+    };
+    if !Path::new("/sys/block").join(device.0.file_name().unwrap()).join("diskseq").exists() {
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), "NOT RUN: this kernel does not number its disks (Linux 5.15)");
+        return;
+    }
+    drop(Ends(running(&dir, &device.0)));
+    let losetup = |arguments: &[&Path]| {
+        let done = output(Command::new("losetup").args(arguments), "");
+        assert!(done.status.success(), "{}", told(&done));
+    };
+    let restore = |options: &[&str]| {
+        let mut command = Command::new(STRADDLE);
+        output(command.args(["bench", "--restore", "--journals"]).arg(dir.join("journals")).args(options), "")
+    };
+    let other = dir.join("other.img");
+    let theirs: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
+    fs::write(&other, &theirs).unwrap();
+    losetup(&[Path::new("--detach"), &device.0]);
+    losetup(&[&device.0, &other]);
+    for options in [&[][..], &["--force"]] {
+        let refused = restore(options);
+        assert_eq!(refused.status.code(), Some(3), "{}", told(&refused));
+        assert!(told(&refused).contains("it has been replaced"), "{}", told(&refused));
+        assert_eq!(complete(&dir), 1);
+    }
+    drop(device);
+    assert!(fs::read(&other).unwrap() == theirs && fs::read(&path).unwrap() == bytes);
+}
+
+/// A disk that gives nothing any more when all is to be compared: what is kept, where, and how to have it back.
+#[test]
+fn what_cannot_be_compared_is_kept_and_the_way_back_is_said() {
+    if !present(&["strace"]) {
+        return;
+    }
+    let dir = Dir::new("uncompared");
+    let (path, bytes) = image(&dir, "disk.img");
+    // The reads of the target; the last of them is a comparison.
+    let traced = |command: &Command, inject: Option<usize>| {
+        let log = dir.join("log");
+        let mut traced = Command::new("strace");
+        traced.args(["-f", "-qq", "-e", "trace=pread64"]).arg("-P").arg(&path).arg("-o").arg(&log);
+        if let Some(number) = inject {
+            traced.args(["-e", &format!("inject=pread64:error=EIO:when={number}+")]);
+        }
+        traced.arg(command.get_program()).args(command.get_args());
+        let done = output(&mut traced, "");
+        (done, fs::read_to_string(log).unwrap().lines().filter(|line| line.contains("pread64(")).count())
+    };
+    let run = bench(&dir, &path, &["--used", "--runtime", "1"]);
+    let (done, reads) = traced(&run, None);
+    assert!(done.status.success() && reads > 1, "{reads}: {}", told(&done));
+    let (failed, _) = traced(&run, Some(reads));
+    let said = told(&failed);
+    assert_eq!(failed.status.code(), Some(3), "{said}");
+    let journal =
+        journals(&dir).into_iter().find(|path| path.extension().is_some_and(|end| end == "journal"));
+    let command = format!("straddle bench --restore --journals {}", dir.join("journals").display());
+    let journal = journal.unwrap();
+    for word in ["Input/output error", &format!("the journal {} is kept", journal.display()), &command] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    // Neither can be put back what the disk does not take.
+    let mut restore = Command::new(STRADDLE);
+    restore.args(["bench", "--restore", "--journals"]).arg(dir.join("journals"));
+    let mut broken = Command::new("strace");
+    broken.args(["-f", "-qq", "-e", "trace=pread64,pwrite64", "-P"]).arg(&path).args(["-o", "/dev/null"]);
+    broken.args(["-e", "inject=pread64:error=EIO:when=4+", "-e", "inject=pwrite64:error=EIO"]);
+    broken.arg(restore.get_program()).args(restore.get_args());
+    let broken = output(&mut broken, "");
+    let said = told(&broken);
+    assert_eq!(broken.status.code(), Some(3), "{said}");
+    for word in [&format!("the journal {} is kept", journal.display()), &command] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    let restored = output(&mut restore, "");
+    assert!(restored.status.success(), "{}", told(&restored));
+    assert!(fs::read(&path).unwrap() == bytes && journals(&dir).is_empty());
 }
 
 #[test]

@@ -51,6 +51,7 @@ fn a_lying_drive_with_its_jumper_is_seen_through() {
     assert!(report["written"].as_u64().unwrap() <= 64 << 20);
     let text = straddle(&["probe", "drive:wd10ears,jumper=on"]);
     assert_eq!(text.code, 0);
+    assert!(!text.out.contains("\\u{"), "our own drawing is escaped: {}", text.out);
     assert!(
         flat(&text.out).contains("units of 4096 bytes that begin at byte 3584, and its claim is wrong"),
         "{}",

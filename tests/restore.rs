@@ -118,6 +118,9 @@ fn a_killed_probe_leaves_what_was_there_and_what_its_owner_writes_then() {
             let refused = command.status().unwrap();
             assert_eq!(refused.code(), Some(4), "{again}: nothing begins before that is settled");
         }
+        if complete > 0 {
+            one_is_lost(&journals, &target, mixed(seed ^ round), &again);
+        }
         if round % 2 == 0 || complete == 0 {
             let told = restored(&journals, &[], 0);
             assert!(fs::read(&target).unwrap() == bytes, "{again}: {told}");
@@ -126,7 +129,8 @@ fn a_killed_probe_leaves_what_was_there_and_what_its_owner_writes_then() {
             fs::write(&target, &theirs).unwrap();
             let told = restored(&journals, &[], 4);
             assert!(fs::read(&target).unwrap() == theirs, "{again}: {told}");
-            assert_eq!(left().count(), complete, "{again}: {told}");
+            let kept = left().filter(|path| path.extension().is_some_and(|end| end == "journal")).count();
+            assert_eq!(kept, complete, "{again}: {told}");
             restored(&journals, &["--force"], 0);
             changed += 1;
         }
@@ -134,6 +138,23 @@ fn a_killed_probe_leaves_what_was_there_and_what_its_owner_writes_then() {
     }
     println!("{count} kills: {files} files of journals, {changed} changed by the owner");
     assert!(files > 0, "no probe was killed while it measured");
+}
+
+/// Without one of its files, be it the last or the only one, a journal puts back nothing that the target does not lack, and stays.
+fn one_is_lost(journals: &Path, target: &Path, drawn: u64, again: &str) {
+    let mut paths: Vec<_> = fs::read_dir(journals).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|end| end == "journal"));
+    paths.sort();
+    let index = drawn % paths.len() as u64;
+    let lost = &paths[usize::try_from(index).unwrap()];
+    let (bytes, elsewhere) = (fs::read(target).unwrap(), journals.with_extension("lost"));
+    fs::rename(lost, &elsewhere).unwrap();
+    let told = restored(journals, &[], 3);
+    assert!(told.contains(&format!("{} is missing", lost.display())), "{again}: {told}");
+    assert!(told.contains("is not known") && !told.contains(": holds what it held"), "{again}: {told}");
+    assert!(paths.iter().all(|path| path == lost || path.exists()), "{again}: {told}");
+    assert!(fs::read(target).unwrap() == bytes, "{again}: {told}");
+    fs::rename(&elsewhere, lost).unwrap();
 }
 
 /// From a byte to tens of thousands, anywhere: they stay until they may go.

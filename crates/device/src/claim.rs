@@ -4,13 +4,13 @@
 //! are taken in both ways that others look at; what is opened a second time is held against what was opened first. Who looks at
 //! no locks is kept out of a file by the kernel, where it can ([`keep`]).
 
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -99,12 +99,42 @@ pub fn lock(file: &File) -> Result<(), LockError> {
     })
 }
 
-/// Locks `file`, which is open for writing and was found at `path`, and looks who else uses it: those who lock nothing are found
-/// only so.
-pub fn take(file: &File, path: &Path) -> Result<(), LockError> {
+/// Locks `file`, which is open for writing and was found at `path`, and what it stands on, and looks who else uses it: those who
+/// lock nothing are found only so.
+pub fn take(file: &File, path: &Path) -> Result<Below, LockError> {
     lock(file)?;
-    let uses = Machine::read(None).uses_of(&file.metadata().map_err(LockError::Io)?, path);
-    if uses.is_empty() { Ok(()) } else { Err(LockError::Used(uses.join("; "))) }
+    let metadata = file.metadata().map_err(LockError::Io)?;
+    let machine = Machine::read(None);
+    let below = lock_below(&machine, &metadata)?;
+    let uses = machine.uses_of(&metadata, path);
+    if uses.is_empty() { Ok(below) } else { Err(LockError::Used(uses.join("; "))) }
+}
+
+/// The files below a device, locked for as long as this lives.
+#[must_use = "what is not held is not locked"]
+#[derive(Debug, Default)]
+pub struct Below(#[allow(dead_code, reason = "held")] Vec<File>);
+
+/// Locks the files that what was looked at as `metadata` stands on through loop devices: their bytes are written as well. Those
+/// that cannot be opened (another user's, or removed since) are known by [`Machine::uses_of`] only.
+pub fn lock_below(machine: &Machine, metadata: &Metadata) -> Result<Below, LockError> {
+    let mut locked = Vec::new();
+    for (id, path) in machine.files_below(metadata) {
+        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+        let opened = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path);
+        let Some(file) = opened.ok().filter(|file| FileId::of_open(file).is_ok_and(|found| found == id))
+        else {
+            continue;
+        };
+        lock(&file).map_err(|error| match error {
+            LockError::Locked => {
+                LockError::Used(format!("another program has locked {}, the file below it", path.display()))
+            }
+            error => error,
+        })?;
+        locked.push(file);
+    }
+    Ok(Below(locked))
 }
 
 /// File systems whose files are written by nobody but through their own inodes: ext4, XFS, Btrfs, F2FS, tmpfs (linux/magic.h).
@@ -179,6 +209,23 @@ mod tests {
             other.join().unwrap().unwrap();
         });
         assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
+    }
+
+    /// Who does not want to wait is told to come again, and counts as somebody who came.
+    #[test]
+    fn whoever_will_not_wait_for_a_kept_file_is_sent_away_and_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("disk.img");
+        std::fs::write(&path, [0; 4096]).unwrap();
+        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        assert!(keep(&file).unwrap(), "no leases here");
+        assert!(is_kept(&file));
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let sent_away = OpenOptions::new().read(true).custom_flags(flags).open(&path).unwrap_err();
+        assert_eq!(sent_away.kind(), io::ErrorKind::WouldBlock);
+        assert!(!is_kept(&file));
+        unlock(&file);
+        OpenOptions::new().read(true).custom_flags(flags).open(&path).unwrap();
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Questions to the kernel and, through it, to drives.
 //!
-//! The law of this module: all `unsafe` of the workspace is here; nothing is ever written to a disk, every command sent
+//! The law of this module: all `unsafe` of this crate is here; nothing is ever written to a disk, every command sent
 //! to a drive only reads, brings at most 4096 bytes and ends within [`TIMEOUT`]. Requests go to block and
 //! character devices only, so that no other file ever sees one of these numbers. The answers are raw bytes;
 //! [`crate::identify`] reads them.

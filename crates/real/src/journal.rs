@@ -7,9 +7,14 @@
 //! A file of it: a line of JSON ([`Header`]), a line with its SHA-256, padded with blanks to 16384 bytes; then each area's bytes,
 //! one after the other. It is written under another name, which ends in `.new`, and gets its own, which ends in `.journal`,
 //! when it is durable. So what is called `.new` was never used, and what is called `.journal` was complete. What is to be written
-//! later is added in further files, each of them whole by itself.
+//! later is added in further files, each of them whole by itself, with a number behind the name.
+//!
+//! Before a file gets its name, the next one is there, empty, and called `.new`. So the files of a journal are those from the
+//! first to the one before the first that is `.new`, and one that is lost is missed, be it the last. When the target has been seen
+//! to hold what it held, the empty one is called `.over` before the first file goes.
 
 mod disk;
+mod left;
 mod restore;
 
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -27,7 +32,8 @@ use straddle_units::Span;
 use self::disk::Disk;
 use crate::open::{OpenError, Opened};
 
-pub use restore::{Restored, restore};
+pub use left::{Left, left, unrestored};
+pub use restore::{Lacks, Restored, Settled, restore};
 
 const MAGIC: &str = "straddle-journal-2";
 const HEADER: usize = 16384;
@@ -36,6 +42,8 @@ const SUFFIX: &str = "journal";
 const NEW: &str = "new";
 /// Of one that was found damaged.
 const DAMAGED: &str = "damaged";
+/// Of what says that the journal is no longer needed.
+const OVER: &str = "over";
 
 /// Why there is no journal, or it cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -183,6 +191,8 @@ pub(crate) struct Journal {
     /// What their names begin with: the first is called so, the others have their number behind it.
     stem: String,
     parts: Vec<PathBuf>,
+    /// The file to be filled next, empty. While it is there, it is known that none follows.
+    next: Option<File>,
     /// The first, locked for as long as the measurement runs, so that nobody takes the journal for a dead one's.
     lock: Option<File>,
 }
@@ -190,13 +200,24 @@ pub(crate) struct Journal {
 /// So many areas are in a file; a header has room for them and for a long name.
 const AREAS: usize = 64;
 
+/// The file with this number of the journal that is called `stem`.
+fn named(folder: &Path, stem: &str, number: u64, suffix: &str) -> PathBuf {
+    let name = if number == 0 { stem.to_owned() } else { format!("{stem}.{number}") };
+    folder.join(format!("{name}.{suffix}"))
+}
+
+/// Makes durable which files are in `folder`.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder).and_then(|folder| folder.sync_all())
+}
+
 impl Journal {
     /// One of `opened` in `folder`, with nothing in it.
     pub(crate) fn new(folder: &Path, opened: &Opened) -> Result<Self, JournalError> {
         let failed = |source| JournalError::Io { path: folder.to_owned(), what: "make a folder for", source };
         fs::create_dir_all(folder).map_err(failed)?;
         let stem = format!("{}-{}-{}", opened.id.number(), std::process::id(), now().as_nanos());
-        Ok(Self { folder: folder.to_owned(), stem, parts: Vec::new(), lock: None })
+        Ok(Self { folder: folder.to_owned(), stem, parts: Vec::new(), next: None, lock: None })
     }
 
     /// Writes what these areas of `opened` hold to new files, durably.
@@ -205,15 +226,61 @@ impl Journal {
             self.add_part(opened, areas)?;
         }
         let failed = |source| JournalError::Io { path: self.folder.clone(), what: "write", source };
-        File::open(&self.folder).and_then(|folder| folder.sync_all()).map_err(failed)
+        sync_folder(&self.folder).map_err(failed)
+    }
+
+    fn named(&self, number: usize, suffix: &str) -> PathBuf {
+        named(&self.folder, &self.stem, number as u64, suffix)
     }
 
     fn add_part(&mut self, opened: &Opened, areas: &[(Span, &[u8])]) -> Result<(), JournalError> {
-        let failed = |path: &Path, what| {
-            let path = path.to_owned();
+        let number = self.parts.len();
+        let (path, new) = (self.named(number, SUFFIX), self.named(number, NEW));
+        let text = self.header(opened, areas)?;
+        let failed = |what| {
+            let path = path.clone();
             move |source| JournalError::Io { path, what, source }
         };
-        let target = opened.path.canonicalize().map_err(failed(&opened.path, "name"))?;
+        let file = self.next.take().map_or_else(|| make(&new), Ok).map_err(failed("make"))?;
+        match self.fill(&file, &text, areas) {
+            Ok(next) => self.next = Some(next),
+            Err(source) => {
+                // Nothing of these areas has been written yet. The first goes; a later one stays to say that none follows.
+                let _ = file.set_len(0);
+                let _ = fs::remove_file(self.named(number + 1, NEW));
+                if number == 0 {
+                    let _ = fs::remove_file(&new);
+                } else {
+                    self.next = Some(file);
+                }
+                return Err(failed("write")(source));
+            }
+        }
+        self.parts.push(path);
+        self.lock.get_or_insert(file);
+        Ok(())
+    }
+
+    /// Writes the next file and gives it its name; the one after it.
+    fn fill(&self, file: &File, text: &[u8], areas: &[(Span, &[u8])]) -> io::Result<File> {
+        let number = self.parts.len();
+        rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)?;
+        file.write_all_at(text, 0)?;
+        let mut at = HEADER as u64;
+        for (_, bytes) in areas {
+            file.write_all_at(bytes, at)?;
+            at += bytes.len() as u64;
+        }
+        let next = make(&self.named(number + 1, NEW))?;
+        // The name vouches for it.
+        file.sync_all()?;
+        fs::rename(self.named(number, NEW), self.named(number, SUFFIX))?;
+        Ok(next)
+    }
+
+    fn header(&self, opened: &Opened, areas: &[(Span, &[u8])]) -> Result<Vec<u8>, JournalError> {
+        let failed =
+            |source| JournalError::Io { path: opened.path.clone(), what: "name the target of", source };
         let saved = areas.iter().map(|(span, bytes)| Saved {
             start: span.start().get(),
             length: span.len().get(),
@@ -221,7 +288,7 @@ impl Journal {
         });
         let header = Header {
             magic: MAGIC.to_owned(),
-            target,
+            target: opened.path.canonicalize().map_err(failed)?,
             size: opened.size,
             identity: opened.id,
             born: opened.file.metadata().ok().as_ref().and_then(born),
@@ -230,39 +297,7 @@ impl Journal {
             areas: saved.collect(),
         };
         let too_many = || JournalError::TooMany { path: self.folder.clone(), areas: areas.len() };
-        let text = header.encode().ok_or_else(too_many)?;
-        let name = match self.parts.len() {
-            0 => self.stem.clone(),
-            count => format!("{}.{count}", self.stem),
-        };
-        let named = |suffix| self.folder.join(format!("{name}.{suffix}"));
-        let (path, new) = (named(SUFFIX), named(NEW));
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&new)
-            .map_err(failed(&new, "make"))?;
-        let write = || -> io::Result<()> {
-            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-            file.write_all_at(&text, 0)?;
-            let mut at = HEADER as u64;
-            for (_, bytes) in areas {
-                file.write_all_at(bytes, at)?;
-                at += bytes.len() as u64;
-            }
-            // The name vouches for it.
-            file.sync_all()?;
-            fs::rename(&new, &path)
-        };
-        if let Err(source) = write() {
-            // Nothing of these areas has been written yet.
-            let _ = fs::remove_file(&new);
-            return Err(JournalError::Io { path, what: "write", source });
-        }
-        self.parts.push(path);
-        self.lock.get_or_insert(file);
-        Ok(())
+        header.encode().ok_or_else(too_many)
     }
 
     /// Where its first file is.
@@ -272,11 +307,32 @@ impl Journal {
 
     /// The target holds what it held.
     pub(crate) fn remove(self) -> Result<(), JournalError> {
-        // The first, which is locked, stays until the others are gone.
-        self.parts.into_iter().rev().try_for_each(|path| {
-            fs::remove_file(&path).map_err(|source| JournalError::Io { path, what: "remove", source })
-        })
+        let Some(last) = self.parts.len().checked_sub(1) else { return Ok(()) };
+        let end = self.next.is_some().then(|| self.named(last + 1, NEW));
+        remove(&named(&self.folder, &self.stem, 0, OVER), end.as_deref(), &self.parts)
     }
+}
+
+/// A file for a journal, which was not there.
+fn make(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Removes the files of a journal, of which `over` says that it is no longer needed; at first `end` does not yet.
+fn remove(over: &Path, end: Option<&Path>, parts: &[PathBuf]) -> Result<(), JournalError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| JournalError::Io { path, what: "remove", source }
+    };
+    let renamed = end.map_or(Err(io::ErrorKind::NotFound.into()), |end| fs::rename(end, over));
+    // Somebody may have removed it.
+    renamed.or_else(|_| File::create(over).map(drop)).map_err(failed(over))?;
+    over.parent().map_or(Ok(()), sync_folder).map_err(failed(over))?;
+    // The first, which is locked, stays until the others are gone.
+    for path in parts.iter().rev().map(PathBuf::as_path).chain([over]) {
+        fs::remove_file(path).map_err(failed(path))?;
+    }
+    Ok(())
 }
 
 /// When a file came into being, since 1970.
@@ -292,63 +348,6 @@ fn is_of_age(header: &Header, found: Option<Duration>) -> bool {
 
 fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
-}
-
-/// The first file of the journal that `path` is a file of.
-fn first_of(path: &Path) -> Option<PathBuf> {
-    let stem = path.file_name()?.to_str()?.split('.').next()?;
-    Some(path.with_file_name(format!("{stem}.{SUFFIX}")))
-}
-
-/// A journal that a run has left.
-#[derive(Debug)]
-pub(crate) struct Left {
-    /// Where it is.
-    pub(crate) path: PathBuf,
-    /// What it says of its target; `None` where its beginning is damaged.
-    header: Option<Header>,
-}
-
-/// The complete journals in `folder`, in order of name; none where there is no such folder.
-pub(crate) fn left(folder: &Path) -> Vec<Left> {
-    let header = |path: &Path| File::open(path).and_then(|file| Header::read(&file)).ok().flatten();
-    let complete =
-        pending(folder).into_iter().filter(|path| path.extension().is_some_and(|end| end == SUFFIX));
-    complete.map(|path| Left { header: header(&path), path }).collect()
-}
-
-/// A journal in `folder` of what `path` names now, which a run has left that did not end: that comes before the next run.
-pub fn unrestored(path: &Path, folder: &Path) -> Option<PathBuf> {
-    let metadata = fs::metadata(path).ok()?;
-    let (name, id, born) = (path.canonicalize().ok(), FileId::of(&metadata), born(&metadata));
-    // What says of no target can put back none, before a run as little as after it.
-    let is_of_this = |left: &Left| {
-        left.header.as_ref().is_some_and(|header| {
-            name.as_ref() == Some(&header.target) || id == header.identity && is_of_age(header, born)
-        })
-    };
-    left(folder).into_iter().find(is_of_this).map(|left| left.path)
-}
-
-/// Whether a file without its ending is called as journals are: three numbers, and the number of a further file.
-fn is_name_of_journal(name: &str) -> bool {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let (stem, part) = name.split_once('.').unwrap_or((name, "0"));
-    stem.split('-').count() == 3 && stem.split('-').all(is_number) && is_number(part)
-}
-
-/// What is in `folder` for [`restore`], in order of name: journals, and beginnings of such.
-pub fn pending(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    // Files of others may be there: a folder is what somebody named.
-    let is_ours = |path: &PathBuf| {
-        let end = path.extension().and_then(|end| end.to_str());
-        let name = path.file_stem().and_then(|name| name.to_str());
-        name.zip(end).is_some_and(|(name, end)| [SUFFIX, NEW].contains(&end) && is_name_of_journal(name))
-    };
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_ours).collect();
-    paths.sort();
-    paths
 }
 
 #[cfg(test)]

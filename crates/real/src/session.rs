@@ -72,6 +72,14 @@ pub enum SessionError {
     /// The target cannot be read.
     #[error(transparent)]
     Target(#[from] RealError),
+    /// At the end the target cannot be read, so that what it holds is not known.
+    #[error("cannot compare with what was there before the run, which is kept in {journal}", journal = journal.display())]
+    Uncompared {
+        /// The journal.
+        journal: PathBuf,
+        /// Why.
+        source: RealError,
+    },
     /// The journal cannot be written or removed.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -173,7 +181,10 @@ impl Session {
 
     /// Compares what was kept with what is there now, and gives the target up: others go on. What was measured, and what came of it.
     pub fn end(mut self) -> Result<(Real, Verdict), SessionError> {
-        let changed = self.real.changed()?;
+        let changed = self.real.changed().map_err(|source| match self.journal.path() {
+            Some(journal) => SessionError::Uncompared { journal: journal.to_owned(), source },
+            None => source.into(),
+        })?;
         if matches!(self.lookout, Lookout::Watched(_)) {
             self.is_alone();
         }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use straddle_device::claim::{self, LockError};
+use straddle_device::claim::{self, Below, LockError};
 use straddle_device::live::Machine;
 use straddle_device::{FileId, Medium, ReadError};
 use straddle_units::{ByteCount, ByteOffset};
@@ -49,6 +49,8 @@ pub struct FileDisk {
     id: FileId,
     len: ByteCount,
     is_device: bool,
+    /// What it stands on, locked as long as it is.
+    _below: Below,
 }
 
 impl FileDisk {
@@ -81,11 +83,11 @@ impl FileDisk {
         if id != FileId::of(&metadata) {
             return Err(DiskError::Replaced);
         }
-        claim::take(&file, path).map_err(|error| match error {
+        let below = claim::take(&file, path).map_err(|error| match error {
             LockError::Io(source) => DiskError::Io(source),
             error => DiskError::InUse(error.to_string()),
         })?;
-        Ok(Self { file, path: path.to_owned(), id, len, is_device: kind.is_block_device() })
+        Ok(Self { file, path: path.to_owned(), id, len, is_device: kind.is_block_device(), _below: below })
     }
 
     /// Which file or device it is.

@@ -87,7 +87,8 @@ impl Store {
         if !metadata.is_file() {
             return Err(StoreError::NotAFile { path: path.to_owned() });
         }
-        claim::take(&file, path).map_err(|error| match error {
+        // A file stands on none.
+        let _below = claim::take(&file, path).map_err(|error| match error {
             LockError::Io(source) => unusable(source),
             error => StoreError::InUse { path: path.to_owned(), by: error.to_string() },
         })?;

@@ -58,9 +58,8 @@ impl Plot<'_> {
                 _ if index + 1 == cells.len() => &bottom,
                 _ => "",
             };
-            let dots = row.iter().map(|dots| char::from_u32(0x2800 + u32::from(*dots)).unwrap_or(' '));
-            let line: String = dots.collect();
-            lines.push(format!("{label:>margin$} │{}", line.trim_end_matches('\u{2800}')));
+            let line: String = row.iter().map(|dots| glyph(*dots)).collect();
+            lines.push(format!("{label:>margin$} │{}", line.trim_end()));
         }
         lines.push(format!("{} └{}", " ".repeat(margin), "─".repeat(self.width)));
         let right = short(self.x_most);
@@ -72,6 +71,12 @@ impl Plot<'_> {
 
 /// The dots of a braille character, by row and column, as bits after U+2800.
 const BRAILLE: [[u8; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
+
+/// A cell with these dots. One without any is a blank: the braille character without dots looks like one and is none, so that
+/// it is shown by its code wherever text is printed ([`is_hidden`](straddle_device::shown::is_hidden)).
+fn glyph(dots: u8) -> char {
+    char::from_u32(0x2800 + u32::from(dots)).filter(|_| dots != 0).unwrap_or(' ')
+}
 
 fn float(number: usize) -> f64 {
     u32::try_from(number).map_or(f64::MAX, f64::from)
@@ -101,7 +106,26 @@ mod tests {
     fn a_curve_rises_from_corner_to_corner() {
         let plot = Plot { title: "t", x_most: 10.0, y_most: 20.0, x_label: "x", width: 4, height: 2 };
         let drawn = plot.draw(|x| 2.0 * x);
-        assert_eq!(drawn, "   t\n20 │\u{2800}\u{2800}⡠⠊\n 0 │⡠⠊\n   └────\n    0x10");
+        assert_eq!(drawn, "   t\n20 │  ⡠⠊\n 0 │⡠⠊\n   └────\n    0x10");
+    }
+
+    /// What is drawn passes the last look at stdout as it is.
+    #[test]
+    fn no_drawing_is_made_of_hidden_characters() {
+        let shapes: [fn(f64) -> f64; 4] = [|_| 0.0, |x| x, |x| (x * 40.0).sin().abs() * 20.0, |_| f64::NAN];
+        let mut drawn: Vec<String> = (0..=80).map(|eighths| bar(f64::from(eighths) / 80.0, 10)).collect();
+        for shape in shapes {
+            for (width, height) in [(1, 1), (7, 3), (60, 12)] {
+                let plot = Plot { title: "t", x_most: 10.0, y_most: 20.0, x_label: "x", width, height };
+                drawn.push(plot.draw(shape));
+            }
+        }
+        drawn.push((0..=u8::MAX).map(glyph).collect());
+        for text in &drawn {
+            for line in text.lines() {
+                assert_eq!(straddle_device::shown::printable(line), line);
+            }
+        }
     }
 
     #[test]

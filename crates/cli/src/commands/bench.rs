@@ -2,6 +2,7 @@
 
 mod fio;
 pub(crate) mod real;
+mod restore;
 
 use std::io::Write;
 use std::path::Path;
@@ -23,7 +24,7 @@ use crate::text;
 
 pub(crate) fn run(arguments: &BenchArguments, styles: Styles) -> Result<Exit> {
     if arguments.real.restore {
-        return real::restore_all(arguments);
+        return restore::restore_all(arguments);
     }
     if let Some(path) = &arguments.real.import_fio {
         return fio::import(arguments, path, styles);

@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
     let mut bar = Bar::new();
     let probed = probe(subject.surface(), &budget, claims, &mut bar);
     bar.tell("comparing with what was there");
-    let description = subject.end()?;
+    let description = subject.end(arguments.journals.as_deref())?;
     let report = match probed {
         Err(ProbeError::Target(TargetError::Interrupted)) => return Ok(Exit::INTERRUPTED),
         report => report.map_err(told)?,
@@ -99,11 +99,11 @@ impl Subject {
         }
     }
 
-    /// Compares with what was there, and says what was probed.
-    fn end(self) -> Result<Description> {
+    /// Compares with what was there, and says what was probed. The folder of journals was `named` so.
+    fn end(self, named: Option<&Path>) -> Result<Description> {
         match self {
             Self::Modelled(drive) => Ok(drive.description().clone()),
-            Self::Kept(session) => Ok(end_session(*session)?.description().clone()),
+            Self::Kept(session) => Ok(end_session(*session, named)?.description().clone()),
         }
     }
 }

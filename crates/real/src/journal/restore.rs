@@ -4,9 +4,10 @@
 //! is there now may go. A run writes nothing but what was there, so what reads otherwise was written by somebody else: a
 //! sector that a power cut tore while the same bytes were written to it is whole, or it cannot be read.
 
-use std::fs::{self, File, OpenOptions};
+use std::fmt::{self, Display, Formatter};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -15,7 +16,8 @@ use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 use straddle_units::Span;
 
-use super::{DAMAGED, HEADER, Header, JournalError, NEW, first_of, hex};
+use super::left::{self, Left};
+use super::{DAMAGED, HEADER, Header, JournalError, NEW, OVER, SUFFIX, hex, remove};
 use crate::moment::told_moment;
 use crate::open::{Access, Io, OpenError, Opened};
 use crate::target::{add, differing};
@@ -39,78 +41,258 @@ pub enum Restored {
     Changed {
         /// The target.
         target: PathBuf,
-        /// Where, rising.
+        /// Where, rising within each of the journal's files.
         spans: Vec<Span>,
         /// Bytes that could not be read, and were put back.
         bytes: u64,
         /// When the run could begin to write, in words.
         began: String,
     },
+    /// What the journal still has is as in `Whole`; it is kept, but for what is damaged.
+    Part {
+        /// The target, where any file says it.
+        target: Option<PathBuf>,
+        /// Bytes that had to be put back.
+        bytes: u64,
+        /// Whether the journal is kept: files of it may turn up.
+        is_kept: bool,
+    },
     /// The journal was never complete, so nothing had been written: it is gone.
     Incomplete,
+    /// The run had ended, and its target held what it held: what was left of the journal is gone.
+    Ended,
     /// The measurement that the journal belongs to is still running.
     Running,
 }
 
-/// Puts back what the journal at `path` holds, and removes it. With `force` also where somebody has written since.
-pub fn restore(path: &Path, force: bool) -> Result<Restored, JournalError> {
-    let failed = |what| {
-        let path = path.to_owned();
-        move |source| JournalError::Io { path, what, source }
-    };
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed("open"))?;
-    let metadata = file.metadata().map_err(failed("read"))?;
-    if !metadata.is_file() {
-        return Err(failed("read")(io::Error::other("not a file")));
+/// What a journal had, and has no longer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lacks {
+    /// Files: the first and, where it is another, the last of each gap.
+    pub missing: Vec<(PathBuf, Option<PathBuf>)>,
+    /// Files that were found damaged, now and before.
+    pub damaged: Vec<PathBuf>,
+    /// Whether it is known that no file followed.
+    pub has_end: bool,
+}
+
+impl Lacks {
+    /// Whether every file is there.
+    pub fn is_nothing(&self) -> bool {
+        self.missing.is_empty() && self.damaged.is_empty() && self.has_end
     }
+}
+
+/// No more files than this are named.
+const MOST_NAMED: usize = 4;
+
+impl Display for Lacks {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        let gap = |(first, last): &(PathBuf, Option<PathBuf>)| match last {
+            Some(last) => format!("{} to {} are missing", first.display(), last.display()),
+            None => format!("{} is missing", first.display()),
+        };
+        let missing = self.missing.iter().map(gap);
+        let mut told: Vec<String> =
+            missing.chain(self.damaged.iter().map(|path| format!("{} is damaged", path.display()))).collect();
+        let more = told.len().saturating_sub(MOST_NAMED);
+        told.truncate(MOST_NAMED);
+        if more > 0 {
+            told.push(format!("{more} more places are missing or damaged"));
+        }
+        if !self.has_end {
+            told.push("whether files followed is not known".to_owned());
+        }
+        out.write_str(&told.join(", "))
+    }
+}
+
+/// What came of a journal, and why not more.
+#[derive(Debug)]
+pub struct Settled {
+    /// What came of it.
+    pub restored: Restored,
+    /// What it had, and has no longer.
+    pub lacks: Lacks,
+    /// What went wrong; then the journal is kept.
+    pub errors: Vec<JournalError>,
+}
+
+impl From<Restored> for Settled {
+    fn from(restored: Restored) -> Self {
+        Self { restored, lacks: Lacks::default(), errors: Vec::new() }
+    }
+}
+
+/// Puts back what a journal holds, and removes it when all of it is there and the target holds that. With `force` also where
+/// somebody has written since.
+pub fn restore(journal: &Left, force: bool) -> Settled {
+    // It is the first that a run keeps locked.
+    let first = [(&journal.files, SUFFIX), (&journal.new, NEW)]
+        .into_iter()
+        .find_map(|(files, suffix)| files.contains(&0).then(|| journal.path(0, suffix)));
+    let held = match first.as_deref().map(locked).transpose() {
+        Ok(Some(None)) => return Restored::Running.into(),
+        Ok(held) => held.flatten(),
+        Err(error) => return failed(error, journal.lacks()),
+    };
+    if journal.is_over || journal.is_beginning() {
+        return match remove_rest(journal) {
+            Ok(()) if journal.is_over => Restored::Ended.into(),
+            Ok(()) => Restored::Incomplete.into(),
+            Err(error) => failed(error, journal.lacks()),
+        };
+    }
+    let settled = put_back(journal, held.as_ref().filter(|_| journal.files.contains(&0)), force);
+    if !matches!(settled.restored, Restored::Whole { .. } | Restored::Part { is_kept: false, .. }) {
+        return settled;
+    }
+    let end = journal.new.first().map(|number| journal.path(*number, NEW));
+    let there = journal.paths().into_iter().filter(|path| path.exists()).collect::<Vec<_>>();
+    match remove(&journal.path(0, OVER), end.as_deref(), &there).and_then(|()| remove_rest(journal)) {
+        Ok(()) => settled,
+        Err(error) => Settled { errors: vec![error], ..settled },
+    }
+}
+
+fn failed(error: JournalError, lacks: Lacks) -> Settled {
+    let restored = Restored::Part { target: None, bytes: 0, is_kept: true };
+    Settled { restored, lacks, errors: vec![error] }
+}
+
+/// Opens and locks a file of a journal; `None` where somebody else has it locked, or has just removed or renamed it.
+fn locked(path: &Path) -> Result<Option<File>, JournalError> {
+    let failed = |what| move |source| JournalError::Io { path: path.to_owned(), what, source };
+    let file = match left::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(failed("open"))?,
+    };
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => return Ok(Restored::Running),
+        Err(Errno::WOULDBLOCK) => return Ok(None),
         Err(errno) => return Err(failed("lock")(errno.into())),
     }
-    if is_running(path) {
-        return Ok(Restored::Running);
+    let metadata = file.metadata().map_err(failed("read"))?;
+    let is_same = |now: fs::Metadata| (now.dev(), now.ino()) == (metadata.dev(), metadata.ino());
+    Ok(fs::metadata(path).is_ok_and(is_same).then_some(file))
+}
+
+/// Removes what there is of a journal that is not needed. The first says longest what it is.
+fn remove_rest(journal: &Left) -> Result<(), JournalError> {
+    let files = journal.files.iter().map(|number| journal.path(*number, SUFFIX));
+    let new = journal.new.iter().rev().map(|number| journal.path(*number, NEW));
+    for path in files.rev().chain(new).chain([journal.path(0, OVER)]) {
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            done => done.map_err(|source| JournalError::Io { path, what: "remove", source })?,
+        }
     }
-    // Whoever had it locked may have removed or renamed it.
-    if fs::metadata(path).ok().is_none_or(|now| (now.dev(), now.ino()) != (metadata.dev(), metadata.ino())) {
-        return Ok(Restored::Running);
+    Ok(())
+}
+
+/// Puts back what the files of a journal hold. The first may be open already.
+fn put_back(journal: &Left, mut held: Option<&File>, force: bool) -> Settled {
+    let mut lacks = journal.lacks();
+    let (mut errors, mut all, mut opened) = (Vec::new(), None::<Put>, None);
+    for path in journal.paths() {
+        let own;
+        let file = match held.take() {
+            Some(file) => file,
+            None => match locked(&path) {
+                Ok(Some(file)) => {
+                    own = file;
+                    &own
+                }
+                Ok(None) => return Restored::Running.into(),
+                Err(error) => {
+                    errors.push(error);
+                    continue;
+                }
+            },
+        };
+        match put_back_file(&path, file, &mut opened, force) {
+            Ok(put) => match &mut all {
+                Some(all) => all.join(put),
+                None => all = Some(put),
+            },
+            Err(error) => {
+                if let JournalError::Damaged { renamed, .. } = &error {
+                    lacks.damaged.push(renamed.clone());
+                }
+                let is_of_target =
+                    matches!(error, JournalError::Open { .. } | JournalError::OtherTarget { .. });
+                errors.push(error);
+                if is_of_target {
+                    break;
+                }
+            }
+        }
     }
-    if path.extension().is_some_and(|end| end == NEW) {
-        fs::remove_file(path).map_err(failed("remove"))?;
-        return Ok(Restored::Incomplete);
+    let are_damaged = errors.iter().all(|error| matches!(error, JournalError::Damaged { .. }));
+    let is_kept = !are_damaged || !lacks.missing.is_empty() || !lacks.has_end;
+    let restored = match all {
+        Some(Put { target, foreign, bytes, began }) if !foreign.is_empty() => {
+            Restored::Changed { target, spans: foreign, bytes, began }
+        }
+        Some(Put { target, bytes, .. }) if lacks.is_nothing() && errors.is_empty() => {
+            Restored::Whole { target, bytes }
+        }
+        put => {
+            let (target, bytes) = put.map_or((None, 0), |put| (Some(put.target), put.bytes));
+            Restored::Part { target, bytes, is_kept }
+        }
+    };
+    Settled { restored, lacks, errors }
+}
+
+/// What was done by a journal.
+struct Put {
+    target: PathBuf,
+    /// Where somebody has written since, which was left alone.
+    foreign: Vec<Span>,
+    /// How many were put back.
+    bytes: u64,
+    began: String,
+}
+
+impl Put {
+    fn join(&mut self, mut other: Self) {
+        self.foreign.append(&mut other.foreign);
+        self.bytes += other.bytes;
     }
-    let Some(header) = Header::read(&file).map_err(failed("read"))? else {
+}
+
+/// Puts back what a file of a journal holds. The target stays `opened` for the next.
+fn put_back_file(
+    path: &Path,
+    file: &File,
+    opened: &mut Option<Opened>,
+    force: bool,
+) -> Result<Put, JournalError> {
+    let failed = |source| JournalError::Io { path: path.to_owned(), what: "read", source };
+    let Some(header) = Header::read(file).map_err(failed)? else {
         return Err(set_aside(path, "its beginning is damaged, so its target is not known".to_owned()));
     };
-    if let Some(what) = damage(&file, &header, metadata.len()).map_err(failed("read"))? {
+    let length = file.metadata().map_err(failed)?.len();
+    if let Some(what) = damage(file, &header, length).map_err(failed)? {
         let told = format!("{what}; {}", state_of_target(&header));
         return Err(set_aside(path, told));
     }
     let open = |source| JournalError::Open { path: path.to_owned(), source };
-    let opened = Opened::open(&header.target, Access::Claim, Io::Buffered).map_err(open)?;
-    if let Some(what) = difference(&opened, &header) {
+    let opened = match opened.take().filter(|opened| opened.path == header.target) {
+        Some(same) => opened.insert(same),
+        None => opened.insert(Opened::open(&header.target, Access::Claim, Io::Buffered).map_err(open)?),
+    };
+    if let Some(what) = difference(opened, &header) {
         return Err(JournalError::OtherTarget { path: path.to_owned(), target: header.target, what });
     }
-    let put = Put { path, file: &file, header: &header, opened: &opened };
+    let put = Saved { path, file, header: &header, opened };
     let mut found = put.compare()?;
     let foreign = if force { Vec::new() } else { std::mem::take(&mut found.foreign) };
     let bytes = put.back(&found)?;
-    let target = header.target.clone();
-    if foreign.is_empty() {
-        fs::remove_file(path).map_err(failed("remove"))?;
-        return Ok(Restored::Whole { target, bytes });
-    }
     let began =
         told_moment(UNIX_EPOCH.checked_add(Duration::from_secs(header.began_unix_s)).unwrap_or(UNIX_EPOCH));
-    Ok(Restored::Changed { target, spans: foreign, bytes, began })
-}
-
-/// Whether the run that a later file of a journal belongs to has the first one locked.
-fn is_running(path: &Path) -> bool {
-    let Some(first) = first_of(path).filter(|first| first != path) else { return false };
-    let Ok(file) = File::open(first) else { return false };
-    rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
+    Ok(Put { target: header.target, foreign, bytes, began })
 }
 
 /// Gives a damaged journal another name, so that it is in nobody's way and still there.
@@ -120,7 +302,7 @@ fn set_aside(path: &Path, what: String) -> JournalError {
         if !renamed.exists() {
             break;
         }
-        renamed = path.with_extension(format!("{count}.{DAMAGED}"));
+        renamed = path.with_extension(format!("{DAMAGED}-{count}"));
     }
     match fs::rename(path, &renamed) {
         Ok(()) => JournalError::Damaged { path: path.to_owned(), what, renamed },
@@ -199,14 +381,15 @@ struct Found {
     foreign: Vec<Span>,
 }
 
-struct Put<'a> {
+/// A file of a journal, and what it is of.
+struct Saved<'a> {
     path: &'a Path,
     file: &'a File,
     header: &'a Header,
     opened: &'a Opened,
 }
 
-impl Put<'_> {
+impl Saved<'_> {
     /// Compares every area, and writes nothing.
     fn compare(&self) -> Result<Found, JournalError> {
         let mut found = Found::default();

@@ -52,6 +52,35 @@ impl Case {
     fn read(&self) -> Vec<u8> {
         fs::read(&self.target).unwrap()
     }
+
+    /// What comes of the only journal that is there.
+    fn settled(&self, force: bool) -> Settled {
+        let left = left(&self.journals());
+        assert_eq!(left.len(), 1, "{left:?}");
+        restore(&left[0], force)
+    }
+
+    /// What comes of it, where nothing goes wrong.
+    fn restored(&self, force: bool) -> Restored {
+        let settled = self.settled(force);
+        assert!(settled.errors.is_empty() && settled.lacks.missing.is_empty(), "{settled:?}");
+        settled.restored
+    }
+
+    /// Why it cannot be used.
+    fn refused(&self) -> JournalError {
+        let mut settled = self.settled(true);
+        assert!(matches!(settled.restored, Restored::Part { bytes: 0, .. }), "{settled:?}");
+        settled.errors.pop().unwrap()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.journals()).into_iter().flatten();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
 }
 
 #[test]
@@ -63,33 +92,34 @@ fn what_somebody_else_has_written_since_is_kept_until_it_may_go() {
         case.change(at);
     }
     let theirs = case.read();
-    let Restored::Changed { spans, bytes: 0, .. } = restore(&path, false).unwrap() else {
-        panic!("not shown")
-    };
+    let Restored::Changed { spans, bytes: 0, .. } = case.restored(false) else { panic!("not shown") };
     assert_eq!(spans, [span(4608, 512), span(11776, 1024), span((2 << 20) - 512, 512)]);
     assert!(case.read() == theirs && path.exists());
-    let restored = restore(&path, true).unwrap();
     let target = case.target.canonicalize().unwrap();
-    assert_eq!(restored, Restored::Whole { target, bytes: 2048 });
+    assert_eq!(case.restored(true), Restored::Whole { target, bytes: 2048 });
     let mut wanted = case.bytes.clone();
     wanted[20_000..20_006].copy_from_slice(b"theirs");
-    assert!(case.read() == wanted && pending(&case.journals()).is_empty());
+    assert!(case.read() == wanted && case.names().is_empty());
 }
 
 #[test]
 fn a_journal_goes_when_the_target_is_as_it_was() {
     let case = Case::new();
     let path = case.dead();
-    assert_eq!(pending(&case.journals()), std::slice::from_ref(&path));
+    assert_eq!(left(&case.journals())[0].paths(), [path]);
     let target = case.target.canonicalize().unwrap();
-    assert_eq!(restore(&path, false).unwrap(), Restored::Whole { target, bytes: 0 });
-    assert!(case.read() == case.bytes && pending(&case.journals()).is_empty());
+    assert_eq!(case.restored(false), Restored::Whole { target, bytes: 0 });
+    assert!(case.read() == case.bytes && case.names().is_empty());
 }
 
 #[test]
 fn a_journal_that_is_damaged_anywhere_is_named_kept_and_not_used() {
     let case = Case::new();
-    let whole = fs::read(case.dead()).unwrap();
+    let path = case.dead();
+    let (whole, end) = (fs::read(&path).unwrap(), fs::read_dir(case.journals()).unwrap().count());
+    assert_eq!(end, 2);
+    fs::remove_dir_all(case.journals()).unwrap();
+    fs::create_dir(case.journals()).unwrap();
     let text = whole.iter().position(|byte| *byte == b'\n').unwrap();
     let mut damaged: Vec<Vec<u8>> =
         (0..whole.len()).step_by(whole.len() / 48).map(|end| whole[..end].to_vec()).collect();
@@ -108,9 +138,10 @@ fn a_journal_that_is_damaged_anywhere_is_named_kept_and_not_used() {
                 case.change(5000);
             }
             let before = case.read();
-            let path = case.journals().join(format!("{index}-{changed}.journal"));
+            let path = case.journals().join(format!("{index}-0-{}.journal", u8::from(changed)));
             fs::write(&path, bad).unwrap();
-            let error = restore(&path, true).unwrap_err();
+            fs::write(path.with_extension("1.new"), "").unwrap();
+            let error = case.refused();
             assert!(case.read() == before, "{index}: {error}");
             let JournalError::Damaged { renamed, what, .. } = error else { panic!("{index}: {error}") };
             assert!(!path.exists() && fs::read(&renamed).unwrap() == *bad, "{index}");
@@ -120,20 +151,26 @@ fn a_journal_that_is_damaged_anywhere_is_named_kept_and_not_used() {
             }
         }
     }
-    assert!(pending(&case.journals()).iter().all(|path| path.extension().unwrap() != DAMAGED));
+    assert!(case.names().iter().all(|name| name.ends_with(DAMAGED)));
 }
 
 #[test]
 fn what_never_was_a_journal_goes() {
     let case = Case::new();
     let whole = fs::read(case.dead()).unwrap();
+    fs::remove_dir_all(case.journals()).unwrap();
+    fs::create_dir(case.journals()).unwrap();
     case.change(5000);
     let before = case.read();
     for length in [0, 1, HEADER, whole.len()] {
-        let path = case.journals().join("1-1-1.new");
-        fs::write(&path, &whole[..length]).unwrap();
-        assert_eq!(restore(&path, false).unwrap(), Restored::Incomplete);
-        assert!(case.read() == before && !path.exists());
+        for has_next in [false, true] {
+            fs::write(case.journals().join("1-1-1.new"), &whole[..length]).unwrap();
+            if has_next {
+                fs::write(case.journals().join("1-1-1.1.new"), "").unwrap();
+            }
+            assert_eq!(case.restored(false), Restored::Incomplete);
+            assert!(case.read() == before && case.names().is_empty());
+        }
     }
 }
 
@@ -165,7 +202,7 @@ fn a_target_is_known_under_another_name_and_not_by_a_number_that_is_used_again()
     journal.write_all_at(&header.encode().unwrap(), 0).unwrap();
     assert_eq!(unrestored(&other, &case.journals()), None);
     fs::rename(&other, &case.target).unwrap();
-    let refused = restore(&path, true).unwrap_err();
+    let refused = case.refused();
     assert!(
         matches!(&refused, JournalError::OtherTarget { what, .. } if what.contains("replaced")),
         "{refused}"
@@ -176,15 +213,15 @@ fn a_target_is_known_under_another_name_and_not_by_a_number_that_is_used_again()
 fn a_running_measurement_keeps_its_journal() {
     let case = Case::new();
     let journal = case.written();
-    assert_eq!(restore(journal.path().unwrap(), true).unwrap(), Restored::Running);
+    assert_eq!(case.restored(true), Restored::Running);
     let path = journal.path().unwrap().to_owned();
+    assert!(path.exists());
     journal.remove().unwrap();
-    assert!(!path.exists());
+    assert!(case.names().is_empty());
 }
 
-#[test]
-fn a_journal_that_was_added_to_is_restored_by_file_and_not_while_it_is_in_use() {
-    let case = Case::new();
+/// A journal of five files, whose run is dead, and the names of these.
+fn in_five_files(case: &Case) -> Vec<PathBuf> {
     let opened = Opened::open(&case.target, Access::Claim, Io::Buffered).unwrap();
     let mut journal = Journal::new(&case.journals(), &opened).unwrap();
     let bytes = &case.bytes[..1 << 20];
@@ -194,27 +231,111 @@ fn a_journal_that_was_added_to_is_restored_by_file_and_not_while_it_is_in_use() 
     journal.add(&opened, &[]).unwrap();
     journal.add(&opened, &areas[100..]).unwrap();
     drop(opened);
-    let files = pending(&case.journals());
-    assert_eq!(files.len(), 2 + 3);
-    for path in &files {
-        assert_eq!(restore(path, true).unwrap(), Restored::Running, "{path:?}");
-    }
+    assert_eq!(case.restored(true), Restored::Running);
     drop(journal);
+    let files = left(&case.journals())[0].paths();
+    assert_eq!(files.len(), 2 + 3);
+    files
+}
+
+#[test]
+fn a_journal_that_was_added_to_goes_as_a_whole() {
+    let case = Case::new();
+    let files = in_five_files(&case);
     case.change(500_000);
-    let mut changed = 0;
-    for path in &files {
-        match restore(path, false).unwrap() {
-            Restored::Whole { bytes: 0, .. } => {}
-            Restored::Changed { spans, bytes: 0, .. } => {
-                assert_eq!(spans, [span(499_712, 512)]);
-                changed += 1;
+    let Restored::Changed { spans, bytes: 0, .. } = case.restored(false) else { panic!() };
+    assert_eq!(spans, [span(499_712, 512)]);
+    assert!(files.iter().all(|path| path.exists()));
+    let target = case.target.canonicalize().unwrap();
+    assert_eq!(case.restored(true), Restored::Whole { target, bytes: 512 });
+    assert!(case.read() == case.bytes && case.names().is_empty());
+}
+
+/// Every set of files that may be lost of a journal, the end of it with them, whether the target has changed or not.
+#[test]
+fn a_journal_of_which_files_are_lost_is_not_called_restored() {
+    let case = Case::new();
+    let files = in_five_files(&case);
+    let mut all = files.clone();
+    all.push(files[0].with_extension("5.new"));
+    let kept: Vec<Vec<u8>> = all.iter().map(|path| fs::read(path).unwrap()).collect();
+    for lost in 1_u32..(1 << all.len()) - 1 {
+        let is_lost = |index: usize| lost & (1 << index) != 0;
+        for (index, (path, bytes)) in all.iter().zip(&kept).enumerate() {
+            let _ = fs::remove_file(path);
+            if !is_lost(index) {
+                fs::write(path, bytes).unwrap();
             }
-            other => panic!("{other:?}"),
         }
+        let (force, changed) =
+            [(false, false), (false, true), (true, true)][(lost.count_ones() + lost) as usize % 3];
+        fs::write(&case.target, &case.bytes).unwrap();
+        if changed {
+            case.change(500_000);
+        }
+        let before = (case.names(), case.read());
+        let settled = case.settled(force);
+        let again = format!("{lost:b}, {force}, {changed}: {settled:?}");
+        assert!(!settled.lacks.is_nothing() && settled.errors.is_empty(), "{again}");
+        // The second file to 64 areas holds bytes 409,600 on.
+        if changed && !force && !is_lost(2) {
+            assert!(matches!(settled.restored, Restored::Changed { .. }), "{again}");
+        } else {
+            assert!(matches!(settled.restored, Restored::Part { is_kept: true, .. }), "{again}");
+        }
+        assert_eq!(case.names(), before.0, "{again}");
+        if !force {
+            assert!(case.read() == before.1, "{again}");
+        }
+        let told = settled.lacks.to_string();
+        assert_eq!(told.contains("not known"), is_lost(5), "{again}");
+        // Behind the last of which anything is there nothing can be missed by its name.
+        let reach = (0..6).rev().find(|index| !is_lost(*index)).unwrap();
+        let missed = settled.lacks.missing.iter().fold(0, |sum, (first, last)| {
+            let number = |path: &PathBuf| all.iter().position(|one| one == path).unwrap();
+            sum + 1 + last.as_ref().map_or(0, |last| number(last) - number(first))
+        });
+        assert_eq!(missed, (0..reach).filter(|index| is_lost(*index)).count(), "{again}");
     }
-    assert_eq!((changed, pending(&case.journals()).len()), (1, 1));
-    restore(&pending(&case.journals())[0], true).unwrap();
-    assert!(case.read() == case.bytes && pending(&case.journals()).is_empty());
+    for (path, bytes) in all.iter().zip(&kept) {
+        fs::write(path, bytes).unwrap();
+    }
+    fs::write(&case.target, &case.bytes).unwrap();
+    assert!(matches!(case.restored(false), Restored::Whole { bytes: 0, .. }));
+}
+
+#[test]
+fn a_journal_with_a_damaged_file_is_not_called_restored() {
+    let case = Case::new();
+    for bad in 0..5 {
+        let files = in_five_files(&case);
+        let mut bytes = fs::read(&files[bad]).unwrap();
+        bytes[20_000] ^= 1;
+        fs::write(&files[bad], &bytes).unwrap();
+        let settled = case.settled(false);
+        assert!(matches!(settled.restored, Restored::Part { target: Some(_), bytes: 0, is_kept: false }));
+        let [JournalError::Damaged { renamed, .. }] = &settled.errors[..] else { panic!("{settled:?}") };
+        assert_eq!(settled.lacks.damaged, std::slice::from_ref(renamed));
+        assert_eq!(case.names(), [renamed.file_name().unwrap().to_str().unwrap()]);
+        assert!(fs::read(renamed).unwrap() == bytes && left(&case.journals()).is_empty());
+        fs::remove_file(renamed).unwrap();
+    }
+}
+
+/// Wherever a run is stopped while it gives its journal up, nothing is missed afterwards.
+#[test]
+fn a_journal_that_was_being_removed_is_not_missed() {
+    let case = Case::new();
+    for gone in 0..=5 {
+        let files = in_five_files(&case);
+        fs::rename(files[0].with_extension("5.new"), files[0].with_extension(OVER)).unwrap();
+        for path in files.iter().rev().take(gone) {
+            fs::remove_file(path).unwrap();
+        }
+        assert_eq!(unrestored(&case.target, &case.journals()), None);
+        assert_eq!(case.restored(false), Restored::Ended);
+        assert!(case.names().is_empty() && case.read() == case.bytes);
+    }
 }
 
 #[test]
@@ -224,7 +345,7 @@ fn another_target_in_its_place_is_left_alone() {
     // Cut short or grown, it is not made as long as it was.
     for length in [0, 6000, 3 << 20, (4 << 20) - 1, 5 << 20] {
         OpenOptions::new().write(true).open(&case.target).unwrap().set_len(length).unwrap();
-        let error = restore(&path, true).unwrap_err();
+        let error = case.refused();
         assert!(
             matches!(error, JournalError::OtherTarget { .. } | JournalError::Open { .. }),
             "{length}: {error}"
@@ -233,7 +354,7 @@ fn another_target_in_its_place_is_left_alone() {
     }
     fs::rename(&case.target, case.folder.path().join("old")).unwrap();
     fs::write(&case.target, vec![7; 4 << 20]).unwrap();
-    assert!(matches!(restore(&path, true), Err(JournalError::OtherTarget { .. })));
+    assert!(matches!(case.refused(), JournalError::OtherTarget { .. }));
     assert!(case.read().iter().all(|byte| *byte == 7) && path.exists());
 }
 
@@ -242,12 +363,34 @@ fn another_target_in_its_place_is_left_alone() {
 fn files_of_others_are_not_taken_for_journals() {
     let case = Case::new();
     let path = case.dead();
-    for name in
-        ["sshd_config.new", "notes.journal", "1-2.new", "1-2-x.journal", "-1-2.new", "1-2-3.x.journal"]
-    {
+    for name in [
+        "sshd_config.new",
+        "notes.journal",
+        "1-2.new",
+        "1-2-x.journal",
+        "-1-2.new",
+        "1-2-3.x.journal",
+        "1-2-3.01.new",
+        "1-2-3.0.over",
+    ] {
         fs::write(case.journals().join(name), "theirs").unwrap();
     }
-    assert_eq!(pending(&case.journals()), [path]);
+    let found = left(&case.journals());
+    assert_eq!(found.iter().flat_map(Left::paths).collect::<Vec<_>>(), [path]);
+    assert_eq!(found.len(), 1);
+}
+
+/// Not even the largest number is counted up to.
+#[test]
+fn a_name_with_a_large_number_takes_no_time() {
+    let case = Case::new();
+    let path = case.dead();
+    for (suffix, gaps) in [(NEW, 0), (SUFFIX, 1), (DAMAGED, 1)] {
+        let far = path.with_extension(format!("{}.{suffix}", u64::MAX));
+        fs::write(&far, "").unwrap();
+        assert_eq!(left(&case.journals())[0].lacks().missing.len(), gaps);
+        fs::remove_file(far).unwrap();
+    }
 }
 
 #[test]

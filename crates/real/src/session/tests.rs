@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::*;
-use crate::journal::{Restored, pending, restore, unrestored};
+use crate::journal::{Restored, left, restore, unrestored};
 
 fn span(start: u64, length: u64) -> Span {
     Span::new(ByteOffset::new(start), ByteCount::new(length)).unwrap()
@@ -58,13 +58,13 @@ fn nothing_is_written_that_no_journal_has() {
         session.prepare(&[span(at, 8192), span(at + 1024, 512)]).unwrap();
         // Prepared already.
         session.prepare(&[span(at, 512)]).unwrap();
-        assert_eq!(pending(&case.journals()).len(), number);
+        assert_eq!(left(&case.journals())[0].paths().len(), number);
         Case::write(&mut session, at + 512, 4096).unwrap();
         assert!(Case::write(&mut session, at + 4096, 8192).is_err());
     }
     let (_, verdict) = session.end().unwrap();
     assert_eq!(verdict.refusal(), None);
-    assert!(case.read() == case.bytes && pending(&case.journals()).is_empty());
+    assert!(case.read() == case.bytes && left(&case.journals()).is_empty());
 }
 
 #[test]
@@ -76,8 +76,8 @@ fn a_session_that_ends_anywhere_is_restored() {
     // As a kill leaves it.
     drop(session);
     assert!(unrestored(&case.path, &case.journals()).is_some());
-    for path in pending(&case.journals()) {
-        assert!(matches!(restore(&path, false).unwrap(), Restored::Whole { bytes: 0, .. }));
+    for journal in left(&case.journals()) {
+        assert!(matches!(restore(&journal, false).restored, Restored::Whole { bytes: 0, .. }));
     }
     assert!(case.read() == case.bytes && unrestored(&case.path, &case.journals()).is_none());
 }
@@ -106,7 +106,7 @@ fn nothing_of_others_is_lost_where_they_can_be_made_to_wait() {
             theirs.join().unwrap();
         });
         assert!(case.read()[1 << 20..][..65_536].iter().all(|byte| *byte == 0xEE));
-        assert!(pending(&case.journals()).is_empty());
+        assert!(left(&case.journals()).is_empty());
     }
 }
 
@@ -116,7 +116,7 @@ fn who_has_it_open_keeps_a_session_from_beginning() {
     let _reader = fs::File::open(&case.path).unwrap();
     let error = case.begin(&[span(0, 4 << 20)]).map(drop).unwrap_err();
     assert!(matches!(error, SessionError::InUse { .. }), "{error}");
-    assert!(pending(&case.journals()).is_empty() && !case.stop.load(Ordering::Relaxed));
+    assert!(left(&case.journals()).is_empty() && !case.stop.load(Ordering::Relaxed));
 }
 
 #[test]

@@ -1,13 +1,12 @@
 //! `straddle bench` on a file or a block device.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 use straddle_bench::{
     Ended, FEWEST_ROUNDS, Host, Order, Progress, RunError, Sweep, Target, TargetError, Turn, Watch, Workload,
@@ -17,8 +16,8 @@ use straddle_device::FileId;
 use straddle_device::shown::quote_path;
 use straddle_drive::{Nanos, Profile};
 use straddle_real::{
-    Access, Areas, Before, Claimed, Conditions, Give, Io, Kind, OpenError, Opened, Real, Restored, Session,
-    SessionError, Settings, areas, pending, restore, told_spans, unrestored,
+    Access, Areas, Before, Claimed, Conditions, Give, Io, Kind, OpenError, Opened, Real, Session,
+    SessionError, Settings, areas, unrestored,
 };
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -26,7 +25,7 @@ use crate::args::{BenchArguments, Way};
 use crate::commands::lab::on_interrupt;
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::keep;
-use crate::output::{self, Styles, printable};
+use crate::output::{self, Styles};
 use crate::progress::Bar;
 use crate::report::bench::{Bench, InTurns};
 
@@ -68,7 +67,7 @@ pub(super) fn run(
     };
     let failed = watch.failed.take();
     bar.tell("comparing with what was there");
-    let real = subject.end()?;
+    let real = subject.end(arguments.real.journals.as_deref())?;
     let measured = measured?;
     drop(bar);
     let measured = match measured {
@@ -129,70 +128,31 @@ impl Subject {
         }
     }
 
-    /// Compares with what was there.
-    fn end(self) -> Result<Real> {
+    /// Compares with what was there. The folder of journals was `named` so.
+    fn end(self, named: Option<&Path>) -> Result<Real> {
         match self {
             Self::Plain(real) => Ok(*real),
-            Self::Kept(session) => end_session(*session),
+            Self::Kept(session) => end_session(*session, named),
         }
     }
 }
 
-/// Ends a session: refused where somebody else came.
-pub(crate) fn end_session(session: Session) -> Result<Real> {
-    let (real, verdict) = session.end()?;
+/// Ends a session: refused where somebody else came. The folder of journals was `named` so.
+pub(crate) fn end_session(session: Session, named: Option<&Path>) -> Result<Real> {
+    let (real, verdict) = session.end().map_err(|error| match error {
+        SessionError::Uncompared { journal, source } => anyhow!(
+            "{:#}; so whether the target holds what it held is not known: the journal {} is kept; when the target can be read again, \
+             run {}",
+            anyhow::Error::from(source),
+            journal.display(),
+            restore_command(named)
+        ),
+        error => error.into(),
+    })?;
     match verdict.refusal() {
         Some(text) => Err(RefusedError(text).into()),
         None => Ok(real),
     }
-}
-
-/// Puts back what runs that did not end have left.
-pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
-    let folder = journals(arguments.real.journals.as_deref())?;
-    let found = pending(&folder);
-    let mut out = output::stdout();
-    if found.is_empty() {
-        writeln!(out, "Nothing to put back: no journal in {}.", printable(&folder.display().to_string()))?;
-    }
-    let mut exit = Exit::Aligned;
-    let command = printable(&restore_command(arguments.real.journals.as_deref()));
-    // A journal may be in several files.
-    let mut whole: BTreeMap<PathBuf, u64> = BTreeMap::new();
-    for path in found {
-        let name = printable(&path.display().to_string());
-        match restore(&path, arguments.real.force) {
-            Ok(Restored::Whole { target, bytes }) => *whole.entry(target).or_default() += bytes,
-            Ok(Restored::Changed { target, spans, bytes, began }) => {
-                let target = printable(&target.display().to_string());
-                writeln!(
-                    out,
-                    "{target}: {} are neither what the run found nor what it wrote: left alone; {bytes} unreadable bytes were put back.\n  The run began to write at {began}; what somebody wrote there before it ended may have been written over.\n  The journal is kept: {name}\n  To have what was there before the run: {command} --force (for every journal in that folder); to keep what is there now: remove the journal.",
-                    told_spans(&spans)
-                )?;
-                exit = exit.max(Exit::Refused);
-            }
-            Ok(Restored::Incomplete) => {
-                writeln!(
-                    out,
-                    "{name}: the journal is not complete, so the run had written nothing to its target; the journal is removed."
-                )?;
-            }
-            Ok(Restored::Running) => {
-                writeln!(out, "{name}: the run of this journal is still going on; nothing is put back.")?;
-            }
-            Err(error) => {
-                exit = exit.max(if error.is_refusal() { Exit::Refused } else { Exit::Failed });
-                output::complain(&printable(&format!("{:#}", anyhow::Error::from(error))));
-            }
-        }
-    }
-    for (target, bytes) in whole {
-        let target = printable(&target.display().to_string());
-        writeln!(out, "{target}: holds what it held; {bytes} bytes were put back.")?;
-    }
-    out.flush()?;
-    Ok(exit)
 }
 
 /// The folder of journals: the one that was named, or the usual one.
@@ -214,7 +174,7 @@ pub(crate) fn journals(named: Option<&Path>) -> Result<PathBuf> {
 }
 
 /// The command that puts back what is in the journals of the folder that was named, or of the usual one.
-fn restore_command(named: Option<&Path>) -> String {
+pub(super) fn restore_command(named: Option<&Path>) -> String {
     let folder = named.map_or_else(String::new, |folder| format!(" --journals {}", quote_path(folder)));
     format!("straddle bench --restore{folder}")
 }

@@ -179,6 +179,33 @@ impl Machine {
         self.find_consumers(name, but, found);
     }
 
+    /// The files that what was looked at as `metadata` stands on through loop devices, and where they are: its bytes are theirs.
+    pub fn files_below(&self, metadata: &Metadata) -> Vec<(FileId, PathBuf)> {
+        let mut files = Vec::new();
+        if metadata.file_type().is_block_device()
+            && let Some(name) = self.numbers.get(&number_of(metadata))
+        {
+            self.find_files_below(name, 0, &mut files);
+        }
+        files
+    }
+
+    fn find_files_below(&self, name: &str, depth: usize, files: &mut Vec<(FileId, PathBuf)>) {
+        let Some(entry) = self.devices.get(name).filter(|_| depth < MAX_DEPTH) else { return };
+        for lower in entry.disk.iter().cloned().chain(entry.directory.list("slaves")) {
+            self.find_files_below(&lower, depth + 1, files);
+        }
+        for consumer in self.consumers.iter().filter(|consumer| consumer.device.as_deref() == Some(name)) {
+            match &consumer.backing {
+                Backing::Device(lower) => self.find_files_below(lower, depth + 1, files),
+                Backing::File(Some(id), path) if !files.iter().any(|(found, _)| found == id) => {
+                    files.push((*id, path.clone()));
+                }
+                Backing::File(..) => {}
+            }
+        }
+    }
+
     fn find_consumers(&self, name: &str, but: Option<&str>, found: &mut Found) {
         for consumer in self.consumers_of(name) {
             if but.is_none() || consumer.device.as_deref() != but {

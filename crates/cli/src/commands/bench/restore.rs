@@ -1,0 +1,110 @@
+//! `straddle bench --restore`: what becomes of the journals of runs that did not end.
+
+use std::io::Write;
+
+use anyhow::Result;
+use straddle_device::shown::quote_path;
+use straddle_real::{JournalError, Left, Restored, Settled, left, restore, told_spans};
+
+use super::real::{journals, restore_command};
+use crate::args::BenchArguments;
+use crate::exit::Exit;
+use crate::output::{self, printable};
+
+/// Puts back what runs that did not end have left.
+pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
+    let folder = journals(arguments.real.journals.as_deref())?;
+    let found = left(&folder);
+    let mut out = output::stdout();
+    if found.is_empty() {
+        writeln!(out, "Nothing to put back: no journal in {}.", printable(&folder.display().to_string()))?;
+    }
+    let mut exit = Exit::Aligned;
+    let command = printable(&restore_command(arguments.real.journals.as_deref()));
+    for journal in found {
+        let settled = restore(&journal, arguments.real.force);
+        for error in &settled.errors {
+            exit = exit.max(if error.is_refusal() { Exit::Refused } else { Exit::Failed });
+        }
+        let (text, status) = told(&journal, &settled, &command);
+        out.write_all(text.as_bytes())?;
+        exit = exit.max(status);
+        for error in settled.errors {
+            let again = match error {
+                JournalError::Damaged { .. } => String::new(),
+                _ => format!("; when that is mended, run {command} again"),
+            };
+            output::complain(&printable(&format!("{:#}{again}", anyhow::Error::from(error))));
+        }
+    }
+    out.flush()?;
+    Ok(exit)
+}
+
+/// What came of a journal, in lines, and the status for it.
+fn told(journal: &Left, settled: &Settled, command: &str) -> (String, Exit) {
+    let name = printable(&journal.stem().display().to_string());
+    let removed = format!("remove the journal (rm {}.*)", quote_path(&journal.stem()));
+    let lacks = printable(&settled.lacks.to_string());
+    match &settled.restored {
+        Restored::Whole { target, bytes } => {
+            let target = printable(&target.display().to_string());
+            (format!("{target}: holds what it held; {bytes} bytes were put back.\n"), Exit::Aligned)
+        }
+        Restored::Changed { target, spans, bytes, began } => {
+            let target = printable(&target.display().to_string());
+            let incomplete = if settled.lacks.is_nothing() {
+                String::new()
+            } else {
+                format!("  Of the journal, {lacks}: of what that held nothing is known.\n")
+            };
+            let text = format!(
+                "{target}: {} are neither what the run found nor what it wrote: left alone; {bytes} unreadable bytes were put back.\n\
+                 {incomplete}  The run began to write at {began}; what somebody wrote there before it ended may have been written over.\n  \
+                 The journal is kept: {name}\n  To have what was there before the run: {command} --force (for every journal in that folder); \
+                 to keep what is there now: {removed}.\n",
+                told_spans(spans)
+            );
+            (text, Exit::Refused)
+        }
+        // The errors have said it.
+        Restored::Part { target, .. }
+            if settled.lacks.is_nothing() || target.is_none() && !settled.errors.is_empty() =>
+        {
+            (String::new(), Exit::Failed)
+        }
+        Restored::Part { target, bytes, is_kept } => {
+            let target = target.as_ref().map_or(name.clone(), |target| target.display().to_string());
+            let kept = if *is_kept {
+                format!(
+                    "  The journal is kept: {name}\n  When all of it is there again: {command}; otherwise compare the target with \
+                     another copy, and {removed}.\n"
+                )
+            } else {
+                String::new()
+            };
+            let text = format!(
+                "{target}: whether it holds what it held is not known: of its journal, {lacks}. Where the rest of the journal reaches, it \
+                 holds what it held; {bytes} bytes were put back.\n{kept}",
+                target = printable(&target)
+            );
+            (text, Exit::Failed)
+        }
+        Restored::Incomplete => (
+            format!(
+                "{name}: the journal is not complete, so the run had written nothing to its target; the journal is removed.\n"
+            ),
+            Exit::Aligned,
+        ),
+        Restored::Ended => (
+            format!(
+                "{name}: the run had ended, and its target held what it held; the rest of its journal is removed.\n"
+            ),
+            Exit::Aligned,
+        ),
+        Restored::Running => (
+            format!("{name}: the run of this journal is still going on; nothing is put back.\n"),
+            Exit::Aligned,
+        ),
+    }
+}
