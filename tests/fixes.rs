@@ -281,7 +281,7 @@ fn an_ntfs_that_fits_is_not_shrunk_again() {
     assert!(!tried.iter().any(|line| line.contains("ntfsresize")), "{tried:?}");
     let moved = line(&tools::check(&image, &[])).replace(&*image.to_string_lossy(), "disk.img");
     shell(&moved, dir.path());
-    let start = number(&list(&tools::check(&image, &[]), "partitions")[0], "start_byte");
+    let start = number(&list(&tools::check(&image, &[]), "partitions")[0], "start");
     shell(&format!("dd if=disk.img of=part bs=512 skip={} conv=sparse status=none", start / 512), dir.path());
     // It reads all of the volume, and says where it ends.
     assert!(shell("ntfsresize -i -f -P part", dir.path()).contains("Current volume size: 5"));
