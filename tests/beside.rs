@@ -489,34 +489,239 @@ fn check_loops(guest: &Guest) {
     }
 }
 
-/// A disk that was a member of an array and got a table later, or the other way round: its bytes do not say which, so it does not pass.
+/// Marks of members: where the superblock is, where it says that the array's data begin (in sectors), and whether that
+/// leaves the first bytes of the disk to others.
+const MARKS: [(&str, u64, u64, bool); 4] = [
+    ("1.2", 4096, 4096, true),
+    ("1.1", 0, 4096, true),
+    ("1.0", LEN - 8192, 0, false),
+    ("1.0 with an offset", LEN - 8192, 2048, true),
+];
+
+/// Tables beside a mark, as a line that makes one with its partition at a start, and whether all of it can be there with a
+/// mark: of most GPTs the superblock is over the entries.
+const BESIDE_A_MARK: [(&str, &str); 7] = [
+    ("dos", "printf 'label: dos\\nSTART,65536\\n' | sfdisk -q --wipe never --wipe-partitions never disk"),
+    (
+        "gpt",
+        "printf 'label: gpt\\nfirst-lba: 34\\nSTART,65536\\n' | sfdisk -q --wipe never --wipe-partitions never disk",
+    ),
+    (
+        "gpt",
+        "printf 'label: gpt\\ntable-length: 4\\nfirst-lba: 20\\nSTART,65536\\n' | sfdisk -q --wipe never --wipe-partitions never disk",
+    ),
+    ("sun", "echo label: sun | sfdisk -q disk"),
+    ("sgi", "echo label: sgi | sfdisk -q disk"),
+    (
+        "mac",
+        "{ printf 'ER\\2\\0'; head -c 508 /dev/zero; printf 'PM\\0\\0\\0\\0\\0\\1'; } | dd of=disk conv=notrunc status=none",
+    ),
+    ("amiga", "printf RDSK | dd of=disk bs=512 seek=1 conv=notrunc status=none"),
+];
+
+/// What is in the partition at a start: something known, something else, nothing.
+const IN_IT: [&str; 3] = [
+    "mkfs.ext4 -q -F -b 4096 -E offset=$((START * 512)) disk 32M",
+    "yes straddle | head -c 1M | dd of=disk bs=512 seek=START conv=notrunc status=none",
+    "true",
+];
+
+/// A disk that was a member of an array and got a table later, or the other way round: its bytes do not say which, so it does not
+/// pass, whatever the mark, the table and what is in a partition of it.
 #[test]
 fn a_table_beside_the_superblock_of_an_array_is_no_pass() {
     if !present(&["sfdisk", "mkfs.ext4"]) {
         return;
     }
-    for (at, label, content, code) in
-        [(4096, "dos", true, 3), (0, "dos", true, 3), (4096, "dos", false, 0), (LEN - 8192, "dos", true, 0)]
-    {
-        let dir = Dir::new("beside-stale");
-        let disk = fs::OpenOptions::new().write(true).open(dir.image("disk", LEN)).unwrap();
-        // The superblock at byte 0 leaves room for the table behind its 256 bytes.
-        disk.write_all_at(&md_1(at, 4096, (LEN >> 9) - 8192)[..384], at).unwrap();
-        drop(disk);
-        let line = format!(
-            "printf 'label: {label}\\n2048,65536\\n' | sfdisk -q --wipe never --wipe-partitions never disk"
-        );
-        shell(&line, dir.path());
-        if content {
-            shell("mkfs.ext4 -q -F -E offset=1048576 disk 32M", dir.path());
+    for (table, made) in BESIDE_A_MARK {
+        for (start, content) in [63, 2048].into_iter().flat_map(|start| IN_IT.map(|content| (start, content)))
+        {
+            let dir = Dir::new("beside-stale");
+            dir.image("disk", LEN);
+            shell(&made.replace("START", &start.to_string()), dir.path());
+            shell(&content.replace("START", &start.to_string()), dir.path());
+            fs::rename(dir.join("disk"), dir.join("table")).unwrap();
+            for (mark, at, data, is_rival) in MARKS {
+                // The superblock is in the first sector itself, and what follows.
+                if mark == "1.1" && !matches!(table, "dos" | "amiga") {
+                    continue;
+                }
+                shell("cp --sparse=always table disk", dir.path());
+                let disk = fs::OpenOptions::new().write(true).open(dir.join("disk")).unwrap();
+                // The one at byte 0 leaves room for the table behind its 256 bytes.
+                let block = md_1(at, data, (LEN >> 9) - 8192);
+                disk.write_all_at(&block[..if at == 0 { 384 } else { 512 }], at).unwrap();
+                drop(disk);
+                let checked = straddle(dir.path(), &["check", "disk"]);
+                let what = format!("{mark}, {made}, {start}, {content}: {}", told(&checked));
+                let status = checked.status.code();
+                // A GPT that is whole, with a backup behind the mark at the end, is the disk's own.
+                if is_rival && !(made.contains("table-length") && at > LEN / 2) {
+                    assert_eq!(status, Some(3), "{what}");
+                    assert!(told(&checked).contains("which of the two"), "{what}");
+                    assert!(told(&checked).contains(&format!("partition table ({table})")), "{what}");
+                    assert!(!told(&checked).contains("--move-data"), "{what}");
+                    continue;
+                }
+                // The table is the array's, which begins where the disk does: its partitions are judged by their starts.
+                let judged = match (table, start) {
+                    ("dos" | "gpt", 2048) => 0,
+                    ("dos" | "gpt", _) => 1,
+                    _ => 3,
+                };
+                assert_eq!(status, Some(judged), "{what}");
+            }
         }
-        let checked = straddle(dir.path(), &["check", "disk"]);
-        assert_eq!(checked.status.code(), Some(code), "{at} {content}: {}", told(&checked));
-        assert_eq!(
-            told(&checked).contains("which of the two"),
-            code == 3,
-            "{at} {content}: {}",
-            told(&checked)
-        );
     }
+}
+
+/// File systems whose boot sectors end as an MBR does: what makes one, and blkid's name.
+const BOOT_SECTORS: [(&str, &str, &str); 4] = [
+    ("mkfs.ntfs", "mkfs.ntfs -QFfq disk", "ntfs"),
+    ("mkfs.vfat", "mkfs.vfat disk", "vfat"),
+    ("mkfs.vfat", "mkfs.vfat -F 32 disk", "vfat"),
+    ("mkfs.exfat", "mkfs.exfat disk", "exfat"),
+];
+
+/// What fills a disk and has the bytes of a table in its boot sector is what blkid says, and nothing is moved over it; neither does it
+/// pass, for the kernel lists the partition. Where something is in that, the table counts.
+#[test]
+fn a_table_in_a_boot_sector_does_not_hide_the_file_system() {
+    if !present(&["blkid", "mkfs.ext4"]) {
+        return;
+    }
+    for (tool, made, name) in BOOT_SECTORS {
+        if !present(&[tool]) {
+            continue;
+        }
+        for (slot, kind, start) in [(0, 7, 63), (0, 0x83, 2048), (3, 0x0C, 63), (1, 0x83, 64)] {
+            for content in IN_IT {
+                let dir = Dir::new("boot-sector");
+                let disk = dir.image("disk", LEN);
+                shell(made, dir.path());
+                let disk = fs::OpenOptions::new().write(true).open(disk).unwrap();
+                let mut entries = [0; 66];
+                let entry = &mut entries[slot * 16..][..16];
+                entry[4] = kind;
+                entry[8..12].copy_from_slice(&u32::to_le_bytes(start));
+                entry[12..].copy_from_slice(&u32::to_le_bytes(80000));
+                entries[64..].copy_from_slice(b"\x55\xAA");
+                disk.write_all_at(&entries, 446).unwrap();
+                drop(disk);
+                let what = format!("{made}, slot {slot}, {start}, {content}");
+                shell(&content.replace("START", &start.to_string()), dir.path());
+                let checked = straddle(dir.path(), &["check", "disk"]);
+                let what = format!("{what}: {}", told(&checked));
+                if content.starts_with("mkfs") {
+                    assert!(told(&checked).contains("1 partition\n"), "{what}");
+                    continue;
+                }
+                assert_eq!(named(dir.path()), name, "{what}");
+                assert_eq!(checked.status.code(), Some(3), "{what}");
+                assert!(told(&checked).contains(&format!("{name} on the whole disk")), "{what}");
+                assert!(told(&checked).contains("which of the two"), "{what}");
+                assert!(!told(&checked).contains("sfdisk") && !told(&checked).contains("mkfs."), "{what}");
+                let refused = straddle(dir.path(), &["plan", "disk", "--add", "1MiB"]);
+                assert_eq!(refused.status.code(), Some(4), "{what}");
+            }
+        }
+    }
+}
+
+/// What a disk does not show is not passed, and is told the same from wherever it is seen.
+#[test]
+fn what_a_disk_does_not_show_is_not_passed() {
+    if !present(&["linux.uml", "mdadm", "lvm", "cryptsetup", "sfdisk", "mkfs.ext4", "mkfs.vfat"]) {
+        return;
+    }
+    let guest = Guest::run("running.sh", "2G");
+    check_inner(&guest);
+    check_volumes_below(&guest);
+    check_rivals(&guest);
+    check_odd(&guest);
+}
+
+/// Something closed or inactive on an array: each member says what the array says, or that it does not show it.
+fn check_inner(guest: &Guest) {
+    let names = named_from(guest, "inner-", ".array.json");
+    assert_eq!(names.len(), 8, "{names:?}");
+    let is_of_layer = |code: &String| matches!(code.as_str(), "S051" | "S053");
+    for name in names {
+        let array = &guest.targets(&format!("{name}.array"))[0];
+        let status = word(array, "status");
+        let of_layer = codes(array).into_iter().find(is_of_layer);
+        assert_eq!(of_layer.is_some(), !name.contains("pv1024"), "{name}: {array}");
+        for when in ["running", "stopped"] {
+            let members = named_from(guest, &format!("{name}."), &format!(".{when}.json"));
+            let mut shown = 0;
+            for member in &members {
+                let target = &guest.targets(&format!("{member}.{when}"))[0];
+                let said = word(target, "status");
+                if said == "not_judged" {
+                    assert!(word(target, "reason").contains("heck "), "{member}, {when}: {target}");
+                    continue;
+                }
+                shown += 1;
+                assert_eq!(said, status, "{member}, {when}: {target}");
+                assert_eq!(
+                    codes(target).into_iter().find(is_of_layer),
+                    of_layer,
+                    "{member}, {when}: {target}"
+                );
+            }
+            // The firmware's arrays are not read.
+            assert_eq!(shown == 0, name.contains("imsm"), "{name}, {when}");
+            assert_eq!(shown == members.len(), name.contains("1.0-1"), "{name}, {when}");
+        }
+        // Of all disks the array is one, and says it.
+        assert_eq!(guest.text(&format!("{name}.all.rc")), guest.text(&format!("{name}.array.rc")), "{name}");
+    }
+}
+
+/// The kernel's -1 on a volume follows from what is off below where that is all there is, and has no fix of its own then.
+fn check_volumes_below(guest: &Guest) {
+    for (name, cause) in [("pv1024", None), ("pv7", Some("S051")), ("whole1", None), ("whole0", Some("S001"))]
+    {
+        let offset = guest.text(&format!("s020-{name}.offset"));
+        assert_eq!(offset.trim() == "-1", cause.is_some(), "{name}: {offset}");
+        for (run, is_whole) in [(format!("s020-{name}"), true), (format!("s020-{name}.part"), false)] {
+            let targets = guest.targets(&run);
+            let all = targets.iter().flat_map(|target| list(target, "findings"));
+            let found: Vec<&Value> = all.filter(|finding| word(finding, "code") == "S020").collect();
+            assert_eq!(found.len(), usize::from(cause.is_some()), "{run}: {targets:?}");
+            for finding in found {
+                let follows = finding.get("follows").and_then(Value::as_array).into_iter().flatten();
+                let follows: Vec<String> = follows.map(|cause| word(cause, "code")).collect();
+                // The other disk may be off as well for all that is known.
+                let expected: Vec<&str> = cause.into_iter().filter(|_| is_whole).collect();
+                assert_eq!(follows, expected, "{run}: {finding}");
+                assert_eq!(finding.get("fix").is_some(), !is_whole, "{run}: {finding}");
+            }
+        }
+    }
+}
+
+/// What is in use says which of two counts.
+fn check_rivals(guest: &Guest) {
+    for name in ["md", "fat"] {
+        let unused = &guest.targets(&format!("rival-{name}.unused"))[0];
+        assert_eq!(word(unused, "status"), "not_judged", "{unused}");
+        assert!(word(unused, "reason").contains("which of the two"), "{unused}");
+        let used = &guest.targets(&format!("rival-{name}.used"))[0];
+        assert_eq!(codes(used).contains(&"S001".to_owned()), name == "md", "{used}");
+        assert_ne!(word(used, "status"), "not_judged", "{used}");
+    }
+}
+
+/// cryptsetup takes no larger sectors where a container ends inside one: there is no command before that is cut off, and
+/// the one afterwards works.
+fn check_odd(guest: &Guest) {
+    for (when, refused) in [("before", true), ("after", false)] {
+        let target = &guest.targets(&format!("odd.{when}"))[0];
+        let found = list(target, "findings").iter().find(|finding| word(finding, "code") == "S060").unwrap();
+        assert_eq!(guest.text(&format!("odd.{when}.refused")).trim() != "0", refused, "{when}");
+        assert_eq!(found["fix"]["commands"].as_array().is_none_or(Vec::is_empty), refused, "{found}");
+        assert_eq!(found.to_string().contains("3584 bytes"), refused, "{found}");
+    }
+    assert_eq!(guest.text("odd.files").trim(), "0");
 }

@@ -88,9 +88,21 @@ after_btrfs-63() {
 	local status=$?
 	umount /mnt && [ "$status" = 0 ] && [ "$(attr "${D}1" start)" = 64 ]
 }
+# Swap from sector 63 on, with room for a move and without.
+swap_63() { # SIZE
+	sdbg dev_size_mb=64 physblk_exp=3 &&
+		printf 'label: dos\nstart=63,%stype=82\n' "$1" | sfdisk -q --no-tell-kernel --wipe always "/dev/$D" && blockdev --rereadpt "/dev/$D" &&
+		device=/dev/${D}1 && mkswap -q --label "a swap" "$device" && blkid -p -o value -s UUID -s LABEL "$device" >/tmp/swap
+}
+stack_swap-63() { swap_63 ''; }
+stack_swap-63-room() { swap_63 'size=40000,'; }
+after_swap-63() {
+	blkid -p -o value -s UUID -s LABEL "/dev/${D}1" | cmp - /tmp/swap && swapon "/dev/${D}1" && swapoff "/dev/${D}1"
+}
+after_swap-63-room() { after_swap-63; }
 
 failed=0
-[ $# -gt 0 ] || set -- luks2-4096-odd btrfs-63 moved-md luks1-7 md-luks1-7 luks2-512 ext4-hints xfs-hints lv-ext4-1k
+[ $# -gt 0 ] || set -- swap-63 swap-63-room luks2-4096-odd btrfs-63 moved-md luks1-7 md-luks1-7 luks2-512 ext4-hints xfs-hints lv-ext4-1k
 for stack; do
 	for ((fix = 0; ; fix++)); do
 		undo=() device=''

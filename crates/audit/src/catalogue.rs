@@ -682,7 +682,8 @@ pub(crate) static LUKS_SECTOR_SMALL: Rule = Rule {
           little. LUKS1 has 512 always; LUKS2 takes 4096 where the device says so.",
     cost: "Eight times the encryption calls a block; sub-sector writes from file systems that use small \
            sectors.",
-    cure: "cryptsetup reencrypt --sector-size 4096 (LUKS2).",
+    cure: "cryptsetup reencrypt --sector-size 4096 (LUKS2). It wants a container whose data begin and end on such a sector: \
+           where they do not end on one, make the device smaller first.",
     sources: &["Linux drivers/md/dm-crypt.c, crypt_io_hints", "cryptsetup(8), --sector-size"],
 };
 

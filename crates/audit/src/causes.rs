@@ -7,7 +7,7 @@ use straddle_device::DeviceKind;
 use straddle_units::Boundary;
 
 use crate::catalogue as rules;
-use crate::finding::{About, Cause, Cure, Finding, Kind, Severity, Subject, Told};
+use crate::finding::{About, Cause, Cure, Finding, Kind, Place, Rule, Severity, Subject, Told};
 use crate::{Context, Seen, layers};
 
 /// Says of all that is found on one target what follows from what, as far as both are told in the end.
@@ -88,25 +88,10 @@ fn wait_for_the_move(findings: &mut [Finding]) {
     }
 }
 
-/// Says what on a device of a run follows from the partitions of others that it stands on.
+/// Says what on a device of a run follows from the disks and partitions of others that it stands on, and from what is on those.
 pub(crate) fn follow_down(seen: &mut [Seen<'_>]) {
     for upper in 0..seen.len() {
-        let Some(device) = seen[upper].device else { continue };
-        let mut causes: Vec<Cause> = Vec::new();
-        for lower in (0..seen.len()).filter(|lower| *lower != upper) {
-            let stands_on = |f: &&Finding| match f.subject {
-                Subject::Partition(number) => {
-                    seen[lower].on.get(&number).is_some_and(|above| above.contains(device))
-                }
-                Subject::Disk => false,
-            };
-            let shifts = seen[lower].findings.iter().filter(|f| is_off(f)).filter(stands_on);
-            let name = seen[lower].name;
-            causes.extend(shifts.map(|f| Cause { target: Some(name.to_owned()), ..Cause::of(f) }));
-        }
-        if causes.is_empty() {
-            continue;
-        }
+        let Some(causes) = below(seen, upper).filter(|causes| !causes.is_empty()) else { continue };
         // What is off for itself, or is made up for, is another matter.
         let follows = |f: &&mut Finding| {
             let own = f.follows.iter().any(|cause| cause.code == rules::LAYERS_CANCEL.code);
@@ -119,20 +104,77 @@ pub(crate) fn follow_down(seen: &mut [Seen<'_>]) {
     }
 }
 
+/// Everything that is off below the target `upper`; `None` where some of it is not told, or may not be seen: then what shows
+/// above would still be there with the rest of it right.
+fn below(seen: &[Seen<'_>], upper: usize) -> Option<Vec<Cause>> {
+    let device = seen[upper].device?;
+    let is_seen = |disk: &String| seen.iter().any(|lower| lower.device == Some(disk));
+    if !seen[upper].below.iter().all(is_seen) {
+        return None;
+    }
+    let mut causes: Vec<Cause> = Vec::new();
+    for lower in (0..seen.len()).filter(|lower| *lower != upper) {
+        let found = seen[lower].findings.iter();
+        for finding in found.filter(|f| is_off(f) && seen[lower].is_below(device, f)) {
+            let cause = cause_of(seen, lower, finding)?;
+            if !causes.contains(&cause) {
+                causes.push(cause);
+            }
+        }
+    }
+    Some(causes)
+}
+
+/// A finding on the target `lower` as the cause of what shows above: as it is told, there or at another target.
+fn cause_of(seen: &[Seen<'_>], lower: usize, finding: &Finding) -> Option<Cause> {
+    let at = |seen: &Seen<'_>, finding| Cause { target: Some(seen.name.to_owned()), ..Cause::of(finding) };
+    match &finding.told {
+        Told::Here => Some(at(&seen[lower], finding)),
+        Told::At(Place::Target(name)) => {
+            let device = Place::Target(seen[lower].device?.to_owned());
+            let culprit = seen.iter().find(|other| other.name == name.as_str())?;
+            let is_it = |other: &&Finding| other.rule == finding.rule && other.also.contains(&device);
+            culprit.findings.iter().find(is_it).map(|found| at(culprit, found))
+        }
+        _ => None,
+    }
+}
+
 /// Whether a boundary that is missed is one of a device with shifted addresses.
 fn is_phase(finding: &Finding) -> bool {
     finding.miss.is_some_and(|miss| miss.boundary.phase().get() != 0)
 }
 
-/// Whether a finding says that a partition starts off a boundary, and has the fix of that.
+/// What says that the data of a layer begin off a physical sector.
+const LAYER_STARTS: [&Rule; 4] = [
+    &rules::MD_DATA_STRADDLES,
+    &rules::PV_DATA_STRADDLES,
+    &rules::LUKS_PAYLOAD_STRADDLES,
+    &rules::PAYLOAD_STRADDLES,
+];
+
+/// Whether a finding says that what others stand on begins off a boundary: a disk, a partition, or the data of a layer on it.
 fn is_off(finding: &Finding) -> bool {
-    finding.told == Told::Here
-        && finding.rule.about == About::Placement
-        && finding.rule.kind == Kind::Alignment
-        && *finding.rule != rules::END_STRADDLES
-        && finding.severity > Severity::Advice
-        && finding.miss.is_some()
-        && finding.follows.is_empty()
+    let is_start = match finding.rule.about {
+        About::Placement => finding.rule.kind == Kind::Alignment && *finding.rule != rules::END_STRADDLES,
+        _ => LAYER_STARTS.contains(&finding.rule),
+    };
+    is_start && finding.severity > Severity::Advice && finding.miss.is_some() && finding.follows.is_empty()
+}
+
+impl Seen<'_> {
+    /// Whether `device` stands on what `finding` is about. Of what is on the layers further up nobody can tell here.
+    fn is_below(&self, device: &str, finding: &Finding) -> bool {
+        let layers = finding.layer.iter().filter(|step| !step.is_partition()).count();
+        let stands = match finding.subject {
+            Subject::Partition(number) => self.on.get(&number).is_some_and(|above| above.contains(device)),
+            // Who stands on a partition does not stand on the disk itself.
+            Subject::Disk => {
+                self.above.contains(device) && !self.on.values().any(|above| above.contains(device))
+            }
+        };
+        stands && layers <= 1
+    }
 }
 
 #[cfg(test)]

@@ -33,8 +33,11 @@ fn check_placement(context: &Context<'_>, container: &Container, findings: &mut 
     let Some(placed) = container.placement.first_below(physical) else { return };
     let Some(boundary) = Boundary::multiples_of(physical) else { return };
     let past = boundary.skew(placed.guest, placed.host);
+    // A block of less than the boundary may begin inside what the guest takes for one.
+    let what =
+        if boundary.past(placed.host) == past { "" } else { "and the guest's multiples of that begin " };
     let message = format!(
-        "{} ({}) keeps byte {} of the guest's disk at byte {} of the file, {} bytes past a {}-byte boundary: what is aligned \
+        "{} ({}) keeps byte {} of the guest's disk at byte {} of the file, {what}{} bytes past a {}-byte boundary: what is aligned \
          in the guest straddles on the host",
         container.format,
         container.variant,

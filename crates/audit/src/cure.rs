@@ -6,6 +6,7 @@ mod caution;
 mod entry;
 mod room;
 mod shrink;
+mod swap;
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -84,7 +85,11 @@ fn candidate(
     let old = partition.span;
     let (moves, shrinks) = (place.start != old.start(), place.len < old.len());
     let by_sfdisk = room::sfdisk_finds_it(context, partition, old, place, free);
-    let (keeps_data, commands) = if shrinks && is_known(partition) {
+    let remade = swap::of(partition).filter(|_| by_sfdisk && (moves || shrinks));
+    let remade = remade.and_then(|layer| swap::remake(layer, &entry));
+    let (keeps_data, commands) = if let Some(command) = remade {
+        (true, Some(command))
+    } else if shrinks && is_known(partition) {
         let steps = shrink::steps(context, partition, place, free);
         (place, entry.count) =
             steps.as_ref().map_or((place, count), |(_, shorter)| (*shorter, block.blocks_floor(shorter.len)));

@@ -322,6 +322,20 @@ pub(crate) fn split_cure(above: &Above) -> Cure {
     ))
 }
 
+/// A run from the first block of a boundary's size on that begins in it, for the byte at which a block begins is the one that
+/// is off; the run itself where none does.
+fn first_block(piece: &Piece, boundary: Boundary) -> Piece {
+    let Piece { span, below, drive } = *piece;
+    let later = || {
+        let start = Boundary::multiples_of(boundary.size())?.ceil(span.start())?;
+        let lead = start.checked_since(span.start())?;
+        let span =
+            Span::new(start, span.end().checked_since(start)?).filter(|span| span.len() > ByteCount::ZERO)?;
+        Some(Piece { span, below: below.checked_add(lead)?, drive: drive.checked_add(lead)? })
+    };
+    later().unwrap_or(*piece)
+}
+
 /// The finding that a layer's data is off a boundary.
 fn off(
     place: &Place<'_>,
@@ -336,38 +350,42 @@ fn off(
     } else {
         format!("what lies below it is off as well, by {} bytes", skew.inherited.get())
     };
-    let run = match piece.span.start().get() {
+    let shown = first_block(piece, miss.boundary);
+    let run = match shown.span.start().get() {
         0 => "its data".to_owned(),
         at => format!("its data from byte {at} on"),
     };
+    // A run too short to hold a block's first byte only shows where that would be.
+    let what = if miss.boundary.past(shown.drive) == miss.past { "" } else { "and its blocks begin " };
     let message = format!(
-        "{}: {run} starts at byte {} of what is below, which is byte {} of the disk, {} bytes past a {}-byte {} \
+        "{}: {run} starts at byte {} of what is below, which is byte {} of the disk, {what}{} bytes past a {}-byte {} \
          boundary; {whose}",
         place.told(),
-        own_offset(place, piece),
-        piece.drive,
+        own_offset(place, &shown),
+        shown.drive,
         miss.past.get(),
         miss.boundary.size().get(),
         miss.name,
     );
     let cure = Some(rebuild::on_boundary(&place.told(), layer, miss.boundary));
-    let (layer, at) = (place.path.clone(), Some(piece.drive));
+    let (layer, at) = (place.path.clone(), Some(shown.drive));
     Finding { layer, at, miss: Some(miss), cure, ..Finding::new(rule, place.subject, message) }
 }
 
 /// The advice that two layers which are off make up for each other.
 fn cancels(place: &Place<'_>, layer: &Layer, piece: &Piece, skew: Skew, named: Named) -> Finding {
+    let shown = first_block(piece, named.boundary);
     let message = format!(
         "{}: what lies below is off by {} bytes, and this layer makes up for it: its data, at byte {} of the disk, is on a \
          {}-byte {} boundary. Moving one of the two alone would misalign it",
         place.told(),
         skew.inherited.get(),
-        piece.drive,
+        shown.drive,
         named.boundary.size().get(),
         named.name
     );
     let cure = Cure::advice(format!("leave both, or move both: what is on the {} is aligned", layer.kind));
-    finding(&rules::LAYERS_CANCEL, place, Some(piece.drive), message, cure)
+    finding(&rules::LAYERS_CANCEL, place, Some(shown.drive), message, cure)
 }
 
 /// A finding on the way that `place` tells.
@@ -463,7 +481,7 @@ fn small_luks_sector(place: &Place<'_>, layer: &Layer, luks: &Luks) -> Finding {
         place.told(),
         luks.sector_size.get()
     );
-    let cure = rebuild::larger_luks_sector(luks, place.context.topology.physical.value());
+    let cure = rebuild::larger_luks_sector(luks, layer.below.len(), place.context.topology.physical.value());
     finding(&rules::LUKS_SECTOR_SMALL, place, layer.drive, message, cure)
 }
 

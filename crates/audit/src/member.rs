@@ -4,7 +4,7 @@
 //! shows what is on the array, or a mirror shows all of it, there is nothing to say.
 
 use straddle_layout::layer::{Facts, Layer, Md};
-use straddle_layout::{Role, Stack, TableKind, is_member};
+use straddle_layout::{Role, Stack, TableKind, is_member, is_table};
 use straddle_units::ByteOffset;
 
 use crate::layers::level_name;
@@ -27,7 +27,7 @@ pub fn unseen(stack: &Stack) -> Option<String> {
                 level_name(md)
             ),
         }),
-        Facts::Md(md) => elsewhere(layer, md),
+        Facts::Md(md) => elsewhere(layer, md).or_else(|| unread(layer, md)),
         Facts::Mapped(_) => None,
         _ if shows_content(layer) => None,
         _ => Some(format!("it is a member of an array ({name}), and how that is laid out is not known")),
@@ -60,5 +60,16 @@ fn elsewhere(layer: &Layer, md: &Md) -> Option<String> {
         "partition {} of the array that it is a member of ({}) lies on other members",
         partition.number,
         level_name(md)
+    ))
+}
+
+/// The table on the array that is known by name only.
+fn unread(layer: &Layer, md: &Md) -> Option<String> {
+    let is_unread = |child: &&Layer| child.facts == Facts::Opaque && is_table(child.kind);
+    let table = layer.children.iter().find(is_unread)?;
+    Some(format!(
+        "the array that it is a member of ({}) has a partition table of the kind {}, whose partitions are not read",
+        level_name(md),
+        table.kind
     ))
 }

@@ -91,8 +91,8 @@ pub(crate) fn larger_chunk(chunk: ByteCount, unit: ByteCount) -> Cure {
     )
 }
 
-/// The cure for a LUKS container whose sectors are smaller than `physical`.
-pub(crate) fn larger_luks_sector(luks: &Luks, physical: ByteCount) -> Cure {
+/// The cure for a LUKS container on a device of `len` bytes whose sectors are smaller than `physical`.
+pub(crate) fn larger_luks_sector(luks: &Luks, len: ByteCount, physical: ByteCount) -> Cure {
     let sector = physical.get().min(4096);
     if luks.version == 1 {
         return Cure::advice(
@@ -101,6 +101,25 @@ pub(crate) fn larger_luks_sector(luks: &Luks, physical: ByteCount) -> Cure {
     }
     if luks.sector_size.get() >= sector {
         return Cure::advice("none: 4096 bytes are the largest sectors of LUKS2");
+    }
+    // cryptsetup wants both in whole sectors (`check_sector_size`, lib/luks2/luks2_reencrypt.c).
+    let unit = ByteCount::new(sector);
+    let payload = luks.payload.map_or(ByteCount::ZERO, |payload| ByteCount::new(payload.get()));
+    if !payload.is_multiple_of(unit) {
+        return Cure::advice(format!(
+            "none in place: cryptsetup refuses sectors of {sector} bytes where the data begins at byte {} of the container's device. \
+             Make the container again, and restore what it held",
+            payload.get()
+        ));
+    }
+    let rest = luks.size.unwrap_or(len).remainder(unit);
+    if rest != ByteCount::ZERO {
+        return Cure::advice(format!(
+            "cryptsetup refuses sectors of {sector} bytes where the container's device ends inside one. Back up what it holds, see \
+             that what is in it leaves the last {0} bytes unused (or shrink that), close it, and make the device {0} bytes smaller; \
+             check then has the command",
+            rest.get()
+        ));
     }
     Cure {
         summary: format!("encrypt in sectors of {sector} bytes"),
@@ -158,9 +177,35 @@ mod tests {
     #[test]
     fn what_changes_nothing_is_no_command() {
         let sector = |bytes, version| Luks { version, sector_size: ByteCount::new(bytes), ..Luks::default() };
-        let lines = |luks: &Luks, physical| larger_luks_sector(luks, ByteCount::new(physical)).commands.len();
+        let lines = |luks: &Luks, physical| {
+            larger_luks_sector(luks, ByteCount::new(1 << 30), ByteCount::new(physical)).commands.len()
+        };
         assert_eq!(lines(&sector(512, 2), 4096), 1);
         assert_eq!(lines(&sector(512, 1), 4096), 0);
         assert_eq!(lines(&sector(4096, 2), 16384), 0);
+    }
+
+    /// cryptsetup takes whole sectors only: of a device, or of what the header says.
+    #[test]
+    fn a_container_that_ends_inside_a_larger_sector_is_made_smaller_first() {
+        let whole = 1_u64 << 30;
+        for (len, size, payload, command) in [
+            (whole, None, 16 << 20, true),
+            (whole + 512, None, 16 << 20, false),
+            (whole + 3584, None, 16 << 20, false),
+            (whole + 512, Some(4096), 16 << 20, true),
+            (whole, Some(4608), 16 << 20, false),
+            (whole, None, (16 << 20) + 512, false),
+        ] {
+            let luks = Luks {
+                version: 2,
+                sector_size: ByteCount::new(512),
+                payload: Some(ByteOffset::new(payload)),
+                size: size.map(ByteCount::new),
+                ..Luks::default()
+            };
+            let cure = larger_luks_sector(&luks, ByteCount::new(len), ByteCount::new(4096));
+            assert_eq!(!cure.commands.is_empty(), command, "{len} {size:?} {payload}: {}", cure.summary);
+        }
     }
 }

@@ -83,6 +83,8 @@ pub struct Seen<'a> {
     pub above: BTreeSet<String>,
     /// The same for each of its partitions, by number.
     pub on: BTreeMap<u32, BTreeSet<String>>,
+    /// The kernel's names of the disks that it stands on.
+    pub below: BTreeSet<String>,
     /// What was found.
     pub findings: &'a mut [Finding],
 }

@@ -207,8 +207,11 @@ pub(crate) fn leaves(layer: &Layer, len: ByteCount, rest: ByteCount) -> bool {
 pub(crate) fn fits(layer: &Layer, old: ByteCount, len: ByteCount) -> bool {
     let used = match &layer.facts {
         Facts::Luks(luks) => luks.uses(old),
-        // The copy of the boot sector of NTFS is behind what it says that it has, at the end.
-        Facts::FileSystem(fs) if layer.kind != "ntfs" => fs.extent,
+        // The copy of the boot sector of NTFS is behind what it says that it has, in the cluster that begins there.
+        Facts::FileSystem(fs) if layer.kind == "ntfs" => {
+            fs.extent.and_then(|extent| extent.checked_add(fs.block))
+        }
+        Facts::FileSystem(fs) => fs.extent,
         _ => None,
     };
     used.is_some_and(|used| used <= len)

@@ -9,9 +9,10 @@ use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use crate::fields::{byte, has, le16, le32};
+use crate::layer::{Facts, Layer};
 use crate::reader::Reader;
 use crate::signature::{self, Mark};
-use crate::stack::{Partition, Problem, Role, Stack, TableKind, read_in_use, table_of};
+use crate::stack::{Partition, Problem, Role, Stack, TableKind, read_in_use, table_in_boot_sector, table_of};
 
 /// The sector of an optical medium.
 const ISO_SECTOR: u64 = 2048;
@@ -38,10 +39,13 @@ pub fn beside(medium: &dyn Medium, stack: &Stack) -> Result<Vec<Beside>, ReadErr
         _ => ("", false),
     };
     let mut found = Vec::new();
+    let at = Span::first(stack.block.bytes());
+    let table = |name| Beside { name, at, is_table: true, is_covered: false };
     if is_member(own) {
-        let at = Span::first(stack.block.bytes());
-        let table = |name| Beside { name, at, is_table: true, is_covered: false };
         return Ok(table_of(&reader, stack.block).map(table).into_iter().collect());
+    }
+    if is_content && table_in_boot_sector(&reader, stack.block).is_some() {
+        found.push(table("dos"));
     }
     for mark in signature::everything(&reader).into_iter().filter(|mark| mark.name != own) {
         let optical = is_optical(mark.name);
@@ -110,23 +114,73 @@ pub fn member_marks(medium: &dyn Medium) -> Result<Vec<Span>, ReadError> {
     Ok(marks.map(|mark| mark.at).collect())
 }
 
-/// What is in a partition of the table that shares `medium` with the superblock of an md array of metadata 1.1 or 1.2, where
-/// something is known: its number, and the name. The array's data begin behind that superblock, so such a table is not the
-/// array's; whether it is older or newer is not written anywhere.
-pub fn in_table_of_member(medium: &dyn Medium) -> Result<Option<(u32, &'static str)>, ReadError> {
-    const LATEST: u64 = 4096;
-    let marks = member_marks(medium)?;
-    if marks.is_empty() || marks.iter().any(|mark| mark.start().get() > LATEST) {
-        return Ok(None);
+/// A partition table that is not a part of what the whole medium is taken for. Which of the two is left over is not written
+/// anywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RivalTable {
+    /// The table's name: blkid's PTTYPE.
+    pub name: &'static str,
+    /// The number of one of its partitions, and what that is known to hold: the first of which that is known, else the first.
+    /// `None` where its partitions are not read.
+    pub partition: Option<(u32, Option<&'static str>)>,
+}
+
+/// The table on `medium` that contradicts `stack`, by which the whole of it is something else: a member of an array whose
+/// data are not where that table is, or a file system in whose boot sector it is.
+pub fn rival_table(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalTable>, ReadError> {
+    let TableKind::Content(name) = stack.kind else { return Ok(None) };
+    let reader = Reader::open(medium, BlockSize::B512)?;
+    let table = if is_member(name) {
+        // What is in the array is the array's, and what nobody can place is not known to be anything else.
+        if !stack.layer.as_ref().is_some_and(leaves_start) {
+            return Ok(None);
+        }
+        let Some(name) = table_of(&reader, stack.block) else { return Ok(None) };
+        (name, read_in_use(medium, None, None)?)
+    } else {
+        match table_in_boot_sector(&reader, stack.block) {
+            Some(table) => ("dos", table),
+            None => return Ok(None),
+        }
+    };
+    let (name, table) = table;
+    // A table of a kind that is known by name only may list anything.
+    let is_read = matches!(table.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr);
+    let mut listed = table.partitions.iter().filter(|partition| partition.role != Role::Extended);
+    let first = listed.clone().next();
+    let partition = listed.find(|partition| partition.content.is_some()).or(first);
+    let partition = partition.map(|partition| (partition.number, partition.content));
+    Ok((!is_read || partition.is_some()).then_some(RivalTable { name, partition }))
+}
+
+/// Whether a member's array leaves the first bytes of the disk, where a table is, to others.
+fn leaves_start(member: &Layer) -> bool {
+    let mut layers = vec![member];
+    let mut is_placed = false;
+    while let Some(layer) = layers.pop() {
+        if let Facts::Md(md) = &layer.facts {
+            is_placed = true;
+            if md.data_offset == ByteCount::ZERO && layer.drive == Some(ByteOffset::ZERO) {
+                return false;
+            }
+        }
+        is_placed |= !layer.space.is_empty();
+        if layer.space.iter().any(|piece| piece.drive == ByteOffset::ZERO) {
+            return false;
+        }
+        layers.extend(&layer.children);
     }
-    let stack = read_in_use(medium, None, None)?;
-    let known = stack.partitions.iter().find_map(|partition| Some((partition.number, partition.content?)));
-    Ok(known.filter(|_| stack.kind == TableKind::Mbr))
+    is_placed
 }
 
 /// Whether `name` (blkid's TYPE) is that of a part of an array or a mirror, whose table is not that of the disk.
 pub fn is_member(name: &str) -> bool {
     name.ends_with("_raid_member") || name == "drbd"
+}
+
+/// Whether `name` (blkid's PTTYPE) is that of a partition table that is known by name only.
+pub fn is_table(name: &str) -> bool {
+    signature::what(name) == Some(signature::What::Table)
 }
 
 /// Images of optical media have a file system and a table by design.

@@ -23,7 +23,9 @@ pub mod view;
 mod volume;
 mod watched;
 
-pub use beside::{Beside, beside, in_table_of_member, is_member, member_marks, optical_extent};
+pub use beside::{
+    Beside, RivalTable, beside, is_member, is_table, member_marks, optical_extent, rival_table,
+};
 pub use blank::is_blank;
 pub use descend::read_layers;
 pub use fs::file_system;

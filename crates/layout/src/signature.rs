@@ -210,6 +210,12 @@ pub(crate) fn everything(reader: &Reader<'_>) -> Vec<Mark> {
     found
 }
 
+/// The partition table of a kind that is known by name only, whatever else stands on the whole medium.
+pub(crate) fn named_table(reader: &Reader<'_>) -> Option<&'static str> {
+    let bytes = reader.read_up_to(ByteOffset::ZERO, FAR.end, reader.end());
+    first_match(&Window::new(0, &bytes), named::TABLES.iter())
+}
+
 fn is_zfs(far: &Window<'_>, ring: impl FnOnce() -> Vec<u8>) -> bool {
     fs::is_xdr_nvlist(far.from(fs::ZFS_NVLIST.0)) && fs::has_uberblock(&ring())
 }

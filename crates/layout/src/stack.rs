@@ -402,15 +402,39 @@ fn read_table(reader: &Reader<'_>, known: Known) -> Stack {
         if mbr.protective().is_some() || (is_table && mbr.protective_anywhere().is_some()) {
             return read_protected(reader, mbr, known);
         }
-        let is_table = is_table || mbr.is_sensible(known.block(), reader.len());
         if is_table && mbr.has_ordinary() {
             return read_mbr(reader, mbr, known);
+        }
+        if boot_sector.is_some()
+            && let Some(stack) = sensible_table(reader, mbr, known).filter(|stack| shows(reader, stack))
+        {
+            return stack;
         }
         if let Some(name) = boot_sector {
             return content_stack(name, known);
         }
     }
     read_unprotected(reader, mbr.as_ref(), known)
+}
+
+/// The table that stands in the boot sector of a file system, where its entries make sense.
+fn sensible_table(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Option<Stack> {
+    let is_sensible = mbr.has_ordinary() && mbr.is_sensible(known.block(), reader.len());
+    is_sensible.then(|| read_mbr(reader, mbr, known))
+}
+
+/// Whether something known is in a partition. Nothing else tells a table in a boot sector that is left over from bytes of
+/// one that is not, and libblkid takes the file system.
+fn shows(reader: &Reader<'_>, stack: &Stack) -> bool {
+    let mut listed = stack.partitions.iter().filter(|p| p.role != Role::Extended).take(MAX_CONTENTS);
+    listed.any(|partition| signature::identify(reader, partition.span).is_some())
+}
+
+/// The table in the boot sector of the file system that a medium is taken for.
+pub(crate) fn table_in_boot_sector(reader: &Reader<'_>, block: BlockSize) -> Option<Stack> {
+    signature::boot_sector(reader)?;
+    let mbr = Mbr::parse(reader.head())?;
+    sensible_table(reader, &mbr, Known { device: Some(block), forced: None })
 }
 
 /// Reads a medium whose MBR announces a GPT.
@@ -516,11 +540,7 @@ fn unusable_stack(block: BlockSize, at: ByteOffset, why: String, known: Known) -
 }
 
 fn content_stack(name: &'static str, known: Known) -> Stack {
-    let kind = if signature::what(name) == Some(signature::What::Table) {
-        TableKind::Foreign(name)
-    } else {
-        TableKind::Content(name)
-    };
+    let kind = if beside::is_table(name) { TableKind::Foreign(name) } else { TableKind::Content(name) };
     empty_stack(kind, known)
 }
 
@@ -530,7 +550,8 @@ pub(crate) fn table_of(reader: &Reader<'_>, block: BlockSize) -> Option<&'static
         TableKind::Gpt | TableKind::HybridMbr => Some("gpt"),
         TableKind::Mbr => Some("dos"),
         TableKind::Foreign(name) => Some(name),
-        TableKind::Content(_) | TableKind::None | TableKind::Kernel => None,
+        TableKind::Content(_) => signature::named_table(reader),
+        TableKind::None | TableKind::Kernel => None,
     }
 }
 

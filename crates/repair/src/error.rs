@@ -49,6 +49,14 @@ pub enum PlanError {
         /// blkid's PTTYPE.
         name: &'static str,
     },
+    /// What fills the disk and a table contradict each other.
+    #[error(
+        "the disk is {name} as a whole, and has a partition table besides: which of the two is left over, its bytes do not say; clear that one (wipefs) first"
+    )]
+    TwoOwners {
+        /// blkid's TYPE.
+        name: &'static str,
+    },
     /// The table is that of an array, or from before it.
     #[error(
         "the disk is {name} as a whole: the table on it is the array's, or older than it; assemble the array and name that"

@@ -17,7 +17,8 @@ use straddle_device::Medium;
 use straddle_device::topology::Topology;
 use straddle_layout::types::guid_text;
 use straddle_layout::{
-    Partition, PartitionType, Problem, Role, Stack, TableKind, beside, is_blank, member_marks, types,
+    Partition, PartitionType, Problem, Role, Stack, TableKind, beside, is_blank, member_marks, rival_table,
+    types,
 };
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
@@ -279,7 +280,10 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
         && !fresh
         && beside(situation.medium, situation.stack)?.iter().any(|found| found.is_table)
     {
-        return Err(PlanError::NotItsTable { name });
+        return Err(match rival_table(situation.medium, situation.stack)? {
+            Some(_) => PlanError::TwoOwners { name },
+            None => PlanError::NotItsTable { name },
+        });
     }
     let grain = Grain::of(situation.topology, size, block, request.grain);
     let mut draft = Draft {

@@ -85,6 +85,7 @@ fn what_shows_above_follows_from_every_partition_below() {
                 device: Some(name),
                 above: on.values().flatten().cloned().collect(),
                 on,
+                below: BTreeSet::new(),
                 findings,
             })
             .collect();
@@ -104,4 +105,46 @@ fn what_shows_above_follows_from_every_partition_below() {
     // The partition under another device is no cause.
     let found = run(&[(1, 2)]);
     assert_eq!(fixed(&found[0]).len(), 3);
+}
+
+/// dm-0 stands on partition 1 of sda, in which a PV is, and on all of sdb; what is off there shows on it.
+#[test]
+fn what_shows_above_follows_from_all_that_is_off_below_or_from_nothing() {
+    let of_pv = |rule| {
+        let pv = crate::way::Step { kind: "LVM2_member", ..crate::way::Step::partition(1) };
+        let layer = vec![crate::way::Step::partition(1), pv];
+        Finding { layer, ..finding(rule, Subject::Partition(1), 7168, 0) }
+    };
+    let run = |on_sda: Vec<Finding>, on_sdb: Vec<Finding>, below: &[&str]| {
+        let shown = vec![finding(&rules::KERNEL_MISALIGNED, Subject::Disk, 0, 0)];
+        let mut found = [shown, on_sda, on_sdb];
+        let volume = || BTreeSet::from(["dm-0".to_owned()]);
+        let mut seen: Vec<Seen<'_>> = ["dm-0", "sda", "sdb"]
+            .iter()
+            .zip(&mut found)
+            .map(|(name, findings)| Seen {
+                name,
+                device: Some(name),
+                above: if *name == "dm-0" { BTreeSet::new() } else { volume() },
+                on: if *name == "sda" { BTreeMap::from([(1, volume())]) } else { BTreeMap::new() },
+                below: below.iter().filter(|_| *name == "dm-0").map(|below| (*below).to_owned()).collect(),
+                findings,
+            })
+            .collect();
+        follow_down(&mut seen);
+        found[0][0].follows.iter().map(|cause| cause.code).collect::<Vec<_>>()
+    };
+    let both: &[&str] = &["sda", "sdb"];
+    let pv = || of_pv(&rules::PV_DATA_STRADDLES);
+    let whole = || finding(&rules::START_STRADDLES, Subject::Disk, 0, 512);
+    assert_eq!(run(vec![pv()], Vec::new(), both), ["S051"]);
+    assert_eq!(run(Vec::new(), vec![whole()], both), ["S001"]);
+    assert_eq!(run(vec![pv()], vec![whole()], both), ["S051", "S001"]);
+    // One of two that is not told stays, and what shows above with it; so does what is on a disk that is not looked at.
+    let untold = Finding { told: Told::NotAsked, ..whole() };
+    assert!(run(vec![pv()], vec![untold], both).is_empty());
+    assert!(run(vec![pv()], vec![whole()], &["sda", "sdb", "sdc"]).is_empty());
+    // A layer's larger units are not what the kernel adds up; on the disk with the partition nothing stands as a whole.
+    assert!(run(vec![of_pv(&rules::LAYER_OFF_UNIT)], Vec::new(), both).is_empty());
+    assert!(run(vec![whole()], Vec::new(), both).is_empty());
 }

@@ -2,7 +2,7 @@
 
 use straddle_layout::{Partition, PartitionType, TableKind};
 
-use super::{Place, is_known, shrink};
+use super::{Place, is_known, shrink, swap};
 use crate::Context;
 use crate::finding::Command;
 
@@ -25,7 +25,14 @@ pub(super) fn caution(
     if commands.is_empty() && !is_known(partition) {
         return Some("no tool does this to the one partition alone".to_owned());
     }
-    if commands.is_empty() {
+    if has("mkswap") {
+        say(swap::ORDER);
+    } else if commands.is_empty() && swap::of(partition).is_some() {
+        say(
+            "what is swapped out is worth nothing after swapoff: make the partition again at that place, and a swap with the same UUID in it \
+             (mkswap --uuid)",
+        );
+    } else if commands.is_empty() {
         say(match (moves, shrinks) {
             (_, false) => {
                 "no tool moves its data there: make the partition again at that place, and restore what it held from a backup"

@@ -123,6 +123,7 @@ fn what_the_kernel_hands_up_is_told_at_the_lowest() {
             device: Some(name),
             above: above(name),
             on: BTreeMap::new(),
+            below: BTreeSet::new(),
             findings,
         })
         .collect();

@@ -1,5 +1,6 @@
 //! `straddle check`: opens each target, reads what is on it, audits it, and prints what was found.
 
+mod below;
 mod connected;
 mod member;
 
@@ -14,7 +15,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
-use straddle_audit::{Asked, Context, Finding, Judgement, Kind, Place, Recognised, Seen, Severity, Told};
+use straddle_audit::{
+    Asked, Context, Cure, Finding, Judgement, Kind, Place, Recognised, Seen, Severity, Told,
+};
 use straddle_device::image::Limits;
 use straddle_device::live::{LiveDevice, Machine};
 use straddle_device::topology::Source;
@@ -403,6 +406,10 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
     }
     let is_unread = target.medium.is_none();
     let recognised = recognised(&target, &stack, run);
+    if let (TableKind::Content(_), Recognised::Nothing(_)) = (&stack.kind, &recognised) {
+        // What is written for the one that is left over goes over the other.
+        findings.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(Cure::without_commands);
+    }
     let hidden = match &recognised {
         Recognised::Part(why) => Some(why.clone()),
         _ => None,
@@ -431,7 +438,10 @@ fn beside(target: &Target, stack: &Stack) -> Vec<String> {
         return Vec::new();
     }
     let found = target.medium.as_deref().map(|medium| straddle_layout::beside(medium, stack));
+    let rival = target.medium.as_deref().map(|medium| straddle_layout::rival_table(medium, stack));
+    let is_own = !matches!(rival, Some(Ok(None)));
     let told = |found: Beside| match found {
+        Beside { name, is_table: true, .. } if is_own => format!("it also has a partition table ({name})"),
         Beside { name, is_table: true, .. } => format!(
             "it also has a partition table ({name}), the array's own or one that is left over: check the array for its partitions"
         ),
@@ -455,6 +465,9 @@ fn recognised(target: &Target, stack: &Stack, run: &Run) -> Recognised {
             [] => member::recognised(target, stack, name),
             arrays => member::of_running(stack, arrays, &run.arguments.targets),
         },
+        (_, TableKind::Content(name)) if !is_used(target.kernel_name.as_deref(), run) => {
+            member::rival(target, stack, name).map_or(Recognised::Known, Recognised::Nothing)
+        }
         _ => Recognised::of(stack, || is_blank(target, is_captured)),
     }
 }
@@ -481,8 +494,10 @@ fn merge_causes(audited: &mut [&mut Audited], machine: &Machine) {
     let mut seen: Vec<Seen<'_>> = Vec::new();
     for one in audited {
         let (above, on) = all_above(machine, one);
+        let below =
+            one.target.kernel_name.as_deref().map(|name| below::disks(machine, name)).unwrap_or_default();
         let Audited { name, target, findings, .. } = &mut **one;
-        seen.push(Seen { name, device: target.kernel_name.as_deref(), above, on, findings });
+        seen.push(Seen { name, device: target.kernel_name.as_deref(), above, on, below, findings });
     }
     straddle_audit::merge_targets(&mut seen);
 }
@@ -548,7 +563,15 @@ fn holders(target: &Target, run: &Run) -> Vec<String> {
     holders.into_iter().map(|holder| holder.name).collect()
 }
 
-/// What is on a disk that is marked as a member of an array, where its own partitions are in use: the mark is left over.
+/// Whether somebody uses the device of this name as it is, and not a partition of it.
+fn is_used(name: Option<&str>, run: &Run) -> bool {
+    let Some(name) = name else { return false };
+    let machine = run.machine.get_or_init(|| Machine::read(run.options.sysroot.as_deref()));
+    let device = machine.layers(name).0;
+    device.is_some_and(|device| device.used_by.is_used() || !device.holders.is_empty())
+}
+
+/// What is on a disk that is taken for something else as a whole, where its own partitions are in use: the rest is left over.
 fn by_use(target: &Target, run: &Run, stack: &Stack) -> Result<Option<Stack>> {
     let listed = target.kernel_partitions.as_deref().unwrap_or_default();
     let Some(medium) = target.medium.as_deref().filter(|_| !listed.is_empty()) else { return Ok(None) };
@@ -558,12 +581,7 @@ fn by_use(target: &Target, run: &Run, stack: &Stack) -> Result<Option<Stack>> {
     {
         return Ok(None);
     }
-    let machine = run.machine.get_or_init(|| Machine::read(run.options.sysroot.as_deref()));
-    let is_used = |name: &str| {
-        let device = machine.layers(name).0;
-        device.is_some_and(|device| device.used_by.is_used() || !device.holders.is_empty())
-    };
-    if !listed.iter().any(|partition| is_used(&partition.name)) {
+    if !listed.iter().any(|partition| is_used(Some(&partition.name), run)) {
         return Ok(None);
     }
     let block = Some(target.topology.logical.value());

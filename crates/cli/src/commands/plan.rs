@@ -280,6 +280,7 @@ pub(crate) fn of_plan_error(error: PlanError, name: &str) -> anyhow::Error {
             | E::WouldReplace { .. }
             | E::WouldHarm { .. }
             | E::NotItsTable { .. }
+            | E::TwoOwners { .. }
             | E::TwoSteps(_)
             | E::InTheWay(_)
             | E::Unchangeable(_)

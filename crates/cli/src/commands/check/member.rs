@@ -1,10 +1,10 @@
-//! What can be judged of a disk that is a member of an array.
+//! What can be judged of a disk that is a member of an array, or that has a table besides what it is taken for.
 
 use std::path::PathBuf;
 
 use straddle_audit::Recognised;
 use straddle_device::{DeviceKind, Target};
-use straddle_layout::Stack;
+use straddle_layout::{Stack, is_member};
 
 /// What there is to judge on `target`, which is marked as a member by the content `name`.
 pub(super) fn recognised(target: &Target, stack: &Stack, name: &str) -> Recognised {
@@ -12,7 +12,7 @@ pub(super) fn recognised(target: &Target, stack: &Stack, name: &str) -> Recognis
         let why = straddle_audit::unseen(stack)?;
         Some(Recognised::Part(format!("{why}. {}", assemble(name, target.kind))))
     };
-    both(target).map(Recognised::Nothing).or_else(unseen).unwrap_or(Recognised::Known)
+    rival(target, stack, name).map(Recognised::Nothing).or_else(unseen).unwrap_or(Recognised::Known)
 }
 
 /// The same where the devices `arrays` stand on it: what it does not show is judged at one of these, if that is one of `targets`, or
@@ -41,11 +41,22 @@ fn assemble(name: &str, kind: DeviceKind) -> String {
     format!("{disks} the array ({how}), and check that")
 }
 
-/// Why a member is not judged that has a table besides: that may be newer than the mark.
-fn both(target: &Target) -> Option<String> {
-    let (number, content) = straddle_layout::in_table_of_member(target.medium.as_deref()?).ok()??;
+/// Why a target is not judged that is taken for `name` as a whole, and has a table that contradicts it: either may be left over.
+pub(super) fn rival(target: &Target, stack: &Stack, name: &str) -> Option<String> {
+    let table = straddle_layout::rival_table(target.medium.as_deref()?, stack).ok()??;
+    let lists = match table.partition {
+        Some((number, Some(content))) => format!("with {content} in partition {number}"),
+        Some((number, None)) => format!("that lists partition {number}, in which nothing is recognised"),
+        None => "whose partitions are not read".to_owned(),
+    };
+    let (taken_for, or) = if is_member(name) {
+        (format!("it is marked as a member of an array ({name})"), ", or start the array")
+    } else {
+        (format!("it begins with {name}"), "")
+    };
     Some(format!(
-        "it is marked as a member of an md array, and has a partition table with {content} in partition {number}: which of the \
-         two is left over, its bytes do not say. Clear that one (wipefs), or start the array"
+        "{taken_for}, and has a partition table ({}) {lists}: which of the two is left over, its bytes do not say. \
+         Clear that one (wipefs){or}",
+        table.name
     ))
 }

@@ -1,0 +1,156 @@
+#!/bin/bash
+# What a disk does not show by itself: arrays of which something is closed or inactive, volumes over several disks, tables that
+# contradict what the disk is taken for, and containers that end inside a larger sector.
+#
+#   tests/guest/run -m 2G -o DIR -e STRADDLE=/path/to/straddle tests/guest/running.sh
+#
+# leaves in DIR
+#   inner-META-LEVEL-WHAT.{array,all}.json  `check --json` of the array, and of all disks
+#   inner-META-LEVEL-WHAT.N.WHEN.json       of its member N, while it runs and when it is stopped
+#   s020-NAME.json, s020-NAME.part.json     of all disks, and of the volume with the one disk that is off
+#   s020-NAME.offset                        the kernel's alignment offset of that volume
+#   rival-NAME.{used,unused}.json           of a disk that a table contradicts
+#   odd.{before,after}.json                 of LUKS2 in a partition that ends inside a sector of 4096 bytes, and after its end was cut
+#                                           off; .rc: what cryptsetup makes of both
+# shellcheck disable=SC2317  # called by name
+set -u
+# shellcheck disable=SC1091
+. "$GUEST/lib.sh"
+
+lvm_setup
+export IMSM_NO_PLATFORM=1
+head -c 32 /dev/urandom >/tmp/key
+modprobe -a loop dm-mod dm-crypt vfat nls_cp437 nls_ascii nls_iso8859-1 2>/dev/null
+
+check() { # NAME TARGET...
+	local name=$1
+	shift
+	"$STRADDLE" check --json "$@" >"$OUT/$name.json" 2>"$OUT/$name.err"
+	echo $? >"$OUT/$name.rc"
+}
+
+array() { # META LEVEL MEMBERS
+	local nodes=("${DISKS[@]/#//dev/}") meta=(--metadata="$1") chunk=(--chunk=64)
+	[ "$2" != 1 ] || chunk=()
+	if [ "$1" = imsm ]; then
+		mdadm --create /dev/md127 --quiet --run --metadata=imsm --raid-devices="$3" "${nodes[@]}" || return
+		nodes=(/dev/md127) meta=()
+	fi
+	mdadm --create /dev/md0 --quiet --run --assume-clean --level="$2" "${chunk[@]}" "${meta[@]}" --raid-devices="$3" "${nodes[@]}"
+}
+stop() {
+	mdadm --quiet --stop /dev/md0
+	[ ! -e /dev/md127 ] || mdadm --quiet --stop /dev/md127
+	for _ in {1..100}; do
+		pgrep -x mdmon >/dev/null || break
+		sleep 0.1
+	done
+}
+put_luks() { cryptsetup luksFormat -q --type luks1 --align-payload "$1" --key-file /tmp/key --pbkdf-force-iterations 1000 /dev/md0; }
+put_pv() {
+	pvcreate -qq -y --dataalignment "$1k" /dev/md0 && vgcreate -qq -s 1M vg /dev/md0 &&
+		lvcreate -qq -y -Wn -Zn -l 4 -n a vg && vgchange -qq -an vg
+}
+
+inner() { # META LEVEL MEMBERS WHAT UNIT
+	local name="inner-$1-$2-$4$5" number
+	sdbg dev_size_mb=48 physblk_exp=3 add_host="$3" per_host_store=1 && array "$1" "$2" "$3" || return
+	# An array whose metadata are kept by mdmon takes no write before that is there.
+	for _ in {1..100}; do
+		"put_$4" "$5" 2>/dev/null && break
+		sleep 0.1
+	done
+	sync
+	check "$name.array" /dev/md0
+	check "$name.all"
+	for ((number = 0; number < $3; number++)); do check "$name.$number.running" "/dev/${DISKS[number]}"; done
+	stop
+	for ((number = 0; number < $3; number++)); do check "$name.$number.stopped" "/dev/${DISKS[number]}"; done
+	sdbg_rm
+}
+
+part() { # DISK START
+	printf 'label: dos\n%s,,8e\n' "$2" | sfdisk -q --no-tell-kernel --wipe always "/dev/$1" && blockdev --rereadpt "/dev/$1"
+}
+striped() { # NAME : a volume over the first two disks
+	vgcreate -qq -s 1M vg "${members[@]}" && lvcreate -qq -y -Wn -Zn -i 2 -I 64k -l 8 -n it vg || return
+	local dm
+	dm=$(dmk vg-it)
+	attr "$dm" alignment_offset >"$OUT/s020-$1.offset"
+	check "s020-$1"
+	check "s020-$1.part" "/dev/$dm" "/dev/${DISKS[1]}"
+	vgchange -qq -an vg && vgremove -qq -y vg
+}
+volumes() {
+	local align members
+	for align in 1024 7; do
+		sdbg dev_size_mb=48 physblk_exp=3 add_host=2 per_host_store=1 && part "${DISKS[0]}" 2048 && part "${DISKS[1]}" 2048 || return
+		members=("/dev/${DISKS[0]}1" "/dev/${DISKS[1]}1")
+		pvcreate -qq -y "${members[0]}" && pvcreate -qq -y --dataalignment "${align}k" "${members[1]}" && striped "pv$align"
+		sdbg_rm
+	done
+	for align in 1 0; do
+		sdbg dev_size_mb=48 physblk_exp=3 lowest_aligned=7 add_host=2 per_host_store=1 || return
+		members=("/dev/${DISKS[0]}" "/dev/${DISKS[1]}")
+		pvcreate -qq -y "${members[0]}" &&
+			pvcreate -qq -y --config "devices{data_alignment_offset_detection=$align}" "${members[1]}" && striped "whole$align"
+		sdbg_rm
+	done
+}
+
+rivals() {
+	sdbg dev_size_mb=64 physblk_exp=3 add_host=2 per_host_store=1 && array 1.2 1 2 && mdadm --quiet --stop /dev/md0 || return
+	printf 'label: dos\n63,40000,83\n' | sfdisk -q --no-tell-kernel --wipe never "/dev/$D" && blockdev --rereadpt "/dev/$D"
+	check rival-md.unused "/dev/$D"
+	cryptsetup open --disable-keyring --type plain --cipher aes-cbc-essiv:sha256 --key-size 256 --key-file /tmp/key "/dev/${D}1" c0 &&
+		mkfs.ext4 -q -b 4096 /dev/mapper/c0 && sync && check rival-md.used "/dev/$D"
+	cryptsetup close c0
+	sdbg_rm
+	sdbg dev_size_mb=64 physblk_exp=3 && mkfs.vfat -I "/dev/$D" >/dev/null &&
+		printf '\200\1\1\0\14\376\377\377\77\0\0\0\0\0\1\0' | dd of="/dev/$D" bs=1 seek=446 conv=notrunc status=none || return
+	# The boot code of mkfs.fat leaves no other entry.
+	dd if=/dev/zero of="/dev/$D" bs=1 seek=462 count=48 conv=notrunc status=none
+	sync
+	check rival-fat.unused "/dev/$D"
+	mount -t vfat "/dev/$D" /mnt && check rival-fat.used "/dev/$D" && umount /mnt
+	sdbg_rm
+}
+
+odd() {
+	local device size
+	sdbg dev_size_mb=96 physblk_exp=3 || return
+	printf 'label: gpt\nstart=2048, size=190503\n' | sfdisk -q --no-tell-kernel --wipe always "/dev/$D" && blockdev --rereadpt "/dev/$D"
+	device=/dev/${D}1 size=$(attr "${D}1" size)
+	cryptsetup luksFormat -q --type luks2 --sector-size 512 --key-file /tmp/key --pbkdf pbkdf2 --pbkdf-force-iterations 1000 "$device" || return
+	opened() { cryptsetup open --disable-keyring --key-file /tmp/key "$device" c0; }
+	reencrypt() {
+		cryptsetup reencrypt -q --disable-keyring --key-file /tmp/key --pbkdf pbkdf2 --pbkdf-force-iterations 1000 \
+			--sector-size 4096 "$device" >/dev/null 2>&1
+		echo $?
+	}
+	opened && mkfs.ext4 -q -b 4096 /dev/mapper/c0 && sync
+	check odd.before "/dev/$D"
+	reencrypt >"$OUT/odd.before.refused"
+	cryptsetup close c0
+	echo "size=$((size / 8 * 8))" | sfdisk -q --no-reread --no-tell-kernel -N 1 "/dev/$D" && blockdev --rereadpt "/dev/$D"
+	opened && check odd.after "/dev/$D"
+	reencrypt >"$OUT/odd.after.refused"
+	cryptsetup close c0
+	opened && e2fsck -fn /dev/mapper/c0 >/dev/null 2>&1
+	echo $? >"$OUT/odd.files"
+	cryptsetup close c0
+	sdbg_rm
+}
+
+for kind in '1.2 5 3' '1.2 0 2'; do
+	for what in 'luks 7' 'pv 7' 'pv 1024'; do
+		# shellcheck disable=SC2086  # words
+		inner $kind $what
+	done
+done
+inner 1.0 1 2 luks 7
+inner imsm 0 2 luks 7
+volumes
+rivals
+odd
+exit 0
