@@ -267,7 +267,9 @@ impl Machine {
                 let Some((_, what)) = found.watched.iter().find(|(watched, _)| *watched == id) else {
                     continue;
                 };
-                if is_for_writing(&text_of(&folder.join("fdinfo").join(&fd))) {
+                if is_for_writing(&text_of(&folder.join("fdinfo").join(&fd)))
+                    && !is_being_started_by_us(&folder)
+                {
                     let name = text_of(&folder.join("comm"));
                     let told = format!("process {process} ({}) has {what} open for writing", name.trim_end());
                     found.tell(told);
@@ -346,6 +348,15 @@ impl Found {
 
 fn file_id(path: &Path) -> Option<FileId> {
     fs::metadata(path).ok().filter(|metadata| metadata.ino() != 0).map(|metadata| FileId::of(&metadata))
+}
+
+/// Whether a process is a program that another thread of ours starts: until then it has our files.
+fn is_being_started_by_us(process: &Path) -> bool {
+    let program =
+        |process: &Path| fs::metadata(process.join("exe")).ok().map(|metadata| FileId::of(&metadata));
+    let own = format!("PPid:\t{}", std::process::id());
+    text_of(&process.join("status")).lines().any(|line| line == own)
+        && program(process).is_some_and(|of| Some(of) == program(Path::new("/proc/self")))
 }
 
 /// Whether a file whose /proc/PID/fdinfo/FD is `text` is open for writing.

@@ -150,3 +150,24 @@ fn how_a_file_is_open_is_read() {
     assert!(is_for_writing(&text("0100002")) && is_for_writing(&text("02100001")));
     assert!(!is_for_writing(&text("0100000")) && !is_for_writing("") && !is_for_writing(&text("x")));
 }
+
+/// Between fork and exec a child has the files of its parent: that is nobody else.
+#[test]
+fn a_program_that_another_thread_starts_is_no_other_user() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("image");
+    let _open = fs::File::create(&path).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                std::process::Command::new("true").status().unwrap();
+            }
+        });
+        let machine = Machine::read(None);
+        let found: Vec<_> = (0..2000).flat_map(|_| machine.uses(&path)).collect();
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(found, Vec::<String>::new());
+    });
+}
