@@ -155,11 +155,17 @@ fn expected(stack: &Stack) -> (Vec<Said>, Vec<u64>) {
         };
         let past = |(at, disk): &(u64, u64)| (disk % PHYSICAL + PHYSICAL - at % PHYSICAL) % PHYSICAL;
         aligned.push(here.iter().all(|run| past(run) == 0));
+        // What is told is where the run's first block begins, if one does.
+        let told = |(at, disk): &(u64, u64)| {
+            let lead = at.next_multiple_of(PHYSICAL) - at;
+            let end = here.iter().map(|(other, _)| *other).filter(|other| other > at).min();
+            if end.is_none_or(|end| end > at + lead) { disk + lead } else { *disk }
+        };
         if let Some(run) = own.iter().find(|run| past(run) != 0) {
-            found.push((code.to_owned(), run.1, Some(past(run))));
+            found.push((code.to_owned(), told(run), Some(past(run))));
             layers.push(index);
         } else if let Some(run) = own.first() {
-            found.push(("S056".to_owned(), run.1, None));
+            found.push(("S056".to_owned(), told(run), None));
             layers.push(index);
         }
         if layer.kind == "pv" {

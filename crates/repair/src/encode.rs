@@ -9,7 +9,8 @@ mod gpt;
 mod mbr;
 
 use straddle_device::{Medium, ReadError};
-use straddle_layout::{Role, Stack, TableKind};
+use straddle_layout::format::mbr::SECTOR_BYTES;
+use straddle_layout::{Role, Stack, TableKind, beside};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::error::PlanError;
@@ -35,6 +36,16 @@ pub enum Step {
     },
     /// Everything before is on the medium before anything behind.
     Flush,
+}
+
+/// Whether what stands before the entries of an MBR goes with what the plan wipes: a file system begins there, or a table of
+/// another kind.
+fn wipes_boot_code(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<bool, PlanError> {
+    if plan.wipe.is_empty() || matches!(stack.kind, TableKind::Content(_) | TableKind::Foreign(_)) {
+        return Ok(!plan.wipe.is_empty());
+    }
+    let in_it = |at: Span| at.start().get() < SECTOR_BYTES as u64;
+    Ok(beside(medium, stack)?.iter().any(|found| !found.is_table && in_it(found.at)))
 }
 
 /// The steps of `plan` on the disk `medium`, on which `stack` was read.

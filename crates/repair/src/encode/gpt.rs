@@ -14,7 +14,7 @@ use straddle_layout::types::parse_guid;
 use straddle_layout::{Stack, TableKind};
 use straddle_units::BlockSize;
 
-use super::Steps;
+use super::{Steps, wipes_boot_code};
 use crate::error::PlanError;
 use crate::fingerprint::bytes_of;
 use crate::plan::{Change, Entry, GPT_ENTRY_BYTES, Plan, primary_is_damaged};
@@ -349,7 +349,7 @@ fn protect(plan: &Plan, stack: &Stack, places: &Places, steps: &mut Steps<'_>) -
         }
         None if !plan.fresh && is_signed && slots().any(|at| sector[at + 4] != 0) => {}
         _ => {
-            if !plan.wipe.is_empty() && matches!(stack.kind, TableKind::Content(_) | TableKind::Foreign(_)) {
+            if wipes_boot_code(plan, steps.medium, stack)? {
                 sector[..mbr::ENTRIES_AT].fill(0);
             }
             sector[mbr::ENTRIES_AT..mbr::SIGNATURE_AT].fill(0);

@@ -13,8 +13,8 @@ use straddle_layout::types::is_extended;
 use straddle_layout::{Role, Stack, TableKind};
 use straddle_units::ByteOffset;
 
-use super::Steps;
 use super::gpt::CurrentGpt;
+use super::{Steps, wipes_boot_code};
 use crate::error::PlanError;
 use crate::plan::{Change, Entry, Plan, Slot};
 
@@ -94,7 +94,7 @@ pub(crate) fn unlisted_slots(medium: &dyn Medium) -> Result<Vec<u32>, ReadError>
 pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Result<(), PlanError> {
     let mut mbr = steps.read(0, steps.block)?;
     if plan.fresh {
-        if !plan.wipe.is_empty() && matches!(stack.kind, TableKind::Content(_) | TableKind::Foreign(_)) {
+        if wipes_boot_code(plan, steps.medium, stack)? {
             mbr[..ENTRIES_AT].fill(0);
         }
         let id = u32::from_str_radix(&plan.table.id, 16);

@@ -267,9 +267,9 @@ impl Machine {
                 let Some((_, what)) = found.watched.iter().find(|(watched, _)| *watched == id) else {
                     continue;
                 };
-                if is_for_writing(&text_of(&folder.join("fdinfo").join(&fd)))
-                    && !is_being_started_by_us(&folder)
-                {
+                let is_for_writing = || is_for_writing(&text_of(&folder.join("fdinfo").join(&fd)));
+                // A program that we start has our files until it runs, and none of them from then on.
+                if is_for_writing() && !is_being_started_by_us(&folder) && is_for_writing() {
                     let name = text_of(&folder.join("comm"));
                     let told = format!("process {process} ({}) has {what} open for writing", name.trim_end());
                     found.tell(told);
@@ -350,7 +350,7 @@ fn file_id(path: &Path) -> Option<FileId> {
     fs::metadata(path).ok().filter(|metadata| metadata.ino() != 0).map(|metadata| FileId::of(&metadata))
 }
 
-/// Whether a process is a program that another thread of ours starts: until then it has our files.
+/// Whether a process is one that another thread of ours has made to start a program in.
 fn is_being_started_by_us(process: &Path) -> bool {
     let program =
         |process: &Path| fs::metadata(process.join("exe")).ok().map(|metadata| FileId::of(&metadata));
