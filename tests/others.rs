@@ -387,12 +387,26 @@ fn nohup_is_heeded() {
     assert_eq!(child.0.wait().unwrap().code(), Some(130));
 }
 
-/// A loop device that goes when the test ends; `None` where this machine gives us none.
+/// A plan that gives all of the image to one partition.
+fn plan_over(dir: &Dir, image: &Path) -> PathBuf {
+    let plan = dir.join("plan");
+    let mut command = Command::new(STRADDLE);
+    command.args(["plan", "--table", "gpt", "--part", "rest", "--wipe", "--save"]).arg(&plan).arg(image);
+    let planned = output(&mut command, "");
+    assert!(planned.status.success(), "{}", told(&planned));
+    plan
+}
+
+/// A loop device that goes when the test ends; `None`, and a line that says so, where this machine gives us none: the guest has.
 struct Loop(PathBuf);
 
 impl Loop {
     fn over(path: &Path) -> Option<Self> {
         let made = output(Command::new("losetup").args(["--find", "--show"]).arg(path), "");
+        if !made.status.success() {
+            use std::io::Write as _;
+            let _ = writeln!(std::io::stderr(), "NOT RUN: no loop devices here");
+        }
         made.status.success().then(|| Self(PathBuf::from(tools::text(&made.stdout).trim())))
     }
 }
@@ -412,21 +426,8 @@ fn the_file_below_a_loop_device_is_locked_with_it() {
     }
     let dir = Dir::new("below");
     let (path, bytes) = image(&dir, "disk.img");
-    let plan = dir.join("plan");
-    let planned = output(
-        Command::new(STRADDLE)
-            .args(["plan", "--table", "gpt", "--part", "rest", "--wipe"])
-            .arg(&path)
-            .arg("--save")
-            .arg(&plan),
-        "",
-    );
-    assert!(planned.status.success(), "{}", told(&planned));
-    let Some(device) = Loop::over(&path) else {
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), "NOT RUN: no loop devices here");
-        return;
-    };
+    let plan = plan_over(&dir, &path);
+    let Some(device) = Loop::over(&path) else { return };
     let theirs = File::open(&path).unwrap();
     rustix::fs::flock(&theirs, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
     let said = ["in use", "has locked", "disk.img, the file below it"];
@@ -452,11 +453,7 @@ fn another_disk_at_the_same_number_is_not_written_by_force() {
     }
     let dir = Dir::new("number");
     let (path, bytes) = image(&dir, "disk.img");
-    let Some(device) = Loop::over(&path) else {
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), "NOT RUN: no loop devices here");
-        return;
-    };
+    let Some(device) = Loop::over(&path) else { return };
     if !Path::new("/sys/block").join(device.0.file_name().unwrap()).join("diskseq").exists() {
         use std::io::Write as _;
         let _ = writeln!(std::io::stderr(), "NOT RUN: this kernel does not number its disks (Linux 5.15)");
@@ -546,23 +543,9 @@ fn what_is_behind_a_loop_device_is_in_use_by_whatever_name_and_depth() {
     let (path, _) = image(&dir, "disk.img");
     let other = dir.join("other.img");
     fs::hard_link(&path, &other).unwrap();
-    let plan = dir.join("plan");
-    let planned = output(
-        Command::new(STRADDLE)
-            .args(["plan", "--table", "gpt", "--part", "rest", "--wipe"])
-            .arg(&path)
-            .arg("--save")
-            .arg(&plan),
-        "",
-    );
-    assert!(planned.status.success(), "{}", told(&planned));
+    let plan = plan_over(&dir, &path);
     let bytes = fs::read(&path).unwrap();
-    let Some(first) = Loop::over(&path) else {
-        // The same is tried in a guest.
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), "NOT RUN: no loop devices here");
-        return;
-    };
+    let Some(first) = Loop::over(&path) else { return };
     let second = Loop::over(&first.0).unwrap();
     for target in [&path, &other, &first.0] {
         refused(&bench(&dir, target, &["--used"]).output().unwrap(), &["in use", "behind /dev/loop"]);

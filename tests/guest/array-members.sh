@@ -25,28 +25,13 @@ create() { # LEVEL LAYOUT METADATA
 		"${options[@]}" "${nodes[@]}"
 }
 
-stop() {
-	mdadm --quiet --stop /dev/md0
-	[ ! -e /dev/md127 ] || mdadm --quiet --stop /dev/md127
-	# Who keeps the metadata of DDF and IMSM writes them until it ends.
-	for _ in {1..100}; do
-		pgrep -x mdmon >/dev/null || break
-		sleep 0.1
-	done
-}
-
 array() { # NAME LEVEL LAYOUT MEMBERS METADATA MIB START SECTORS
 	local i
 	sdbg dev_size_mb="$6" physblk_exp=3 add_host="$4" per_host_store=1 && create "$2" "$3" "$5" || return
-	# An array whose metadata are kept by mdmon takes no write before that is there.
-	for _ in {1..100}; do
-		printf 'label: dos\n%s,%s,83\n' "$7" "$8" | sfdisk -q --no-tell-kernel /dev/md0 && sync &&
-			sfdisk -q -l /dev/md0 | grep -q md0p1 && break
-		sleep 0.1
-	done
-	blockdev --rereadpt /dev/md0 && mkfs.ext4 -q -b 4096 /dev/md0p1 2>/dev/null && sync || return
+	md_table "label: dos"$'\n'"$7,$8,83" || return
+	mkfs.ext4 -q -b 4096 /dev/md0p1 2>/dev/null && sync || return
 	for i in "${!DISKS[@]}"; do "$STRADDLE" check --json "/dev/${DISKS[i]}" >"$OUT/$1.$i.running"; done
-	stop
+	md_stop
 	for i in "${!DISKS[@]}"; do
 		"$STRADDLE" check --json "/dev/${DISKS[i]}" >"$OUT/$1.$i.stopped"
 		dd if="/dev/${DISKS[i]}" of="$OUT/$1.$i.img" bs=1M conv=sparse status=none

@@ -45,24 +45,11 @@ member() { # META LABEL
 	local name="member-$1-$2" status=''
 	sdbg dev_size_mb=64 physblk_exp=3 add_host=2 per_host_store=1 || return
 	create "$1" || return
-	# An array whose metadata are kept by mdmon takes no write before that is there, and mdadm does not wait for it.
-	for _ in {1..100}; do
-		[ ! -e /dev/md127 ] || pgrep -x mdmon >/dev/null || mdmon md127 >>"$OUT/$name.log" 2>&1
-		printf 'label: %s\n2048,16384\n' "$2" | sfdisk -q --no-tell-kernel /dev/md0 && sync && sfdisk -q -l /dev/md0 | grep -q md0p1 && break
-		sleep 0.1
-	done
-	sfdisk -q -l /dev/md0 | grep -q md0p1 || { echo "$name: no table could be written: $(cat /proc/mdstat)"; return 1; }
-	blockdev --rereadpt /dev/md0
+	md_table "label: $2"$'\n2048,16384' || return
 	mkfs.ext4 -q -b 4096 /dev/md0p1
 	sync
 	check "$name.running"
-	mdadm -S /dev/md0
-	[ ! -e /dev/md127 ] || mdadm -S /dev/md127
-	# Who keeps the metadata of DDF and IMSM writes them until it ends.
-	for _ in {1..100}; do
-		pgrep -x mdmon >/dev/null || break
-		sleep 0.1
-	done
+	md_stop
 	check "$name.stopped" /dev/sda
 	for plan in '--table gpt --part rest' '--table mbr --part rest' '--add 1MiB' '--delete 1' '--grow 1' --repair --relocate-backup; do
 		# shellcheck disable=SC2086  # words

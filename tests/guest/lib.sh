@@ -56,6 +56,30 @@ gpt() {
 	blockdev --rereadpt "/dev/$dev"
 }
 
+# md_table SCRIPT : an sfdisk script onto /dev/md0. An array whose metadata are
+# kept by mdmon takes no write before that is there, and mdadm does not wait for it.
+md_table() {
+	local listed=''
+	for _ in {1..100}; do
+		[ ! -e /dev/md127 ] || pgrep -x mdmon >/dev/null || mdmon md127
+		echo "$1" | sfdisk -q --no-tell-kernel /dev/md0 && sync && sfdisk -q -l /dev/md0 | grep -q md0p1 && listed=1 && break
+		sleep 0.1
+	done
+	[ -n "$listed" ] || { echo "no table could be written to md0: $(cat /proc/mdstat)"; return 1; }
+	blockdev --rereadpt /dev/md0
+}
+
+# md_stop : stops /dev/md0 and the container that it is in
+md_stop() {
+	mdadm --quiet --stop /dev/md0
+	[ ! -e /dev/md127 ] || mdadm --quiet --stop /dev/md127
+	# Who keeps the metadata of DDF and IMSM writes them until it ends.
+	for _ in {1..100}; do
+		pgrep -x mdmon >/dev/null || break
+		sleep 0.1
+	done
+}
+
 # dmk NAME : the dm-N of a mapping
 dmk() { basename "$(readlink -f "/sys/dev/block/$(dmsetup info -c --noheadings -o major,minor --separator : "$1")")"; }
 dmtopo() { topo "$(dmk "$1")"; }

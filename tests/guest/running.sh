@@ -38,14 +38,6 @@ array() { # META LEVEL MEMBERS
 	fi
 	mdadm --create /dev/md0 --quiet --run --assume-clean --level="$2" "${chunk[@]}" "${meta[@]}" --raid-devices="$3" "${nodes[@]}"
 }
-stop() {
-	mdadm --quiet --stop /dev/md0
-	[ ! -e /dev/md127 ] || mdadm --quiet --stop /dev/md127
-	for _ in {1..100}; do
-		pgrep -x mdmon >/dev/null || break
-		sleep 0.1
-	done
-}
 put_luks() { cryptsetup luksFormat -q --type luks1 --align-payload "$1" --key-file /tmp/key --pbkdf-force-iterations 1000 /dev/md0; }
 put_pv() {
 	pvcreate -qq -y --dataalignment "$1k" /dev/md0 && vgcreate -qq -s 1M vg /dev/md0 &&
@@ -64,7 +56,7 @@ inner() { # META LEVEL MEMBERS WHAT UNIT
 	check "$name.array" /dev/md0
 	check "$name.all"
 	for ((number = 0; number < $3; number++)); do check "$name.$number.running" "/dev/${DISKS[number]}"; done
-	stop
+	md_stop
 	for ((number = 0; number < $3; number++)); do check "$name.$number.stopped" "/dev/${DISKS[number]}"; done
 	sdbg_rm
 }
