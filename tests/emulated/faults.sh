@@ -50,6 +50,8 @@ unplug() {
 	local checking
 	straddle check --json --time-limit 600 "/dev/$2" >"$faults/$1.out" 2>"$faults/$1.err" &
 	checking=$!
+	# Not before it is open, however busy the machine is.
+	while [ -d "/proc/$checking" ] && ! readlink "/proc/$checking"/fd/* | grep -qx "/dev/$2"; do sleep 0.1; done
 	sleep 3
 	monitor "device_del $3"
 	wait $checking

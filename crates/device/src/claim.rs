@@ -20,6 +20,8 @@ use crate::live::Machine;
 /// How often, and how long apart, a device's lock is tried: udev holds it for as long as it looks at a device
 /// (<https://systemd.io/BLOCK_DEVICE_LOCKING>).
 const TRIES: u32 = 40;
+/// Of a file: a program that was just started by whoever had it still has it for a moment.
+const TRIES_OF_FILE: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// By what a file or device is known again, under whichever name: device and inode of a file, the number of a device.
@@ -81,18 +83,25 @@ pub enum LockError {
 /// partition do, and with a record lock of the open file, as QEMU does. Both end with the open file.
 pub fn lock(file: &File) -> Result<(), LockError> {
     let is_device = file.metadata().map_err(LockError::Io)?.file_type().is_block_device();
-    let mut tries = if is_device { TRIES } else { 1 };
+    let mut tries = if is_device { TRIES } else { TRIES_OF_FILE };
     loop {
         tries -= 1;
-        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => break,
-            Err(Errno::WOULDBLOCK) if tries > 0 => std::thread::sleep(PAUSE),
-            Err(Errno::WOULDBLOCK) => return Err(LockError::Locked),
-            Err(errno) => return Err(LockError::Io(errno.into())),
+        match try_lock(file) {
+            Err(LockError::Locked) if tries > 0 => std::thread::sleep(PAUSE),
+            tried => return tried,
         }
     }
+}
+
+fn try_lock(file: &File) -> Result<(), LockError> {
+    let is_locked = |errno| matches!(errno, Errno::WOULDBLOCK | Errno::ACCESS);
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(errno) if is_locked(errno) => return Err(LockError::Locked),
+        Err(errno) => return Err(LockError::Io(errno.into())),
+    }
     ioctl::lock::lock_whole(file).or_else(|error| match Errno::from_io_error(&error) {
-        Some(Errno::WOULDBLOCK | Errno::ACCESS) => Err(LockError::Locked),
+        Some(errno) if is_locked(errno) => Err(LockError::Locked),
         // Where the file system has no record locks, nobody else has one either.
         Some(Errno::INVAL | Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         _ => Err(LockError::Io(error)),
