@@ -144,7 +144,7 @@ fn real(drive: &str, script: &str, start: Option<u64>, input: &Path, processor: 
     let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap_or_default();
     let said = ["errors", "output", "console", "server"].map(read).concat();
     assert_eq!(read("status").trim(), "0", "{ended}: {said}");
-    run(Command::new("kill").args(["-TERM", &server.0.id().to_string()]), "");
+    tools::signal(server.0.id(), "TERM");
     let status = server.0.wait().unwrap();
     assert_eq!(status.code(), Some(0), "{}", read("server"));
     assert!(!socket.exists(), "a socket is left");

@@ -471,8 +471,7 @@ fn an_interruption_is_no_failure() {
         while process::ticks(child.id()) < process::TICKS / 5 && begun.elapsed().as_secs() < 10 {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-        assert!(interrupted.success(), "{arguments:?} was over");
+        tools::signal(child.id(), "INT");
         let output = child.wait_with_output().unwrap();
         let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
         let blame = String::from_utf8_lossy(&output.stderr).into_owned();

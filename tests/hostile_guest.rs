@@ -206,7 +206,7 @@ fn no_folder_stays() {
     };
     let folders = || fs::read_dir(dir.path()).unwrap().count();
     let signal = |child: &mut std::process::Child, name: &str| {
-        tools::shell(&format!("kill -{name} {}", child.id()), dir.path());
+        tools::signal(child.id(), name);
         child.wait().unwrap()
     };
     let clean = || {

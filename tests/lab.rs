@@ -658,7 +658,7 @@ fn a_hung_guest_is_stopped_and_nothing_is_left() {
         command.env("TMPDIR", dir.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut up = [0; 3];
     std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut up).unwrap();
-    tools::shell(&format!("kill -INT {}", child.id()), dir.path());
+    tools::signal(child.id(), "INT");
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", told(&output));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "a folder is left");

@@ -125,8 +125,7 @@ fn ctrl_c_ends_a_run_and_leaves_nothing() {
         while fs::read_dir(dir.join("straddle")).map_or(0, Iterator::count) == 0 {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        let kill = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap();
-        assert!(kill.success());
+        tools::signal(child.id(), signal);
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130), "{signal}: {}", text(&output.stderr));
         assert_eq!(fs::read_dir(dir.join("straddle")).unwrap().count(), 0, "no journal is left");

@@ -45,13 +45,21 @@ for name in /sys/block/sd*; do
 	[ "$(<"$name/size")" != 0 ] || straddle_to "$faults" empty-card check "/dev/${name##*/}"
 done
 
+has_open() { # PROCESS FILE
+	local fd
+	for fd in "/proc/$1"/fd/*; do
+		[ "$(readlink "$fd")" != "$2" ] || return 0
+	done
+	return 1
+}
+
 # unplug NAME DISK ID : removes a disk in the middle. Each of its reads takes a second.
 unplug() {
 	local checking
 	straddle check --json --time-limit 600 "/dev/$2" >"$faults/$1.out" 2>"$faults/$1.err" &
 	checking=$!
 	# Not before it is open, however busy the machine is.
-	while [ -d "/proc/$checking" ] && ! readlink "/proc/$checking"/fd/* | grep -qx "/dev/$2"; do sleep 0.1; done
+	while [ -d "/proc/$checking" ] && ! has_open "$checking" "/dev/$2"; do sleep 0.1; done
 	sleep 3
 	monitor "device_del $3"
 	wait $checking

@@ -128,6 +128,11 @@ pub(crate) fn ordinary_user_of_lab(program: &Path) -> &'static [&'static str] {
     if test.is_ok_and(|status| status.success()) { user } else { &["env"] }
 }
 
+/// Sends a signal to a process. (procps' kill knows no signal's name in a Turkish locale.)
+pub(crate) fn signal(process: u32, name: &str) {
+    run(Command::new("kill").args(["-s", name, &process.to_string()]), "");
+}
+
 /// Runs `command` with `input` and returns what came of it, whatever that is.
 pub(crate) fn output(command: &mut Command, input: &str) -> Output {
     let mut child = command
