@@ -471,7 +471,10 @@ fn an_interruption_is_no_failure() {
         while process::ticks(child.id()) < process::TICKS / 5 && begun.elapsed().as_secs() < 10 {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        tools::signal(child.id(), "INT");
+        let mut kill = Command::new("kill");
+        // procps' kill knows no signal's name in a Turkish locale.
+        let sent = kill.env("LC_ALL", "C").args(["-s", "INT", &child.id().to_string()]).status().unwrap();
+        assert!(sent.success(), "{arguments:?}");
         let output = child.wait_with_output().unwrap();
         let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
         let blame = String::from_utf8_lossy(&output.stderr).into_owned();
