@@ -28,7 +28,7 @@ create() { # LEVEL LAYOUT METADATA
 array() { # NAME LEVEL LAYOUT MEMBERS METADATA MIB START SECTORS
 	local i
 	sdbg dev_size_mb="$6" physblk_exp=3 add_host="$4" per_host_store=1 && create "$2" "$3" "$5" || return
-	md_table "label: dos"$'\n'"$7,$8,83" || return
+	md_table "label: dos"$'\n'"$7,$8,83" || { md_stop; return 1; }
 	mkfs.ext4 -q -b 4096 /dev/md0p1 2>/dev/null && sync || return
 	for i in "${!DISKS[@]}"; do "$STRADDLE" check --json "/dev/${DISKS[i]}" >"$OUT/$1.$i.running"; done
 	md_stop

@@ -45,7 +45,7 @@ member() { # META LABEL
 	local name="member-$1-$2" status=''
 	sdbg dev_size_mb=64 physblk_exp=3 add_host=2 per_host_store=1 || return
 	create "$1" || return
-	md_table "label: $2"$'\n2048,16384' || return
+	md_table "label: $2"$'\n2048,16384' || { md_stop; return 1; }
 	mkfs.ext4 -q -b 4096 /dev/md0p1
 	sync
 	check "$name.running"
