@@ -420,6 +420,80 @@ impl Drop for Loop {
     }
 }
 
+/// A partition that the kernel was told of, with a node of its own: nobody else makes one here.
+struct Partition<'a> {
+    disk: &'a Loop,
+    node: PathBuf,
+    is_made: bool,
+}
+
+impl<'a> Partition<'a> {
+    fn of(disk: &'a Loop) -> Option<Self> {
+        let added = output(Command::new("addpart").arg(&disk.0).args(["1", "2048", "12288"]), "");
+        let name = format!("{}p1", disk.0.file_name()?.to_str()?);
+        let node = Path::new("/dev").join(&name);
+        let number = fs::read_to_string(Path::new("/sys/class/block").join(name).join("dev")).ok()?;
+        let (major, minor) = number.trim().split_once(':')?;
+        let is_made = !node.exists()
+            && Command::new("mknod").arg(&node).args(["b", major, minor]).status().unwrap().success();
+        assert!(added.status.success(), "{}", told(&added));
+        Some(Self { disk, node, is_made })
+    }
+}
+
+impl Drop for Partition<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("delpart").arg(&self.disk.0).arg("1").status();
+        if self.is_made {
+            let _ = fs::remove_file(&self.node);
+        }
+    }
+}
+
+/// Whoever opens what a device stands on, to write or not even that, comes to the device.
+#[test]
+fn whoever_comes_below_a_device_during_a_run_is_noticed() {
+    if !present(&["losetup", "addpart", "mknod"]) {
+        return;
+    }
+    let dir = Dir::new("beneath");
+    let (path, bytes) = image(&dir, "disk.img");
+    let Some(first) = Loop::over(&path) else { return };
+    let second = Loop::over(&first.0).unwrap();
+    let third = Loop::over(&second.0).unwrap();
+    let run = |target: &Path, theirs: &Path, command: &str| {
+        let child = if command == "bench" {
+            bench(&dir, target, &["--used", "--runtime", "30"]).spawn().unwrap()
+        } else {
+            let mut probe = Command::new(STRADDLE);
+            probe.args(["probe", "--used", "--time", "30"]).arg(target).arg("--journals");
+            probe.arg(dir.join("journals")).stdin(Stdio::null()).stdout(Stdio::null());
+            probe.stderr(Stdio::piped()).spawn().unwrap()
+        };
+        until(|| complete(&dir) > 0);
+        // Who only reads is let go on.
+        drop(File::open(theirs).unwrap());
+        let _theirs = OpenOptions::new().write(true).open(theirs).unwrap();
+        let ended = child.wait_with_output().unwrap();
+        let again = format!("{command} on {}, {} opened", target.display(), theirs.display());
+        assert_eq!(ended.status.code(), Some(4), "{again}: {}", told(&ended));
+        assert!(told(&ended).contains("had it open for writing, between"), "{again}: {}", told(&ended));
+        assert!(fs::read(&path).unwrap() == bytes && journals(&dir).is_empty(), "{again}");
+    };
+    for (theirs, command) in
+        [(&path, "bench"), (&first.0, "bench"), (&second.0, "bench"), (&third.0, "bench"), (&path, "probe")]
+    {
+        run(&third.0, theirs, command);
+    }
+    drop(third);
+    drop(second);
+    let Some(partition) = Partition::of(&first) else { return };
+    for theirs in [&first.0, &path, &partition.node] {
+        run(&partition.node, theirs, "bench");
+    }
+    run(&first.0, &partition.node, "bench");
+}
+
 /// Who has locked the file below a loop device, and has it open only to read it, is found by the lock alone; and whoever comes
 /// later is kept out by ours.
 #[test]
@@ -535,6 +609,47 @@ fn what_cannot_be_compared_is_kept_and_the_way_back_is_said() {
     let restored = output(&mut restore, "");
     assert!(restored.status.success(), "{}", told(&restored));
     assert!(fs::read(&path).unwrap() == bytes && journals(&dir).is_empty());
+}
+
+/// A drive that errs for a moment, at any of the reads of a restore, has not lost what its owner wrote: a read that fails is
+/// tried again, sector by sector, and what cannot be read beside what is theirs is left alone.
+#[test]
+fn reads_that_fail_for_a_moment_do_not_cost_what_others_wrote() {
+    if !present(&["strace"]) {
+        return;
+    }
+    let dir = Dir::new("moment");
+    let (path, mut theirs) = image(&dir, "disk.img");
+    drop(Ends(running(&dir, &path)));
+    // A byte in a page, not in its first sector, whose others are as they were.
+    let at = (5 << 20) + 70_000;
+    theirs[at] ^= 0xFF;
+    OpenOptions::new().write(true).open(&path).unwrap().write_all_at(&theirs[at..=at], at as u64).unwrap();
+    let restore = |inject: Option<(usize, usize)>| {
+        let log = dir.join("log");
+        let mut traced = Command::new("strace");
+        traced.args(["-f", "-qq", "-e", "trace=pread64", "-P"]).arg(&path).arg("-o").arg(&log);
+        if let Some((first, count)) = inject {
+            let last = first + count - 1;
+            traced.args(["-e", &format!("inject=pread64:error=EIO:when={first}..{last}")]);
+        }
+        traced.args([STRADDLE, "bench", "--restore", "--journals"]).arg(dir.join("journals"));
+        let done = output(&mut traced, "");
+        (done, fs::read_to_string(log).unwrap().lines().filter(|line| line.contains("pread64(")).count())
+    };
+    let (shown, reads) = restore(None);
+    refused(&shown, &["left alone"]);
+    let mut beside = 0;
+    for first in 1..=reads {
+        // The whole piece and then a part of it; and one sector for good.
+        for count in [1, 2, 6] {
+            let (done, _) = restore(Some((first, count)));
+            assert!(fs::read(&path).unwrap() == theirs, "{first}, {count}: {}", told(&done));
+            assert!(complete(&dir) > 0, "{first}, {count}: {}", told(&done));
+            beside += usize::from(told(&done).contains("cannot be read: left alone as well"));
+        }
+    }
+    assert!(beside > 0, "nothing was unreadable beside what they wrote");
 }
 
 #[test]

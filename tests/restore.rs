@@ -180,7 +180,9 @@ fn owner_writes(target: &Path, journals: &Path, bytes: &[u8], drawn: u64, again:
 /// Cut short, or with one bit that has changed: it is not used, and has another name.
 fn journal_is_damaged(target: &Path, journals: &Path, journal: &Path, bytes: &[u8], drawn: u64, again: &str) {
     let mut whole = fs::read(journal).unwrap();
-    let at = (drawn >> 8) as usize % whole.len();
+    // Behind the line that says whose it is.
+    let title = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    let at = title + (drawn >> 8) as usize % (whole.len() - title);
     match drawn & 8 {
         0 => whole.truncate(at),
         _ => whole[at] ^= 1,

@@ -56,6 +56,11 @@ impl FileId {
         Self { device: 0, inode: number }
     }
 
+    /// Whether it is a block device's.
+    pub const fn is_device(self) -> bool {
+        self.device == 0
+    }
+
     /// The inode, or the device's number: for the name of a file that is about this one.
     pub const fn number(self) -> u64 {
         self.inode

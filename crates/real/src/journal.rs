@@ -4,39 +4,46 @@
 //! journal goes only when the target has been seen to hold what it held. One that does not pass its checks is never used and
 //! never removed.
 //!
-//! A file of it: a line of JSON ([`Header`]), a line with its SHA-256, padded with blanks to 16384 bytes; then each area's bytes,
-//! one after the other. It is written under another name, which ends in `.new`, and gets its own, which ends in `.journal`,
+//! A file of it: a line that says of which journal it is, and which one ([`Title`]), a line of JSON ([`Header`]), a line with the
+//! SHA-256 of both, padded with blanks to 16384 bytes; then each area's bytes, one after the other. It is written under another name, which ends in `.new`, and gets its own, which ends in `.journal`,
 //! when it is durable. So what is called `.new` was never used, and what is called `.journal` was complete. What is to be written
 //! later is added in further files, each of them whole by itself, with a number behind the name.
 //!
-//! Before a file gets its name, the next one is there, empty, and called `.new`. So the files of a journal are those from the
+//! Before a file gets its name, the next one is there, with its first line only, and called `.new`. So the files of a journal are those from the
 //! first to the one before the first that is `.new`, and one that is lost is missed, be it the last. When the target has been seen
-//! to hold what it held, the empty one is called `.over` before the first file goes.
+//! to hold what it held, that one is called `.over` before the first file goes. What does not begin with such a line is no file
+//! of a journal, whatever it is called: it is neither used nor removed.
 
 mod disk;
 mod left;
 mod restore;
+mod sectors;
+mod title;
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::collections::BTreeSet;
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use straddle_device::FileId;
 use straddle_units::Span;
 
 use self::disk::Disk;
+use self::title::Title;
 use crate::open::{OpenError, Opened};
 
-pub use left::{Left, left, unrestored};
+pub use left::{Left, Unrestored, left, unrestored};
 pub use restore::{Lacks, Restored, Settled, restore};
 
-const MAGIC: &str = "straddle-journal-2";
+/// What their names begin with.
+const PREFIX: &str = "straddle-";
 const HEADER: usize = 16384;
+/// No file of a journal is longer: what it holds is in memory as well.
+const LONGEST: u64 = 1 << 36;
 const SUFFIX: &str = "journal";
 /// Of one that is not complete.
 const NEW: &str = "new";
@@ -114,7 +121,8 @@ pub enum JournalError {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Header {
-    magic: String,
+    #[serde(skip)]
+    title: Title,
     target: PathBuf,
     size: u64,
     identity: FileId,
@@ -145,12 +153,13 @@ fn hex(bytes: &[u8]) -> String {
 impl Header {
     /// As it stands in the file; `None` when it is too long.
     fn encode(&self) -> Option<Vec<u8>> {
-        let mut text = serde_json::to_vec(self).ok()?;
+        let mut text = self.title.line().into_bytes();
+        text.extend(serde_json::to_vec(self).ok()?);
         let sum = hex(&Sha256::digest(&text));
         text.push(b'\n');
         text.extend(sum.as_bytes());
         text.push(b'\n');
-        if text.len() > HEADER {
+        if text.len() > HEADER || self.length().is_none() {
             return None;
         }
         text.resize(HEADER, b' ');
@@ -160,16 +169,19 @@ impl Header {
     /// Of a file's first bytes; `None` when they are anything else.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut lines = bytes.get(..HEADER)?.split(|byte| *byte == b'\n');
-        let (text, sum, rest) = (lines.next()?, lines.next()?, lines.next()?);
-        if sum != hex(&Sha256::digest(text)).as_bytes() || rest.iter().any(|byte| *byte != b' ') {
+        let (line, text, sum, rest) = (lines.next()?, lines.next()?, lines.next()?, lines.next()?);
+        let found = Sha256::new().chain_update(line).chain_update(b"\n").chain_update(text).finalize();
+        if sum != hex(&found).as_bytes() || rest.iter().any(|byte| *byte != b' ') {
             return None;
         }
-        let header: Self = serde_json::from_slice(text).ok()?;
-        let in_target = |area: &Saved| {
-            area.length > 0 && area.start.checked_add(area.length).is_some_and(|end| end <= header.size)
+        let mut header: Self = serde_json::from_slice(text).ok()?;
+        header.title = Title::decode(line)?;
+        let mut seen = BTreeSet::new();
+        let is_of_target = |area: &Saved| {
+            let end = area.start.checked_add(area.length);
+            area.length > 0 && end.is_some_and(|end| end <= header.size) && seen.insert(area.place())
         };
-        (header.magic == MAGIC && header.areas.iter().all(in_target) && header.length().is_some())
-            .then_some(header)
+        (header.areas.iter().all(is_of_target) && header.length().is_some()).then_some(header)
     }
 
     fn read(file: &File) -> io::Result<Option<Self>> {
@@ -178,9 +190,17 @@ impl Header {
         Ok(Self::decode(&bytes))
     }
 
-    /// The length of the whole file.
+    /// The length of the whole file; `None` where that is more than any has.
     fn length(&self) -> Option<u64> {
-        self.areas.iter().try_fold(HEADER as u64, |sum, area| sum.checked_add(area.length))
+        let length = self.areas.iter().try_fold(HEADER as u64, |sum, area| sum.checked_add(area.length));
+        length.filter(|length| *length <= LONGEST)
+    }
+}
+
+impl Saved {
+    /// Where it is. No two areas of a journal are the same.
+    const fn place(&self) -> (u64, u64) {
+        (self.start, self.length)
     }
 }
 
@@ -191,7 +211,7 @@ pub(crate) struct Journal {
     /// What their names begin with: the first is called so, the others have their number behind it.
     stem: String,
     parts: Vec<PathBuf>,
-    /// The file to be filled next, empty. While it is there, it is known that none follows.
+    /// The file to be filled next, with its first line only. While it is there, it is known that none follows.
     next: Option<File>,
     /// The first, locked for as long as the measurement runs, so that nobody takes the journal for a dead one's.
     lock: Option<File>,
@@ -216,7 +236,7 @@ impl Journal {
     pub(crate) fn new(folder: &Path, opened: &Opened) -> Result<Self, JournalError> {
         let failed = |source| JournalError::Io { path: folder.to_owned(), what: "make a folder for", source };
         fs::create_dir_all(folder).map_err(failed)?;
-        let stem = format!("{}-{}-{}", opened.id.number(), std::process::id(), now().as_nanos());
+        let stem = format!("{PREFIX}{}-{}-{}", opened.id.number(), std::process::id(), now().as_nanos());
         Ok(Self { folder: folder.to_owned(), stem, parts: Vec::new(), next: None, lock: None })
     }
 
@@ -236,20 +256,22 @@ impl Journal {
     fn add_part(&mut self, opened: &Opened, areas: &[(Span, &[u8])]) -> Result<(), JournalError> {
         let number = self.parts.len();
         let (path, new) = (self.named(number, SUFFIX), self.named(number, NEW));
-        let text = self.header(opened, areas)?;
+        let title = Title::new(&self.stem, number as u64);
+        let text = self.header(&title, opened, areas)?;
         let failed = |what| {
             let path = path.clone();
             move |source| JournalError::Io { path, what, source }
         };
-        let file = self.next.take().map_or_else(|| make(&new), Ok).map_err(failed("make"))?;
+        let file = self.next.take().map_or_else(|| title.make(&new), Ok).map_err(failed("make"))?;
         match self.fill(&file, &text, areas) {
             Ok(next) => self.next = Some(next),
             Err(source) => {
                 // Nothing of these areas has been written yet. The first goes; a later one stays to say that none follows.
-                let _ = file.set_len(0);
-                let _ = fs::remove_file(self.named(number + 1, NEW));
+                let line = title.line();
+                let _ = file.write_all_at(line.as_bytes(), 0).and_then(|()| file.set_len(line.len() as u64));
+                let _ = title::remove(&self.named(number + 1, NEW), &self.stem);
                 if number == 0 {
-                    let _ = fs::remove_file(&new);
+                    let _ = title::remove(&new, &self.stem);
                 } else {
                     self.next = Some(file);
                 }
@@ -264,21 +286,25 @@ impl Journal {
     /// Writes the next file and gives it its name; the one after it.
     fn fill(&self, file: &File, text: &[u8], areas: &[(Span, &[u8])]) -> io::Result<File> {
         let number = self.parts.len();
-        rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)?;
         file.write_all_at(text, 0)?;
         let mut at = HEADER as u64;
         for (_, bytes) in areas {
             file.write_all_at(bytes, at)?;
             at += bytes.len() as u64;
         }
-        let next = make(&self.named(number + 1, NEW))?;
+        let next = Title::new(&self.stem, number as u64 + 1).make(&self.named(number + 1, NEW))?;
         // The name vouches for it.
         file.sync_all()?;
         fs::rename(self.named(number, NEW), self.named(number, SUFFIX))?;
         Ok(next)
     }
 
-    fn header(&self, opened: &Opened, areas: &[(Span, &[u8])]) -> Result<Vec<u8>, JournalError> {
+    fn header(
+        &self,
+        title: &Title,
+        opened: &Opened,
+        areas: &[(Span, &[u8])],
+    ) -> Result<Vec<u8>, JournalError> {
         let failed =
             |source| JournalError::Io { path: opened.path.clone(), what: "name the target of", source };
         let saved = areas.iter().map(|(span, bytes)| Saved {
@@ -287,7 +313,7 @@ impl Journal {
             sha256: hex(&Sha256::digest(bytes)),
         });
         let header = Header {
-            magic: MAGIC.to_owned(),
+            title: title.clone(),
             target: opened.path.canonicalize().map_err(failed)?,
             size: opened.size,
             identity: opened.id,
@@ -309,28 +335,34 @@ impl Journal {
     pub(crate) fn remove(self) -> Result<(), JournalError> {
         let Some(last) = self.parts.len().checked_sub(1) else { return Ok(()) };
         let end = self.next.is_some().then(|| self.named(last + 1, NEW));
-        remove(&named(&self.folder, &self.stem, 0, OVER), end.as_deref(), &self.parts)
+        remove(&self.folder, &self.stem, end.as_deref(), &self.parts)
     }
 }
 
-/// A file for a journal, which was not there.
-fn make(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
-}
-
-/// Removes the files of a journal, of which `over` says that it is no longer needed; at first `end` does not yet.
-fn remove(over: &Path, end: Option<&Path>, parts: &[PathBuf]) -> Result<(), JournalError> {
+/// Removes the files of the journal `stem`, of which another says that it is no longer needed; at first `end` does not yet.
+fn remove(folder: &Path, stem: &str, end: Option<&Path>, parts: &[PathBuf]) -> Result<(), JournalError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| JournalError::Io { path, what: "remove", source }
     };
-    let renamed = end.map_or(Err(io::ErrorKind::NotFound.into()), |end| fs::rename(end, over));
-    // Somebody may have removed it.
-    renamed.or_else(|_| File::create(over).map(drop)).map_err(failed(over))?;
-    over.parent().map_or(Ok(()), sync_folder).map_err(failed(over))?;
+    let over = &named(folder, stem, 0, OVER);
+    let title = Title::new(stem, 0);
+    let is_ours = |path: &Path| Title::read(path).is_some_and(|title| title.stem == stem);
+    if !is_ours(over) {
+        if fs::symlink_metadata(over).is_ok() {
+            return Err(failed(over)(io::Error::other("a file that is not the journal's has this name")));
+        }
+        match end.filter(|end| is_ours(end)) {
+            Some(end) => fs::rename(end, over),
+            // Somebody has removed it.
+            None => title.make(over).map(drop),
+        }
+        .map_err(failed(over))?;
+    }
+    sync_folder(folder).map_err(failed(over))?;
     // The first, which is locked, stays until the others are gone.
-    for path in parts.iter().rev().map(PathBuf::as_path).chain([over]) {
-        fs::remove_file(path).map_err(failed(path))?;
+    for path in parts.iter().rev().map(PathBuf::as_path).chain([over.as_path()]) {
+        title::remove(path, stem).map_err(failed(path))?;
     }
     Ok(())
 }

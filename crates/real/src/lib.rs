@@ -20,7 +20,7 @@ mod target;
 
 pub use area::{AreaError, Areas, Give, areas};
 pub use conditions::{Before, Conditions};
-pub use journal::{JournalError, Lacks, Left, Restored, Settled, left, restore, unrestored};
+pub use journal::{JournalError, Lacks, Left, Restored, Settled, Unrestored, left, restore, unrestored};
 pub use open::{Access, Io, Kind, OpenError, Opened};
 pub use session::{Claimed, Session, SessionError, Verdict, told_spans};
 pub use target::{Real, RealError, Settings};

@@ -1,6 +1,7 @@
 //! Notices that somebody else opens the target while it is measured.
 //!
-//! The law of this module: it asks the kernel, and reads nothing of the target, whose caches it would fill.
+//! The law of this module: it asks the kernel, and reads nothing of the target, whose caches it would fill. Whoever writes to what
+//! the target stands on writes to the target, and so does whoever writes to a part of it.
 
 use std::fs::{self, Metadata};
 use std::mem::MaybeUninit;
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::fs::{major, minor};
+use straddle_device::FileId;
 use straddle_device::live::Machine;
 
 use crate::open::Opened;
@@ -44,9 +46,14 @@ impl Others {
         let flags = WatchFlags::OPEN | WatchFlags::CLOSE_WRITE;
         inotify::add_watch(&queue, path.as_str(), flags).ok()?;
         let target = opened.file.metadata().ok()?;
-        // Whoever writes to a partition writes to the disk.
+        // Whoever writes to a partition writes to the disk, and the other way round.
         for node in partitions(&target) {
             let _ = inotify::add_watch(&queue, &node, flags);
+        }
+        for (id, path) in Machine::read(None).all_below(&target) {
+            if fs::metadata(&path).is_ok_and(|found| FileId::of(&found) == id) {
+                let _ = inotify::add_watch(&queue, &path, flags);
+            }
         }
         Some(Self { queue, target, path: opened.path.clone(), wrote: false })
     }
@@ -76,10 +83,11 @@ impl Others {
 
     /// Whether who opened it may write, which the event does not say.
     fn is_used(&mut self) -> bool {
-        let used = !Machine::read(None).uses_of(&self.target, &self.path).is_empty();
-        // To ask a loop device what is behind it is to open it. Who closes it after writing is not overlooked.
+        // To ask a loop device what is behind it is to open it: that is done before the rest is read. Who closes one after writing is
+        // not overlooked, and who opens one from here on is there at the next look.
+        let machine = Machine::read(None);
         self.wrote = self.events().contains(ReadFlags::CLOSE_WRITE);
-        used
+        !machine.uses_of(&self.target, &self.path).is_empty()
     }
 }
 
@@ -93,3 +101,6 @@ fn partitions(target: &Metadata) -> Vec<PathBuf> {
     let parts = entries.filter(|entry| entry.path().join("partition").exists());
     parts.map(|entry| Path::new("/dev").join(entry.file_name())).collect()
 }
+
+#[cfg(test)]
+mod tests;

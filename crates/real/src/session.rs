@@ -239,8 +239,8 @@ impl Verdict {
         let (since, noticed) = (told_moment(since), told_moment(noticed));
         Some(if self.has_waited {
             format!(
-                "{path}: another program opened it at {noticed}: the run was stopped while that waited; it holds what it held, and nothing \
-                 that others wrote is lost"
+                "{path}: another program opened it at {noticed}, or tried to: it was not let in before the run had stopped; the target holds \
+                 what it held, and nothing that others wrote is lost"
             )
         } else if seen == Seen::Opened {
             format!(

@@ -443,13 +443,18 @@ pub(crate) fn add(spans: &mut Vec<Span>, start: u64, length: u64) {
 fn read_area(opened: &Opened, area: Span) -> Result<Memory, RealError> {
     use std::os::unix::fs::FileExt;
     let (start, length) = (area.start().get(), area.len().get());
-    let failed =
-        |offset, source| RealError::Read { path: opened.path.display().to_string(), offset, length, source };
+    let failed = |offset, length, source| RealError::Read {
+        path: opened.path.display().to_string(),
+        offset,
+        length,
+        source,
+    };
     let mut memory = Memory::new(usize::try_from(length).unwrap_or(0));
     let mut at = start;
     for chunk in memory.bytes_mut().chunks_mut(CHUNK) {
-        opened.file.read_exact_at(chunk, at).map_err(|source| failed(at, source))?;
-        at += chunk.len() as u64;
+        let length = chunk.len() as u64;
+        opened.file.read_exact_at(chunk, at).map_err(|source| failed(at, length, source))?;
+        at += length;
     }
     Ok(memory)
 }

@@ -1,19 +1,19 @@
 //! The journals that runs have left in a folder: which files are one journal's, and which of them are not there.
 //!
 //! The law of this module: it reads names and headers, and changes nothing. The folder is what somebody named: files of others
-//! may be in it, whatever they are called.
+//! may be in it, whatever they are called, so a file is a journal's by what it says of itself.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use straddle_device::FileId;
 
 use super::restore::Lacks;
-use super::{DAMAGED, Header, NEW, OVER, SUFFIX, born, is_of_age, named};
+use super::title::{self, Title};
+use super::{DAMAGED, Header, NEW, OVER, PREFIX, SUFFIX, born, is_of_age, named};
 
 /// A journal that a run has left, whole or in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,10 @@ pub fn left(folder: &Path) -> Vec<Left> {
         let path = entry.path();
         let name = entry.file_name();
         let Some((stem, number, suffix)) = name.to_str().and_then(parsed) else { continue };
+        let says_so = |title: Title| title.stem == stem && (title.number == number || suffix == OVER);
+        if !Title::read(&path).is_some_and(says_so) {
+            continue;
+        }
         let journal = found.entry(stem.to_owned()).or_insert_with(|| Left {
             folder: folder.to_owned(),
             stem: stem.to_owned(),
@@ -59,19 +63,30 @@ pub fn left(folder: &Path) -> Vec<Left> {
         .collect()
 }
 
-/// A journal in `folder` of what `path` names now, which a run has left that did not end: that comes before the next run.
-pub fn unrestored(path: &Path, folder: &Path) -> Option<PathBuf> {
+/// A journal that comes before the next run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unrestored {
+    /// A file of it.
+    pub path: PathBuf,
+    /// Whether its run, or who puts it back, is still at it.
+    pub is_running: bool,
+}
+
+/// A journal in `folder` of what `path` names now, which a run has left that did not end, or has not ended yet.
+pub fn unrestored(path: &Path, folder: &Path) -> Option<Unrestored> {
     let metadata = fs::metadata(path).ok()?;
     let (name, id, born) = (path.canonicalize().ok(), FileId::of(&metadata), born(&metadata));
     // What says of no target can put back none, before a run as little as after it.
     let is_of_this = |path: &PathBuf| {
-        let header = open(path).and_then(|file| Header::read(&file)).ok().flatten();
+        let header = title::open(path).and_then(|file| Header::read(&file)).ok().flatten();
         header.is_some_and(|header| {
             name.as_ref() == Some(&header.target) || id == header.identity && is_of_age(&header, born)
         })
     };
-    let left = left(folder).into_iter().filter(|left| !left.is_over);
-    left.flat_map(|left| left.paths()).find(is_of_this)
+    left(folder).into_iter().filter(|left| !left.is_over).find_map(|left| {
+        let path = left.paths().into_iter().find(is_of_this)?;
+        Some(Unrestored { path, is_running: left.is_locked() })
+    })
 }
 
 impl Left {
@@ -90,6 +105,29 @@ impl Left {
         self.files.iter().map(|number| self.path(*number, SUFFIX)).collect()
     }
 
+    /// What there is of it now; `None` where nothing is.
+    pub(super) fn again(&self) -> Option<Self> {
+        left(&self.folder).into_iter().find(|left| left.stem == self.stem)
+    }
+
+    /// The file by which it is locked: the first that is there. A run keeps its very first locked.
+    pub(super) fn first(&self) -> Option<PathBuf> {
+        let file = |files: &BTreeSet<u64>, suffix| files.first().map(|number| self.path(*number, suffix));
+        file(&self.files, SUFFIX).or_else(|| file(&self.new, NEW))
+    }
+
+    fn is_locked(&self) -> bool {
+        let file = self.first().and_then(|path| title::open(&path).ok());
+        file.is_some_and(|file| {
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
+        })
+    }
+
+    /// The name that all of its files say they are of, and its folder.
+    pub(super) fn names(&self) -> (&Path, &str) {
+        (&self.folder, &self.stem)
+    }
+
     /// What of it was never used.
     pub(super) fn is_beginning(&self) -> bool {
         self.files.is_empty() && self.damaged.is_empty() && self.new.contains(&0)
@@ -99,7 +137,10 @@ impl Left {
     pub(super) fn lacks(&self) -> Lacks {
         let mut gaps = Vec::new();
         let mut next = 0;
-        let there: BTreeSet<u64> = self.files.iter().chain(self.damaged.keys()).copied().collect();
+        // Where a good copy is back, the damaged one is nobody's concern.
+        let damaged = || self.damaged.iter().filter(|(number, _)| !self.files.contains(*number));
+        let there: BTreeSet<u64> =
+            self.files.iter().chain(damaged().map(|(number, _)| number)).copied().collect();
         for end in there.iter().chain(self.new.first()) {
             if next < *end {
                 gaps.push((next, end - 1));
@@ -110,21 +151,16 @@ impl Left {
             .into_iter()
             .map(|(first, last)| (self.path(first, SUFFIX), (last > first).then(|| self.path(last, SUFFIX))))
             .collect();
-        Lacks { missing, damaged: self.damaged.values().cloned().collect(), has_end: !self.new.is_empty() }
+        Lacks {
+            missing,
+            damaged: damaged().map(|(_, path)| path.clone()).collect(),
+            has_end: !self.new.is_empty(),
+        }
     }
 }
 
-/// Opens a file that is called as a journal is; a FIFO that is called so holds up nobody.
-pub(super) fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("not a file"));
-    }
-    Ok(file)
-}
-
-/// The journal's name, the number of the file, and its ending: a name is three numbers, and the number of a further file.
+/// The journal's name, the number of the file, and its ending: a name is ours and three numbers, and the number of a further
+/// file.
 fn parsed(name: &str) -> Option<(&str, u64, &str)> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let (rest, suffix) = name.rsplit_once('.')?;
@@ -133,7 +169,8 @@ fn parsed(name: &str) -> Option<(&str, u64, &str)> {
         None => (rest, 0),
     };
     let is_zero = number == 0 && rest != stem;
-    let is_ours = stem.split('-').count() == 3 && stem.split('-').all(is_number) && !is_zero;
+    let numbers = stem.strip_prefix(PREFIX)?;
+    let is_ours = numbers.split('-').count() == 3 && numbers.split('-').all(is_number) && !is_zero;
     let kind = suffix.split('-').next().filter(|kind| *kind == DAMAGED).unwrap_or(suffix);
     (is_ours && [SUFFIX, NEW, OVER, DAMAGED].contains(&kind)).then_some((stem, number, kind))
 }

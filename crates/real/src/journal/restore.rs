@@ -1,31 +1,34 @@
 //! Puts back what a run that did not end has left.
 //!
 //! The law of this module: a target is written only where its drive gives no bytes at all, or where its owner says that what
-//! is there now may go. A run writes nothing but what was there, so what reads otherwise was written by somebody else: a
+//! is there now may go, and not before all that the journal holds has been compared with it. A run writes nothing but what was there, so what reads otherwise was written by somebody else: a
 //! sector that a power cut tore while the same bytes were written to it is whole, or it cannot be read.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
+use straddle_device::FileId;
 use straddle_units::Span;
 
-use super::left::{self, Left};
-use super::{DAMAGED, HEADER, Header, JournalError, NEW, OVER, SUFFIX, hex, remove};
+use super::left::Left;
+use super::sectors::{Sectors, is_unreadable};
+use super::{DAMAGED, HEADER, Header, JournalError, NEW, OVER, SUFFIX, hex, remove, title};
 use crate::moment::told_moment;
 use crate::open::{Access, Io, OpenError, Opened};
 use crate::target::{add, differing};
 
 /// So much is read at a time.
 const CHUNK: u64 = 1 << 20;
-/// Where that fails, pieces of this size are tried: no physical sector of a disk is larger.
-const PIECE: usize = 4096;
+/// How often a journal is looked at that others remove or add to meanwhile.
+const LOOKS: u32 = 16;
 
 /// What came of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +46,8 @@ pub enum Restored {
         target: PathBuf,
         /// Where, rising within each of the journal's files.
         spans: Vec<Span>,
+        /// Beside these, what cannot be read: left alone as well.
+        unreadable: Vec<Span>,
         /// Bytes that could not be read, and were put back.
         bytes: u64,
         /// When the run could begin to write, in words.
@@ -61,8 +66,10 @@ pub enum Restored {
     Incomplete,
     /// The run had ended, and its target held what it held: what was left of the journal is gone.
     Ended,
-    /// The measurement that the journal belongs to is still running.
+    /// The measurement that the journal belongs to is still running, or somebody else restores it.
     Running,
+    /// It was there, and is no longer: its run has ended, or somebody else has restored it.
+    Gone,
 }
 
 /// What a journal had, and has no longer.
@@ -89,6 +96,9 @@ const MOST_NAMED: usize = 4;
 impl Display for Lacks {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         let gap = |(first, last): &(PathBuf, Option<PathBuf>)| match last {
+            None if fs::symlink_metadata(first).is_ok() => {
+                format!("{} is not the file that it was", first.display())
+            }
             Some(last) => format!("{} to {} are missing", first.display(), last.display()),
             None => format!("{} is missing", first.display()),
         };
@@ -127,15 +137,28 @@ impl From<Restored> for Settled {
 /// Puts back what a journal holds, and removes it when all of it is there and the target holds that. With `force` also where
 /// somebody has written since.
 pub fn restore(journal: &Left, force: bool) -> Settled {
-    // It is the first that a run keeps locked.
-    let first = [(&journal.files, SUFFIX), (&journal.new, NEW)]
-        .into_iter()
-        .find_map(|(files, suffix)| files.contains(&0).then(|| journal.path(0, suffix)));
-    let held = match first.as_deref().map(locked).transpose() {
-        Ok(Some(None)) => return Restored::Running.into(),
-        Ok(held) => held.flatten(),
-        Err(error) => return failed(error, journal.lacks()),
-    };
+    for _ in 0..LOOKS {
+        let Some(seen) = journal.again() else { return Restored::Gone.into() };
+        let first = seen.first();
+        let held = match first.as_deref().map(locked).transpose() {
+            Ok(Some(Lock::Busy)) => return Restored::Running.into(),
+            Ok(Some(Lock::Gone)) => continue,
+            Ok(Some(Lock::Held(file))) => Some(file),
+            Ok(None) => None,
+            Err(error) => return failed(error, seen.lacks()),
+        };
+        // Until it was locked, its run may have added to it.
+        if let Some(now) = journal.again().filter(|now| now.first() == first) {
+            let settled = settle(&now, force);
+            drop(held);
+            return settled;
+        }
+    }
+    Restored::Running.into()
+}
+
+/// What comes of a journal that is locked.
+fn settle(journal: &Left, force: bool) -> Settled {
     if journal.is_over || journal.is_beginning() {
         return match remove_rest(journal) {
             Ok(()) if journal.is_over => Restored::Ended.into(),
@@ -143,13 +166,13 @@ pub fn restore(journal: &Left, force: bool) -> Settled {
             Err(error) => failed(error, journal.lacks()),
         };
     }
-    let settled = put_back(journal, held.as_ref().filter(|_| journal.files.contains(&0)), force);
+    let settled = put_back(journal, force);
     if !matches!(settled.restored, Restored::Whole { .. } | Restored::Part { is_kept: false, .. }) {
         return settled;
     }
     let end = journal.new.first().map(|number| journal.path(*number, NEW));
-    let there = journal.paths().into_iter().filter(|path| path.exists()).collect::<Vec<_>>();
-    match remove(&journal.path(0, OVER), end.as_deref(), &there).and_then(|()| remove_rest(journal)) {
+    let (folder, stem) = journal.names();
+    match remove(folder, stem, end.as_deref(), &journal.paths()).and_then(|()| remove_rest(journal)) {
         Ok(()) => settled,
         Err(error) => Settled { errors: vec![error], ..settled },
     }
@@ -160,21 +183,30 @@ fn failed(error: JournalError, lacks: Lacks) -> Settled {
     Settled { restored, lacks, errors: vec![error] }
 }
 
-/// Opens and locks a file of a journal; `None` where somebody else has it locked, or has just removed or renamed it.
-fn locked(path: &Path) -> Result<Option<File>, JournalError> {
+/// What came of locking.
+enum Lock {
+    Held(File),
+    /// Somebody else has it locked.
+    Busy,
+    /// It was removed or renamed meanwhile.
+    Gone,
+}
+
+/// Opens and locks a file of a journal.
+fn locked(path: &Path) -> Result<Lock, JournalError> {
     let failed = |what| move |source| JournalError::Io { path: path.to_owned(), what, source };
-    let file = match left::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+    let file = match title::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Lock::Gone),
         file => file.map_err(failed("open"))?,
     };
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => return Ok(None),
+        Err(Errno::WOULDBLOCK) => return Ok(Lock::Busy),
         Err(errno) => return Err(failed("lock")(errno.into())),
     }
-    let metadata = file.metadata().map_err(failed("read"))?;
-    let is_same = |now: fs::Metadata| (now.dev(), now.ino()) == (metadata.dev(), metadata.ino());
-    Ok(fs::metadata(path).is_ok_and(is_same).then_some(file))
+    let id = FileId::of_open(&file).map_err(failed("read"))?;
+    let is_same = fs::symlink_metadata(path).is_ok_and(|now| FileId::of(&now) == id);
+    Ok(if is_same { Lock::Held(file) } else { Lock::Gone })
 }
 
 /// Removes what there is of a journal that is not needed. The first says longest what it is.
@@ -182,39 +214,23 @@ fn remove_rest(journal: &Left) -> Result<(), JournalError> {
     let files = journal.files.iter().map(|number| journal.path(*number, SUFFIX));
     let new = journal.new.iter().rev().map(|number| journal.path(*number, NEW));
     for path in files.rev().chain(new).chain([journal.path(0, OVER)]) {
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            done => done.map_err(|source| JournalError::Io { path, what: "remove", source })?,
-        }
+        title::remove(&path, journal.names().1).map_err(|source| JournalError::Io {
+            path,
+            what: "remove",
+            source,
+        })?;
     }
     Ok(())
 }
 
-/// Puts back what the files of a journal hold. The first may be open already.
-fn put_back(journal: &Left, mut held: Option<&File>, force: bool) -> Settled {
+/// Puts back what the files of a journal hold: when all of them have been checked, and all has been compared.
+fn put_back(journal: &Left, force: bool) -> Settled {
     let mut lacks = journal.lacks();
-    let (mut errors, mut all, mut opened) = (Vec::new(), None::<Put>, None);
+    let (mut errors, mut files) = (Vec::new(), Vec::new());
+    let mut check = Check::default();
     for path in journal.paths() {
-        let own;
-        let file = match held.take() {
-            Some(file) => file,
-            None => match locked(&path) {
-                Ok(Some(file)) => {
-                    own = file;
-                    &own
-                }
-                Ok(None) => return Restored::Running.into(),
-                Err(error) => {
-                    errors.push(error);
-                    continue;
-                }
-            },
-        };
-        match put_back_file(&path, file, &mut opened, force) {
-            Ok(put) => match &mut all {
-                Some(all) => all.join(put),
-                None => all = Some(put),
-            },
+        match check.file(path) {
+            Ok(file) => files.push(file),
             Err(error) => {
                 if let JournalError::Damaged { renamed, .. } = &error {
                     lacks.damaged.push(renamed.clone());
@@ -223,16 +239,18 @@ fn put_back(journal: &Left, mut held: Option<&File>, force: bool) -> Settled {
                     matches!(error, JournalError::Open { .. } | JournalError::OtherTarget { .. });
                 errors.push(error);
                 if is_of_target {
+                    files.clear();
                     break;
                 }
             }
         }
     }
+    let put = check.opened.as_ref().and_then(|opened| put_back_files(opened, &files, force, &mut errors));
     let are_damaged = errors.iter().all(|error| matches!(error, JournalError::Damaged { .. }));
     let is_kept = !are_damaged || !lacks.missing.is_empty() || !lacks.has_end;
-    let restored = match all {
-        Some(Put { target, foreign, bytes, began }) if !foreign.is_empty() => {
-            Restored::Changed { target, spans: foreign, bytes, began }
+    let restored = match put {
+        Some(Put { target, foreign, unreadable, bytes, began }) if !foreign.is_empty() => {
+            Restored::Changed { target, spans: foreign, unreadable, bytes, began }
         }
         Some(Put { target, bytes, .. }) if lacks.is_nothing() && errors.is_empty() => {
             Restored::Whole { target, bytes }
@@ -250,56 +268,98 @@ struct Put {
     target: PathBuf,
     /// Where somebody has written since, which was left alone.
     foreign: Vec<Span>,
+    /// What cannot be read beside that, which was left alone as well.
+    unreadable: Vec<Span>,
     /// How many were put back.
     bytes: u64,
     began: String,
 }
 
-impl Put {
-    fn join(&mut self, mut other: Self) {
-        self.foreign.append(&mut other.foreign);
-        self.bytes += other.bytes;
+/// Compares what the files of a journal hold with the target; when that is done, puts it back. `None` where there are no files, or
+/// anything went wrong before that.
+fn put_back_files(
+    opened: &Opened,
+    files: &[Checked],
+    force: bool,
+    errors: &mut Vec<JournalError>,
+) -> Option<Put> {
+    let first = files.first()?;
+    let began = UNIX_EPOCH.checked_add(Duration::from_secs(first.header.began_unix_s)).unwrap_or(UNIX_EPOCH);
+    let target = first.header.target.clone();
+    let mut put =
+        Put { target, foreign: Vec::new(), unreadable: Vec::new(), bytes: 0, began: told_moment(began) };
+    let compared: Result<Vec<Found>, _> = files.iter().map(|file| file.compare(opened, force)).collect();
+    let compared = compared.map_err(|error| errors.push(error)).ok()?;
+    for (file, mut found) in files.iter().zip(compared) {
+        if !force {
+            put.foreign.append(&mut found.foreign);
+        }
+        put.unreadable.append(&mut found.beside);
+        match file.back(opened, &found) {
+            Ok(bytes) => put.bytes += bytes,
+            Err(error) => {
+                errors.push(error);
+                break;
+            }
+        }
     }
+    Some(put)
 }
 
-/// Puts back what a file of a journal holds. The target stays `opened` for the next.
-fn put_back_file(
-    path: &Path,
-    file: &File,
-    opened: &mut Option<Opened>,
-    force: bool,
-) -> Result<Put, JournalError> {
-    let failed = |source| JournalError::Io { path: path.to_owned(), what: "read", source };
-    let Some(header) = Header::read(file).map_err(failed)? else {
-        return Err(set_aside(path, "its beginning is damaged, so its target is not known".to_owned()));
-    };
-    let length = file.metadata().map_err(failed)?.len();
-    if let Some(what) = damage(file, &header, length).map_err(failed)? {
-        let told = format!("{what}; {}", state_of_target(&header));
-        return Err(set_aside(path, told));
+/// What the files of a journal are checked with, one after the other.
+#[derive(Default)]
+struct Check {
+    /// The target, which is that of all.
+    opened: Option<Opened>,
+    /// The areas so far.
+    areas: BTreeSet<(u64, u64)>,
+}
+
+impl Check {
+    /// A file of a journal, if it is whole, and of the target. What is in it is read last: anybody can write that it is long.
+    fn file(&mut self, path: PathBuf) -> Result<Checked, JournalError> {
+        let failed = |source| JournalError::Io { path: path.clone(), what: "read", source };
+        let file = title::open(&path).map_err(failed)?;
+        let Some(header) = Header::read(&file).map_err(failed)? else {
+            return Err(set_aside(&path, "its beginning is damaged, so its target is not known".to_owned()));
+        };
+        let length = file.metadata().map_err(failed)?.len();
+        let wanted = header.length().unwrap_or(u64::MAX);
+        let damaged = |what: String| Err(set_aside(&path, format!("{what}; {}", state_of_target(&header))));
+        if length != wanted {
+            return damaged(format!("it is damaged: {length} bytes long, and was {wanted}"));
+        }
+        let opened = match self.opened.take() {
+            Some(opened) => self.opened.insert(opened),
+            None => {
+                let open = |source| JournalError::Open { path: path.clone(), source };
+                self.opened.insert(Opened::open(&header.target, Access::Claim, Io::Buffered).map_err(open)?)
+            }
+        };
+        if let Some(what) = difference(opened, &header) {
+            return Err(JournalError::OtherTarget { path, target: header.target, what });
+        }
+        for area in &header.areas {
+            if !self.areas.insert(area.place()) {
+                return damaged(format!(
+                    "it is damaged: {} are in another file of the journal as well",
+                    told(area)
+                ));
+            }
+        }
+        if let Some(what) = damage(&file, &header).map_err(failed)? {
+            return damaged(what);
+        }
+        let id = FileId::of_open(&file).map_err(failed)?;
+        Ok(Checked { path, id, header })
     }
-    let open = |source| JournalError::Open { path: path.to_owned(), source };
-    let opened = match opened.take().filter(|opened| opened.path == header.target) {
-        Some(same) => opened.insert(same),
-        None => opened.insert(Opened::open(&header.target, Access::Claim, Io::Buffered).map_err(open)?),
-    };
-    if let Some(what) = difference(opened, &header) {
-        return Err(JournalError::OtherTarget { path: path.to_owned(), target: header.target, what });
-    }
-    let put = Saved { path, file, header: &header, opened };
-    let mut found = put.compare()?;
-    let foreign = if force { Vec::new() } else { std::mem::take(&mut found.foreign) };
-    let bytes = put.back(&found)?;
-    let began =
-        told_moment(UNIX_EPOCH.checked_add(Duration::from_secs(header.began_unix_s)).unwrap_or(UNIX_EPOCH));
-    Ok(Put { target: header.target, foreign, bytes, began })
 }
 
 /// Gives a damaged journal another name, so that it is in nobody's way and still there.
 fn set_aside(path: &Path, what: String) -> JournalError {
     let mut renamed = path.with_extension(DAMAGED);
     for count in 1.. {
-        if !renamed.exists() {
+        if fs::symlink_metadata(&renamed).is_err() {
             break;
         }
         renamed = path.with_extension(format!("{DAMAGED}-{count}"));
@@ -310,20 +370,17 @@ fn set_aside(path: &Path, what: String) -> JournalError {
     }
 }
 
-/// What is wrong with the journal, all of it, before any is used.
-fn damage(file: &File, header: &Header, length: u64) -> io::Result<Option<String>> {
-    let wanted = header.length().unwrap_or(u64::MAX);
-    if length != wanted {
-        return Ok(Some(format!("it is damaged: {length} bytes long, and was {wanted}")));
-    }
+/// An area in words.
+fn told(area: &super::Saved) -> String {
+    format!("bytes {} to {}", area.start, area.start + area.length - 1)
+}
+
+/// What is wrong with what the journal holds, all of it, before any is used.
+fn damage(file: &File, header: &Header) -> io::Result<Option<String>> {
     let mut at = HEADER as u64;
     for area in &header.areas {
         if sum(file, at, area.length)? != area.sha256 {
-            return Ok(Some(format!(
-                "it is damaged: what it holds of bytes {} to {} has another sum",
-                area.start,
-                area.start + area.length - 1
-            )));
+            return Ok(Some(format!("it is damaged: what it holds of {} has another sum", told(area))));
         }
         at += area.length;
     }
@@ -345,10 +402,7 @@ fn state_of_target(header: &Header) -> String {
     };
     match header.areas.iter().find(|area| !is_same(area)) {
         None => format!("{name} holds what it held"),
-        Some(area) => {
-            let (start, end) = (area.start, area.start + area.length - 1);
-            format!("{name} does not hold what it held: compare bytes {start} to {end}")
-        }
+        Some(area) => format!("{name} does not hold what it held: compare {}", told(area)),
     }
 }
 
@@ -367,7 +421,7 @@ fn sum(file: &File, start: u64, length: u64) -> io::Result<String> {
     pieces(length, |from, buffer| {
         file.read_exact_at(buffer, start + from)?;
         hash.update(buffer);
-        Ok(())
+        Ok::<(), io::Error>(())
     })?;
     Ok(hex(&hash.finalize()))
 }
@@ -377,75 +431,83 @@ fn sum(file: &File, start: u64, length: u64) -> io::Result<String> {
 struct Found {
     /// Its drive does not give the bytes.
     unreadable: Vec<Span>,
+    /// The same, in an area where others have written: whether that is theirs is not known.
+    beside: Vec<Span>,
     /// They read otherwise.
     foreign: Vec<Span>,
 }
 
-/// A file of a journal, and what it is of.
-struct Saved<'a> {
-    path: &'a Path,
-    file: &'a File,
-    header: &'a Header,
-    opened: &'a Opened,
+/// A file of a journal that is whole, and of the target.
+struct Checked {
+    path: PathBuf,
+    /// By which it is known again.
+    id: FileId,
+    header: Header,
 }
 
-impl Saved<'_> {
+impl Checked {
+    /// Opens the file again: of a journal in very many files not all can be open.
+    fn open(&self) -> io::Result<File> {
+        let file = title::open(&self.path)?;
+        if FileId::of_open(&file)? != self.id {
+            return Err(io::Error::other("the journal has been replaced"));
+        }
+        Ok(file)
+    }
+
     /// Compares every area, and writes nothing.
-    fn compare(&self) -> Result<Found, JournalError> {
+    fn compare(&self, opened: &Opened, force: bool) -> Result<Found, JournalError> {
+        let file = self.open().map_err(|source| self.failed(0, 0, source))?;
         let mut found = Found::default();
         let mut at = HEADER as u64;
         for area in &self.header.areas {
+            let (mut unreadable, mut foreign) = (Vec::new(), Vec::new());
             pieces(area.length, |from, then| {
-                self.file.read_exact_at(then, at + from)?;
-                self.compare_piece(area.start + from, then, &mut found)
-            })
-            .map_err(|source| self.failed(area.start, area.length, source))?;
+                let start = area.start + from;
+                file.read_exact_at(then, at + from)
+                    .and_then(|()| compare_piece(opened, start, then, &mut unreadable, &mut foreign))
+                    .map_err(|source| self.failed(start, then.len() as u64, source))
+            })?;
+            let is_beside = !foreign.is_empty() && !force;
+            let into = if is_beside { &mut found.beside } else { &mut found.unreadable };
+            for (spans, into) in [(unreadable, into), (foreign, &mut found.foreign)] {
+                for span in spans {
+                    add(into, span.start().get(), span.len().get());
+                }
+            }
             at += area.length;
         }
         Ok(found)
     }
 
-    fn compare_piece(&self, start: u64, then: &[u8], found: &mut Found) -> io::Result<()> {
-        let mut now = vec![0; then.len()];
-        match self.opened.file.read_exact_at(&mut now, start) {
-            Ok(()) => {
-                differing(start, &now, then, &mut found.foreign);
-                return Ok(());
-            }
-            Err(error) if is_unreadable(&error) => {}
-            Err(error) => return Err(error),
-        }
-        let mut at = start;
-        for (now, then) in now.chunks_mut(PIECE).zip(then.chunks(PIECE)) {
-            match self.opened.file.read_exact_at(now, at) {
-                Ok(()) => differing(at, now, then, &mut found.foreign),
-                Err(error) if is_unreadable(&error) => add(&mut found.unreadable, at, then.len() as u64),
-                Err(error) => return Err(error),
-            }
-            at += then.len() as u64;
-        }
-        Ok(())
-    }
-
-    /// Writes what was there to all that was found; the number of bytes.
-    fn back(&self, found: &Found) -> Result<u64, JournalError> {
+    /// Writes what was there to what cannot be read, and then to all else that was found; the number of bytes.
+    fn back(&self, opened: &Opened, found: &Found) -> Result<u64, JournalError> {
+        let Some(first) = found.unreadable.first().or(found.foreign.first()) else { return Ok(0) };
+        let file =
+            self.open().map_err(|source| self.failed(first.start().get(), first.len().get(), source))?;
+        let sectors = found.unreadable.first().map(|span| Sectors::of(opened, span.start().get()));
         let mut bytes = 0;
-        for span in found.unreadable.iter().chain(&found.foreign) {
+        let unreadable = found.unreadable.iter().map(|span| (span, sectors.as_ref()));
+        for (span, sectors) in unreadable.chain(found.foreign.iter().map(|span| (span, None))) {
             let (start, length) = (span.start().get(), span.len().get());
             // A span may reach from one area into the next, whose bytes follow in the journal as well only if it follows here.
             pieces(length, |from, then| {
-                self.saved(start + from, then)?;
-                self.opened.write_inside(then, start + from)
-            })
-            .map_err(|source| self.failed(start, length, source))?;
+                let at = start + from;
+                self.saved(&file, at, then)
+                    .and_then(|()| match sectors {
+                        Some(sectors) => sectors.write(then, at),
+                        None => opened.write_inside(then, at),
+                    })
+                    .map_err(|source| self.failed(at, then.len() as u64, source))
+            })?;
             bytes += length;
         }
-        self.opened.file.sync_all().map_err(|source| self.failed(0, self.header.size, source))?;
+        opened.file.sync_all().map_err(|source| self.failed(first.start().get(), bytes, source))?;
         Ok(bytes)
     }
 
     /// What the journal holds of the target from byte `start` on.
-    fn saved(&self, start: u64, bytes: &mut [u8]) -> io::Result<()> {
+    fn saved(&self, file: &File, start: u64, bytes: &mut [u8]) -> io::Result<()> {
         let mut done = 0;
         while done < bytes.len() {
             let at = start + done as u64;
@@ -458,25 +520,46 @@ impl Saved<'_> {
             let area = area.ok_or_else(|| io::Error::other("not in the journal"))?;
             let rest = usize::try_from(area.start + area.length - at).unwrap_or(usize::MAX);
             let end = bytes.len().min(done.saturating_add(rest));
-            self.file.read_exact_at(&mut bytes[done..end], from)?;
+            file.read_exact_at(&mut bytes[done..end], from)?;
             done = end;
         }
         Ok(())
     }
 
     fn failed(&self, offset: u64, length: u64, source: io::Error) -> JournalError {
-        let (path, target) = (self.path.to_owned(), self.header.target.clone());
+        let (path, target) = (self.path.clone(), self.header.target.clone());
         JournalError::PutBack { path, target, offset, length, source }
     }
 }
 
-/// Whether a drive answered that it cannot give the bytes.
-fn is_unreadable(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::IO | Errno::ILSEQ | Errno::NODATA))
+/// Adds where the target at byte `start` cannot be read, or holds anything else than `then`.
+fn compare_piece(
+    opened: &Opened,
+    start: u64,
+    then: &[u8],
+    unreadable: &mut Vec<Span>,
+    foreign: &mut Vec<Span>,
+) -> io::Result<()> {
+    let mut now = vec![0; then.len()];
+    match opened.file.read_exact_at(&mut now, start) {
+        Ok(()) => {
+            differing(start, &now, then, foreign);
+            return Ok(());
+        }
+        Err(error) if is_unreadable(&error) => {}
+        Err(error) => return Err(error),
+    }
+    Sectors::of(opened, start).read(start, then.len(), |at, found| {
+        let from = usize::try_from(at - start).unwrap_or(usize::MAX);
+        match found {
+            Ok(now) => differing(at, now, &then[from..from + now.len()], foreign),
+            Err(length) => add(unreadable, at, length as u64),
+        }
+    })
 }
 
 /// Calls `of` for each part of `length` bytes, with where it begins and a buffer of its size.
-fn pieces(length: u64, mut of: impl FnMut(u64, &mut [u8]) -> io::Result<()>) -> io::Result<()> {
+fn pieces<E>(length: u64, mut of: impl FnMut(u64, &mut [u8]) -> Result<(), E>) -> Result<(), E> {
     let mut buffer = vec![0; usize::try_from(length.min(CHUNK)).unwrap_or(0)];
     let mut from = 0;
     while from < length {

@@ -1,3 +1,6 @@
+use std::fs::OpenOptions;
+use std::os::unix::fs::MetadataExt;
+
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::*;
@@ -120,12 +123,15 @@ fn a_journal_that_is_damaged_anywhere_is_named_kept_and_not_used() {
     assert_eq!(end, 2);
     fs::remove_dir_all(case.journals()).unwrap();
     fs::create_dir(case.journals()).unwrap();
-    let text = whole.iter().position(|byte| *byte == b'\n').unwrap();
+    // Behind the line that says whose it is.
+    let title = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    let text = title + whole[title..].iter().position(|byte| *byte == b'\n').unwrap();
     let mut damaged: Vec<Vec<u8>> =
-        (0..whole.len()).step_by(whole.len() / 48).map(|end| whole[..end].to_vec()).collect();
+        (title..whole.len()).step_by(whole.len() / 48).map(|end| whole[..end].to_vec()).collect();
     damaged.push(whole[..whole.len() - 1].to_vec());
     damaged.push([&whole[..], b"x"].concat());
-    for at in [0, text / 2, text, text + 5, HEADER - 1, HEADER, HEADER + 8191, HEADER + 8192, whole.len() - 1]
+    for at in
+        [title, text / 2, text, text + 5, HEADER - 1, HEADER, HEADER + 8191, HEADER + 8192, whole.len() - 1]
     {
         let mut bad = whole.clone();
         bad[at] ^= 0x10;
@@ -138,9 +144,10 @@ fn a_journal_that_is_damaged_anywhere_is_named_kept_and_not_used() {
                 case.change(5000);
             }
             let before = case.read();
-            let path = case.journals().join(format!("{index}-0-{}.journal", u8::from(changed)));
             fs::write(&path, bad).unwrap();
-            fs::write(path.with_extension("1.new"), "").unwrap();
+            Title::new(path.file_stem().unwrap().to_str().unwrap(), 1)
+                .make(&path.with_extension("1.new"))
+                .unwrap();
             let error = case.refused();
             assert!(case.read() == before, "{index}: {error}");
             let JournalError::Damaged { renamed, what, .. } = error else { panic!("{index}: {error}") };
@@ -151,7 +158,7 @@ fn a_journal_that_is_damaged_anywhere_is_named_kept_and_not_used() {
             }
         }
     }
-    assert!(case.names().iter().all(|name| name.ends_with(DAMAGED)));
+    assert!(case.names().iter().all(|name| name.contains(&format!(".{DAMAGED}"))));
 }
 
 #[test]
@@ -162,11 +169,13 @@ fn what_never_was_a_journal_goes() {
     fs::create_dir(case.journals()).unwrap();
     case.change(5000);
     let before = case.read();
-    for length in [0, 1, HEADER, whole.len()] {
+    let title = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    let stem = Title::decode(&whole[..title - 1]).unwrap().stem;
+    for length in [title, title + 1, HEADER, whole.len()] {
         for has_next in [false, true] {
-            fs::write(case.journals().join("1-1-1.new"), &whole[..length]).unwrap();
+            fs::write(case.journals().join(format!("{stem}.new")), &whole[..length]).unwrap();
             if has_next {
-                fs::write(case.journals().join("1-1-1.1.new"), "").unwrap();
+                Title::new(&stem, 1).make(&case.journals().join(format!("{stem}.1.new"))).unwrap();
             }
             assert_eq!(case.restored(false), Restored::Incomplete);
             assert!(case.read() == before && case.names().is_empty());
@@ -194,7 +203,8 @@ fn a_target_is_known_under_another_name_and_not_by_a_number_that_is_used_again()
     let path = case.dead();
     let other = case.target.with_file_name("renamed");
     fs::rename(&case.target, &other).unwrap();
-    assert_eq!(unrestored(&other, &case.journals()), Some(path.clone()));
+    let found = Unrestored { path: path.clone(), is_running: false };
+    assert_eq!(unrestored(&other, &case.journals()), Some(found));
     let mut header = Header::read(&File::open(&path).unwrap()).unwrap().unwrap();
     let Some(born) = header.born.as_mut() else { return };
     *born += Duration::from_nanos(1);
@@ -214,6 +224,7 @@ fn a_running_measurement_keeps_its_journal() {
     let case = Case::new();
     let journal = case.written();
     assert_eq!(case.restored(true), Restored::Running);
+    assert!(unrestored(&case.target, &case.journals()).unwrap().is_running);
     let path = journal.path().unwrap().to_owned();
     assert!(path.exists());
     journal.remove().unwrap();
@@ -358,26 +369,165 @@ fn another_target_in_its_place_is_left_alone() {
     assert!(case.read().iter().all(|byte| *byte == 7) && path.exists());
 }
 
-/// The folder is what somebody named: what others keep there is not ours, whatever it is called.
+/// The folder is what somebody named: what others keep there is not ours, whatever it is called, and whatever becomes of ours.
 #[test]
-fn files_of_others_are_not_taken_for_journals() {
+fn files_of_others_are_neither_taken_for_journals_nor_removed() {
+    for changed in [false, true] {
+        let case = Case::new();
+        let path = case.dead();
+        let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let numbers = stem.strip_prefix(PREFIX).unwrap();
+        let whole = fs::read(&path).unwrap();
+        let mut names: Vec<String> = ["sshd_config.new", "notes.journal", "1-2.new", "1-2-x.journal"]
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
+        for stem in [&stem, numbers, "2026-11-23", "straddle-2026-11-23", "straddle-1-2"] {
+            for number in ["", ".0", ".01", ".x", ".2", ".18446744073709551615"] {
+                for suffix in [SUFFIX, NEW, OVER, DAMAGED] {
+                    names.push(format!("{stem}{number}.{suffix}"));
+                }
+            }
+        }
+        let theirs: Vec<PathBuf> = names.iter().map(|name| case.journals().join(name)).collect();
+        let theirs: Vec<&PathBuf> =
+            theirs.iter().filter(|path| fs::symlink_metadata(path).is_err()).collect();
+        assert!(theirs.len() > 100);
+        let elsewhere = case.folder.path().join("elsewhere");
+        fs::write(&elsewhere, &whole).unwrap();
+        for (path, kind) in theirs.iter().zip((0..7).cycle()) {
+            match kind {
+                // What ours is to be called at last.
+                _ if path.file_name().unwrap().to_str() == Some(format!("{stem}.{OVER}").as_str()) => {
+                    fs::create_dir(path).unwrap();
+                }
+                0 => fs::write(path, "").unwrap(),
+                1 => fs::write(path, "theirs").unwrap(),
+                // Ours, but of another name.
+                2 => fs::write(path, &whole).unwrap(),
+                3 => fs::create_dir(path).unwrap(),
+                4 => std::os::unix::fs::symlink(&elsewhere, path).unwrap(),
+                5 => std::os::unix::fs::symlink("nowhere", path).unwrap(),
+                _ => rustix::fs::mknodat(
+                    rustix::fs::CWD,
+                    path.as_path(),
+                    rustix::fs::FileType::Fifo,
+                    rustix::fs::Mode::from_raw_mode(0o600),
+                    0,
+                )
+                .unwrap(),
+            }
+        }
+        let kinds = || {
+            theirs
+                .iter()
+                .map(|path| fs::symlink_metadata(path).map(|found| (found.ino(), found.len())).unwrap())
+                .collect::<Vec<_>>()
+        };
+        let before = kinds();
+        let found = left(&case.journals());
+        assert_eq!(found.iter().flat_map(Left::paths).collect::<Vec<_>>(), std::slice::from_ref(&path));
+        assert_eq!(found.len(), 1);
+        if changed {
+            case.change(5000);
+            assert!(matches!(case.restored(false), Restored::Changed { .. }));
+        }
+        // What is in the way of its own names is named, and nothing is lost.
+        let settled = case.settled(true);
+        assert!(matches!(settled.restored, Restored::Whole { .. }), "{settled:?}");
+        assert!(case.read() == case.bytes && kinds() == before && fs::read(&elsewhere).unwrap() == whole);
+        let [JournalError::Io { path: in_the_way, .. }] = &settled.errors[..] else { panic!("{settled:?}") };
+        assert!(in_the_way.extension().unwrap() == OVER && path.exists());
+    }
+}
+
+/// A file of a journal that is another one's, or another of its own, is not what was lost.
+#[test]
+fn a_copy_of_another_file_is_not_taken_for_one_that_is_lost() {
+    let case = Case::new();
+    let other = case.dead();
+    fs::rename(&other, case.folder.path().join("other")).unwrap();
+    fs::remove_dir_all(case.journals()).unwrap();
+    let files = in_five_files(&case);
+    for (lost, copied) in
+        [(1, &files[2]), (0, &files[1]), (4, &files[0]), (2, &case.folder.path().join("other"))]
+    {
+        let kept = fs::read(&files[lost]).unwrap();
+        fs::copy(copied, &files[lost]).unwrap();
+        let settled = case.settled(false);
+        assert!(matches!(settled.restored, Restored::Part { is_kept: true, bytes: 0, .. }), "{settled:?}");
+        assert_eq!(settled.lacks.missing, [(files[lost].clone(), None)], "{settled:?}");
+        assert!(settled.lacks.to_string().contains("is not the file that it was"), "{}", settled.lacks);
+        fs::write(&files[lost], kept).unwrap();
+    }
+    // One that says it is the lost one, and lists what another has.
+    let mut header = Header::read(&File::open(&files[2]).unwrap()).unwrap().unwrap();
+    header.title.number = 3;
+    let mut forged = fs::read(&files[2]).unwrap();
+    forged[..HEADER].copy_from_slice(&header.encode().unwrap());
+    fs::write(&files[3], forged).unwrap();
+    let settled = case.settled(false);
+    assert!(
+        matches!(&settled.errors[..], [JournalError::Damaged { what, .. }] if what.contains("in another file"))
+    );
+    assert!(matches!(settled.restored, Restored::Part { .. }), "{settled:?}");
+}
+
+/// What a run adds until its journal is locked belongs to it.
+#[test]
+fn a_journal_is_looked_at_again_when_it_is_locked() {
+    let case = Case::new();
+    let opened = Opened::open(&case.target, Access::Claim, Io::Buffered).unwrap();
+    let mut journal = Journal::new(&case.journals(), &opened).unwrap();
+    journal.add(&opened, &[(span(0, 4096), &case.bytes[..4096])]).unwrap();
+    let seen = left(&case.journals());
+    journal.add(&opened, &[(span(65_536, 4096), &case.bytes[65_536..][..4096])]).unwrap();
+    assert_eq!(restore(&seen[0], false).restored, Restored::Running);
+    drop((journal, opened));
+    case.change(65_536);
+    let settled = restore(&seen[0], false);
+    let Restored::Changed { spans, .. } = &settled.restored else { panic!("{settled:?}") };
+    assert_eq!(*spans, [span(65_536, 512)]);
+    assert!(matches!(restore(&seen[0], true).restored, Restored::Whole { bytes: 512, .. }));
+    assert_eq!(restore(&seen[0], false).restored, Restored::Gone);
+}
+
+/// Where a good copy has come back, the damaged one is nobody's concern; it stays.
+#[test]
+fn a_good_copy_beside_a_damaged_one_is_whole() {
+    let case = Case::new();
+    let files = in_five_files(&case);
+    let damaged = files[1].with_extension(DAMAGED);
+    fs::copy(&files[1], &damaged).unwrap();
+    assert!(matches!(case.restored(false), Restored::Whole { bytes: 0, .. }));
+    assert_eq!(case.names(), [damaged.file_name().unwrap().to_str().unwrap()]);
+}
+
+/// Nothing is read of what says that it holds a quarter of a TiB, before it is held against the target.
+#[test]
+fn a_journal_that_is_longer_than_its_target_is_not_read() {
     let case = Case::new();
     let path = case.dead();
-    for name in [
-        "sshd_config.new",
-        "notes.journal",
-        "1-2.new",
-        "1-2-x.journal",
-        "-1-2.new",
-        "1-2-3.x.journal",
-        "1-2-3.01.new",
-        "1-2-3.0.over",
-    ] {
-        fs::write(case.journals().join(name), "theirs").unwrap();
+    let mut header = Header::read(&File::open(&path).unwrap()).unwrap().unwrap();
+    for (length, size, is_damaged) in
+        [(1_u64 << 35, 1_u64 << 40, false), (1 << 38, 1 << 40, true), (1 << 35, header.size, true)]
+    {
+        header.areas = vec![Saved { start: 0, length, sha256: hex(&Sha256::digest([])) }];
+        header.size = size;
+        let mut text = header.title.line().into_bytes();
+        text.extend(serde_json::to_vec(&header).unwrap());
+        let sum = hex(&Sha256::digest(&text));
+        text.extend(format!("\n{sum}\n").into_bytes());
+        text.resize(HEADER, b' ');
+        let file = OpenOptions::new().write(true).create(true).truncate(true).open(&path).unwrap();
+        file.write_all_at(&text, 0).unwrap();
+        file.set_len(HEADER as u64 + length).unwrap();
+        let refused = case.refused();
+        assert_eq!(matches!(refused, JournalError::OtherTarget { .. }), !is_damaged, "{refused}");
+        if let JournalError::Damaged { renamed, .. } = &refused {
+            fs::rename(renamed, &path).unwrap();
+        }
     }
-    let found = left(&case.journals());
-    assert_eq!(found.iter().flat_map(Left::paths).collect::<Vec<_>>(), [path]);
-    assert_eq!(found.len(), 1);
 }
 
 /// Not even the largest number is counted up to.
@@ -387,7 +537,8 @@ fn a_name_with_a_large_number_takes_no_time() {
     let path = case.dead();
     for (suffix, gaps) in [(NEW, 0), (SUFFIX, 1), (DAMAGED, 1)] {
         let far = path.with_extension(format!("{}.{suffix}", u64::MAX));
-        fs::write(&far, "").unwrap();
+        let stem = path.file_stem().unwrap().to_str().unwrap();
+        drop(Title::new(stem, u64::MAX).make(&far).unwrap());
         assert_eq!(left(&case.journals())[0].lacks().missing.len(), gaps);
         fs::remove_file(far).unwrap();
     }

@@ -102,7 +102,10 @@ fn nothing_of_others_is_lost_where_they_can_be_made_to_wait() {
             assert!(matches!(error, TargetError::Interrupted), "{error}");
             let (_, verdict) = session.end().unwrap();
             let told = verdict.refusal().unwrap();
-            assert!(told.contains("waited") && told.contains("nothing that others wrote is lost"), "{told}");
+            assert!(
+                told.contains("not let in before") && told.contains("nothing that others wrote is lost"),
+                "{told}"
+            );
             theirs.join().unwrap();
         });
         assert!(case.read()[1 << 20..][..65_536].iter().all(|byte| *byte == 0xEE));

@@ -253,3 +253,15 @@ fn a_file_in_use_and_what_is_no_file_are_refused() {
     assert!(Opened::open(folder.path(), Access::Read, Io::Buffered).is_err());
     assert!(Opened::open(Path::new("/dev/null"), Access::Read, Io::Buffered).is_err());
 }
+
+/// What is said to be unreadable is what was asked for when it failed: not the area from there on.
+#[test]
+fn a_read_that_fails_is_told_by_its_own_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.img");
+    fs::write(&path, pattern(1)).unwrap();
+    let opened = Opened::open(&path, Access::Read, Io::Buffered).unwrap();
+    let error = super::read_area(&opened, span(1 << 20, 6 << 20)).err().unwrap();
+    let super::RealError::Read { offset, length, .. } = error else { panic!("{error}") };
+    assert_eq!((offset, length), (SIZE, 1 << 20));
+}

@@ -17,7 +17,7 @@ use straddle_device::shown::quote_path;
 use straddle_drive::{Nanos, Profile};
 use straddle_real::{
     Access, Areas, Before, Claimed, Conditions, Give, Io, Kind, OpenError, Opened, Real, Session,
-    SessionError, Settings, areas, unrestored,
+    SessionError, Settings, Unrestored, areas, unrestored,
 };
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -181,10 +181,13 @@ pub(super) fn restore_command(named: Option<&Path>) -> String {
 
 /// A run that did not end has left what the target held: that comes first.
 pub(crate) fn refuse_unrestored(path: &Path, journals: &Path, named: Option<&Path>) -> Result<()> {
-    let Some(first) = unrestored(path, journals) else { return Ok(()) };
+    let Some(Unrestored { path: first, is_running }) = unrestored(path, journals) else { return Ok(()) };
     let (path, first, command) = (path.display(), first.display(), restore_command(named));
-    let message =
-        format!("{path}: an earlier run did not end and left the journal {first}; run {command} first");
+    let message = if is_running {
+        format!("{path}: in use: a measurement of it, or a --restore, is going on, whose journal is {first}")
+    } else {
+        format!("{path}: an earlier run did not end and left the journal {first}; run {command} first")
+    };
     Err(RefusedError(message).into())
 }
 

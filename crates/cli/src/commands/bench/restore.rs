@@ -51,16 +51,21 @@ fn told(journal: &Left, settled: &Settled, command: &str) -> (String, Exit) {
             let target = printable(&target.display().to_string());
             (format!("{target}: holds what it held; {bytes} bytes were put back.\n"), Exit::Aligned)
         }
-        Restored::Changed { target, spans, bytes, began } => {
+        Restored::Changed { target, spans, unreadable, bytes, began } => {
             let target = printable(&target.display().to_string());
             let incomplete = if settled.lacks.is_nothing() {
                 String::new()
             } else {
                 format!("  Of the journal, {lacks}: of what that held nothing is known.\n")
             };
+            let beside = if unreadable.is_empty() {
+                String::new()
+            } else {
+                format!("  Beside them, {} cannot be read: left alone as well.\n", told_spans(unreadable))
+            };
             let text = format!(
                 "{target}: {} are neither what the run found nor what it wrote: left alone; {bytes} unreadable bytes were put back.\n\
-                 {incomplete}  The run began to write at {began}; what somebody wrote there before it ended may have been written over.\n  \
+                 {beside}{incomplete}  The run began to write at {began}; what somebody wrote there before it ended may have been written over.\n  \
                  The journal is kept: {name}\n  To have what was there before the run: {command} --force (for every journal in that folder); \
                  to keep what is there now: {removed}.\n",
                 told_spans(spans)
@@ -103,7 +108,15 @@ fn told(journal: &Left, settled: &Settled, command: &str) -> (String, Exit) {
             Exit::Aligned,
         ),
         Restored::Running => (
-            format!("{name}: the run of this journal is still going on; nothing is put back.\n"),
+            format!(
+                "{name}: the run of this journal is still going on, or another --restore of it; nothing is put back.\n"
+            ),
+            Exit::Aligned,
+        ),
+        Restored::Gone => (
+            format!(
+                "{name}: the journal is gone: its run has ended, or another --restore has done what was to be done.\n"
+            ),
             Exit::Aligned,
         ),
     }

@@ -179,29 +179,41 @@ impl Machine {
         self.find_consumers(name, but, found);
     }
 
-    /// The files that what was looked at as `metadata` stands on through loop devices, and where they are: its bytes are theirs.
-    pub fn files_below(&self, metadata: &Metadata) -> Vec<(FileId, PathBuf)> {
-        let mut files = Vec::new();
+    /// What the device that was looked at as `metadata` stands on, and where it is: the disk of a partition, the members of an array
+    /// or mapping, and the devices and files behind loop devices, through any number of layers. Its bytes are theirs.
+    pub fn all_below(&self, metadata: &Metadata) -> Vec<(FileId, PathBuf)> {
+        let mut below = Vec::new();
         if metadata.file_type().is_block_device()
             && let Some(name) = self.numbers.get(&number_of(metadata))
         {
-            self.find_files_below(name, 0, &mut files);
+            self.find_all_below(name, 0, &mut below);
         }
-        files
+        below
     }
 
-    fn find_files_below(&self, name: &str, depth: usize, files: &mut Vec<(FileId, PathBuf)>) {
+    /// The files among these.
+    pub fn files_below(&self, metadata: &Metadata) -> Vec<(FileId, PathBuf)> {
+        self.all_below(metadata).into_iter().filter(|(id, _)| !id.is_device()).collect()
+    }
+
+    fn find_all_below(&self, name: &str, depth: usize, below: &mut Vec<(FileId, PathBuf)>) {
         let Some(entry) = self.devices.get(name).filter(|_| depth < MAX_DEPTH) else { return };
-        for lower in entry.disk.iter().cloned().chain(entry.directory.list("slaves")) {
-            self.find_files_below(&lower, depth + 1, files);
-        }
+        let mut lower: Vec<String> =
+            entry.disk.iter().cloned().chain(entry.directory.list("slaves")).collect();
         for consumer in self.consumers.iter().filter(|consumer| consumer.device.as_deref() == Some(name)) {
             match &consumer.backing {
-                Backing::Device(lower) => self.find_files_below(lower, depth + 1, files),
-                Backing::File(Some(id), path) if !files.iter().any(|(found, _)| found == id) => {
-                    files.push((*id, path.clone()));
+                Backing::Device(device) => lower.push(device.clone()),
+                Backing::File(Some(id), path) if !below.iter().any(|(found, _)| found == id) => {
+                    below.push((*id, path.clone()));
                 }
                 Backing::File(..) => {}
+            }
+        }
+        for lower in lower {
+            let Some((id, node)) = self.id_of(&lower) else { continue };
+            if !below.iter().any(|(found, _)| *found == id) {
+                below.push((id, node.into()));
+                self.find_all_below(&lower, depth + 1, below);
             }
         }
     }

@@ -1,0 +1,104 @@
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::process::Command;
+
+use super::*;
+use crate::open::{Access, Io};
+
+fn run(program: &str, arguments: &[&str]) -> Option<String> {
+    let done = Command::new(program).args(arguments).output().ok()?;
+    done.status.success().then(|| String::from_utf8(done.stdout).unwrap().trim().to_owned())
+}
+
+/// A loop device that goes with the test.
+struct Loop(PathBuf);
+
+impl Loop {
+    /// `None`, and a line that says so, where this machine gives us none.
+    fn over(path: &Path) -> Option<Self> {
+        let made = run("losetup", &["--find", "--show", path.to_str().unwrap()]);
+        if made.is_none() {
+            let _ = writeln!(std::io::stderr(), "NOT RUN: no loop devices here");
+        }
+        made.map(|made| Self(made.into()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
+    }
+}
+
+/// A partition of a loop device; nobody else makes its node here.
+struct Partition<'a>(&'a Loop, PathBuf, bool);
+
+impl<'a> Partition<'a> {
+    fn of(disk: &'a Loop) -> Option<Self> {
+        run("addpart", &[disk.0.to_str().unwrap(), "1", "2048", "4096"])?;
+        let name = format!("{}p1", disk.0.file_name()?.to_str()?);
+        let node = Path::new("/dev").join(&name);
+        let number = fs::read_to_string(Path::new("/sys/class/block").join(name).join("dev")).ok()?;
+        let (major, minor) = number.trim().split_once(':')?;
+        let is_made = !node.exists() && run("mknod", &[node.to_str().unwrap(), "b", major, minor]).is_some();
+        Some(Self(disk, node, is_made))
+    }
+}
+
+impl Drop for Partition<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("delpart").arg(&self.0.0).arg("1").status();
+        if self.2 {
+            let _ = fs::remove_file(&self.1);
+        }
+    }
+}
+
+/// What is seen of who opens `theirs` while `target` is claimed: to read, to write, and when that is closed.
+fn seen(target: &Path, theirs: &Path) -> [Seen; 3] {
+    let opened = Opened::open(target, Access::Claim, Io::Buffered).unwrap();
+    let mut others = Others::of(&opened).unwrap();
+    assert_eq!(others.look(), Seen::Nobody);
+    drop(File::open(theirs).unwrap());
+    let reads = others.look();
+    // Of those who have it open only other processes count; this one is.
+    let mut child = Command::new("sleep")
+        .arg("1000")
+        .stdout(OpenOptions::new().append(true).open(theirs).unwrap())
+        .spawn()
+        .unwrap();
+    let writes = others.look();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    [reads, writes, others.look()]
+}
+
+/// Whoever writes to what a device stands on, at whatever depth, or to a part of it, writes to the device.
+#[test]
+fn whoever_comes_below_or_above_is_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.img");
+    fs::write(&path, vec![7; 4 << 20]).unwrap();
+    let Some(first) = Loop::over(&path) else { return };
+    let second = Loop::over(&first.0).unwrap();
+    let third = Loop::over(&second.0).unwrap();
+    for theirs in [&path, &first.0, &second.0, &third.0] {
+        let [reads, writes, closes] = seen(&third.0, theirs);
+        assert_eq!(reads, Seen::Nobody, "{}", theirs.display());
+        assert!(
+            writes != Seen::Nobody && closes != Seen::Nobody,
+            "{}: {writes:?} {closes:?}",
+            theirs.display()
+        );
+    }
+    drop((third, second));
+    let Some(partition) = Partition::of(&first) else { return };
+    for (target, theirs) in
+        [(&partition.1, &first.0), (&partition.1, &path), (&first.0, &partition.1), (&first.0, &path)]
+    {
+        let [reads, writes, closes] = seen(target, theirs);
+        let again = format!("{} while {} is measured", theirs.display(), target.display());
+        assert_eq!(reads, Seen::Nobody, "{again}");
+        assert!(writes != Seen::Nobody && closes != Seen::Nobody, "{again}: {writes:?} {closes:?}");
+    }
+}
