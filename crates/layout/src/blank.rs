@@ -1,7 +1,10 @@
 //! Whether there is anything at all where tables and contents live.
 
 use straddle_device::{Medium, ReadError};
-use straddle_units::{ByteOffset, MIB};
+use straddle_units::{BlockSize, ByteOffset, MIB};
+
+use crate::gpt;
+use crate::reader::Reader;
 
 /// How much of the start is looked at: up to the last magic that is known, VMFS's at 2 MiB, and what a new table's first
 /// partition would show.
@@ -22,8 +25,10 @@ pub fn is_blank(medium: &dyn Medium) -> Result<bool, ReadError> {
     let len = medium.len().get();
     let front = len.min(FRONT);
     let back = len.saturating_sub(BACK).max(front);
+    // The backup GPT of a disk of which this was a part, or is one now, is none of its own.
+    let end = gpt::left_over(&Reader::open(medium, BlockSize::B512)?).map_or(len, ByteOffset::get);
     let mut buf = vec![0; usize::try_from(PIECE).unwrap_or(0)];
-    for (mut at, end) in [(0, front), (back, len)] {
+    for (mut at, end) in [(0, front.min(end)), (back, end)] {
         while at < end {
             let piece = (end - at).min(PIECE);
             let piece = &mut buf[..usize::try_from(piece).unwrap_or(0)];

@@ -7,7 +7,7 @@
 
 mod copy;
 
-use straddle_units::{BlockSize, ByteOffset, Lba, LbaCount, Span};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use crate::fields::{array, le16, le64};
 use crate::format::gpt::entry;
@@ -17,6 +17,9 @@ use copy::{Broken, GptCopy, Header, RawEntry};
 
 /// Where the primary header stands.
 const PRIMARY_LBA: Lba = Lba::new(1);
+
+/// What every tool writes for the entries before the backup's header.
+const BACKUP_ARRAY: u64 = 128 * 128;
 
 /// A table that can be used.
 pub(crate) struct Table {
@@ -83,6 +86,7 @@ fn find_in_group(reader: &Reader<'_>, group: &[BlockSize], depth: Depth) -> Foun
     for (block, primary) in broken {
         match find_backup(reader, block, &primary) {
             Ok(backup) => backups.push((primary, backup)),
+            Err(backup) if !primary.is_announced() && backup.is_of_other_disk() => {}
             Err(backup) if primary.is_announced() || backup.is_announced() => {
                 let why = format!("primary: {}; backup: {}", primary.flaw, backup.flaw);
                 unusable = Found::Unusable { block, at: byte_of(PRIMARY_LBA, block), why };
@@ -94,6 +98,17 @@ fn find_in_group(reader: &Reader<'_>, group: &[BlockSize], depth: Depth) -> Foun
         Some((primary, backup)) => Found::Table(Box::new(with_backup(reader, &primary, backup))),
         None => unusable,
     }
+}
+
+/// Where a backup begins that ends the medium, and says that it is another disk's: no table of its own points to it.
+pub(crate) fn left_over(reader: &Reader<'_>) -> Option<ByteOffset> {
+    [BlockSize::B512, BlockSize::B4096].into_iter().find_map(|block| {
+        let last = last_block(reader, block)?;
+        let backup = GptCopy::read(reader, block, last).err().filter(Broken::is_of_other_disk)?;
+        let is_alone =
+            GptCopy::read(reader, block, PRIMARY_LBA).is_err_and(|primary| !primary.is_announced());
+        is_alone.then(|| backup.at.checked_back(ByteCount::new(BACKUP_ARRAY)).unwrap_or(ByteOffset::ZERO))
+    })
 }
 
 /// How far the end of the block `last` is from the end of the medium, in bytes: of two tables in different

@@ -16,6 +16,7 @@ pub mod layer;
 pub mod live;
 mod mbr;
 mod reader;
+mod sectors;
 mod signature;
 mod stack;
 pub mod types;
@@ -30,6 +31,7 @@ pub use blank::is_blank;
 pub use descend::read_layers;
 pub use fs::file_system;
 pub use kernel::kernel_stack;
+pub use sectors::other_sectors;
 pub use stack::{
     Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind, read_all,
     read_in_use, read_stack,

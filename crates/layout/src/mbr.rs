@@ -41,8 +41,25 @@ impl Entry {
         self.id != 0 && self.count != LbaCount::new(0)
     }
 
-    fn is_container(&self) -> bool {
+    pub(crate) fn is_container(&self) -> bool {
         self.is_used() && is_extended(self.id)
+    }
+
+    /// The bytes that it lists, of a table at the start of the disk.
+    pub(crate) fn span(&self, block: BlockSize) -> Option<Span> {
+        Span::of_blocks(self.start, self.count, block)
+    }
+
+    /// Whether the container at `span` begins with a record that lists something in it.
+    pub(crate) fn first_record(&self, reader: &Reader<'_>, span: Span, block: BlockSize) -> bool {
+        let Some(ebr) = read_table(reader, span.start()) else { return false };
+        let is_inside = |entry: &Self| {
+            let start = self.start.checked_add(LbaCount::new(entry.start.get()));
+            let listed = start.and_then(|start| Span::of_blocks(start, entry.count, block));
+            entry.start > Lba::new(0) && listed.is_some_and(|listed| span.contains(listed))
+        };
+        let mut listed = ebr.entries.iter().take(2).filter(|entry| entry.is_used()).peekable();
+        ebr.has_valid_status() && listed.peek().is_some() && listed.all(is_inside)
     }
 
     /// The partition that this entry of a table at `base` lists; `None` if it is past what can be counted,
@@ -103,7 +120,7 @@ impl Mbr {
     }
 
     /// The entries that list partitions of their own, with their slots.
-    fn ordinary(&self) -> impl Iterator<Item = (usize, &Entry)> {
+    pub(crate) fn ordinary(&self) -> impl Iterator<Item = (usize, &Entry)> {
         self.entries.iter().enumerate().filter(|(_, entry)| entry.is_used() && entry.id != PROTECTIVE)
     }
 
@@ -152,7 +169,7 @@ impl Mbr {
     /// signature at the start of a primary partition, or an EBR at the start of a container.
     pub(crate) fn evidence(&self, reader: &Reader<'_>, block: BlockSize) -> Option<ByteOffset> {
         self.ordinary().find_map(|(_, entry)| {
-            let span = Span::of_blocks(entry.start, entry.count, block)?;
+            let span = entry.span(block)?;
             let shown = if entry.is_container() {
                 read_table(reader, span.start()).is_some_and(|ebr| ebr.has_valid_status())
             } else {

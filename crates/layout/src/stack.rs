@@ -15,7 +15,7 @@ use crate::mbr::{Mbr, SIGNATURE_AT};
 use crate::reader::Reader;
 use crate::view::View;
 use crate::watched::Watched;
-use crate::{beside, check, signature};
+use crate::{beside, check, sectors, signature};
 
 /// More partitions than this in one table are not listed: no real table has them, and a hostile one could ask
 /// for 2^32. Linux itself stops at 256 (`DISK_MAX_PARTS`).
@@ -501,9 +501,10 @@ fn read_mbr(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
     stack.disk_id = mbr.disk_id.to_vec();
     let mut shown_at = ByteOffset::ZERO;
     if known.forced.is_none() && mbr.has_ordinary() {
-        let mut sizes = vec![stack.block];
-        sizes.extend(known.others());
-        let shown = sizes.into_iter().find_map(|block| Some((block, mbr.evidence(reader, block)?)));
+        let assumed = stack.block;
+        let of_other =
+            || known.others().find_map(|block| Some((block, sectors::other(reader, mbr, block, assumed)?)));
+        let shown = mbr.evidence(reader, assumed).map(|at| (assumed, at)).or_else(of_other);
         if let Some((block, at)) = shown {
             (stack.block, shown_at) = (block, at);
             stack.block_found = known.device != Some(block);

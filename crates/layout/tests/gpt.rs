@@ -349,3 +349,24 @@ fn a_usual_image_costs_few_reads() {
     // Four of them for the partition that shows nothing, and eighteen for what may stand beside a table.
     assert!(medium.reads() <= 30, "{} reads", medium.reads());
 }
+
+/// An array that begins behind the first table of its members keeps the last one, which is not its own.
+#[test]
+fn a_backup_of_another_disk_alone_is_left_over() {
+    for block in [512, 4096] {
+        let gpt = Gpt::sample(block);
+        let whole = gpt.build();
+        for cut in [1 << 20, 4096 * 3] {
+            let part = &whole[cut..];
+            let stack = read(part);
+            assert_eq!((&stack.kind, &stack.problems[..]), (&TableKind::None, &[][..]), "{block}, {cut}");
+            let medium = straddle_device::MemoryMedium::new(part.to_vec());
+            let first = part[..part.len() - 64 * 1024].iter().all(|byte| *byte == 0);
+            assert_eq!(straddle_layout::is_blank(&medium).expect("readable"), first, "{block}, {cut}");
+        }
+        // One that says where it is counts, and so does one that an MBR announces.
+        let mut kept = whole.clone();
+        kept[..4 * block].fill(0);
+        assert_ne!(read(&kept).kind, TableKind::None, "{block}");
+    }
+}

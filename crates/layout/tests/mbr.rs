@@ -196,6 +196,82 @@ fn the_block_size_shows_in_what_the_partitions_hold() {
     assert_eq!((stack.block, stack.problems.len()), (BlockSize::B4096, 0));
 }
 
+/// The superblock of an ext4 of `count` blocks of 4 KiB, in block group `group`.
+fn put_ext(image: &mut [u8], at: usize, count: u32, group: u16) {
+    let fields = [(0, 16), (4, count), (0x18, 2), (0x60, 0x42)];
+    fields.iter().for_each(|(field, value)| put(image, at + 1024 + field, &u32::to_le_bytes(*value)));
+    put(image, at + 1024 + 0x38, b"\x53\xEF");
+    put(image, at + 1024 + 0x5A, &group.to_le_bytes());
+}
+
+/// What is left over from before the table says nothing of its sectors: two partitions off by one sector, of which the first is
+/// where something would be in sectors of 4096 bytes.
+#[test]
+fn what_is_left_over_shows_no_block_size() {
+    // At 2048 * 4096, for a partition of 1024 sectors of 4 KiB: what it says, and whether that is one to believe.
+    type Make = fn(&mut [u8], usize);
+    let left: [(Make, bool); 10] = [
+        (|image, at| put_ext(image, at, 1024, 0), true),
+        (|image, at| put_ext(image, at, 1020, 0), true),
+        (|image, at| put_ext(image, at, 1024, 1), false),
+        (|image, at| put_ext(image, at, 1025, 0), false),
+        (|image, at| put_ext(image, at, 12800, 0), false),
+        (|image, at| put_ext(image, at, 500, 0), false),
+        // Sectors of 512 bytes cannot be mounted on a disk of larger ones.
+        (put_fat, false),
+        (
+            |image, at| {
+                put_xfs(image, at);
+                put(image, at + 8, &12800_u64.to_be_bytes());
+            },
+            false,
+        ),
+        (
+            |image, at| {
+                put(image, at + 0x1_0040, b"_BHRfS_M");
+                put(image, at + 0x1_0030, &0x1_0000_u64.to_le_bytes());
+                put(image, at + 0x1_00D1, &(50_u64 << 20).to_le_bytes());
+            },
+            false,
+        ),
+        (|image, at| put(image, at, b"LUKS\xBA\xBE\0\x01"), true),
+    ];
+    for (number, (make, is_found)) in left.into_iter().enumerate() {
+        let mut disk = image(24, &[(0x83, 2048, 1024), (0x83, 4097, 1024)]);
+        make(&mut disk, 8 << 20);
+        for device in [None, B512] {
+            let stack = read_as(&disk, device, None);
+            assert_eq!(
+                (stack.block == BlockSize::B4096, stack.block_found),
+                (is_found, is_found),
+                "{number}"
+            );
+        }
+        // Something unknown is in the second partition, where nothing is in the other size.
+        let mut used = disk.clone();
+        put(&mut used, 4097 * 512, &[0x5A; 4096]);
+        assert_eq!(read(&used).block, BlockSize::B512, "{number}");
+        // In the larger size the table makes no sense: the second is past the end, or over the first.
+        for second in [16000, 2049] {
+            let mut other = disk.clone();
+            put(&mut other, 0, &mbr(&[(0x83, 2048, 1024), (0x83, second, 1024)]));
+            assert_eq!(read(&other).block, BlockSize::B512, "{number}, {second}");
+        }
+        // Something known of which the second says that it is not its own.
+        let mut both = disk.clone();
+        put_ext(&mut both, 4097 * 4096, 77, 3);
+        assert_eq!(read(&both).block, BlockSize::B512, "{number}");
+    }
+}
+
+/// The boot sector of a file system where a container would begin is no record of one.
+#[test]
+fn a_boot_sector_is_no_extended_boot_record() {
+    let mut disk = image(64, &[(5, 256, 8192)]);
+    put_fat(&mut disk, 1 << 20);
+    assert_eq!(read(&disk).block, BlockSize::B512);
+}
+
 #[test]
 fn an_ebr_shows_the_block_size_too() {
     let mut disk = image(64, &[(5, 256, 8192)]);

@@ -3,6 +3,7 @@
 mod below;
 mod connected;
 mod member;
+mod sectors;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -359,6 +360,7 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
         stack = in_use;
     }
     let disagreements = attach_live(&mut target, run, &mut stack);
+    target.remarks.extend(sectors::in_question(&target, &stack));
     if matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr) {
         target.topology.adopt_table_block(stack.block);
     }

@@ -80,6 +80,11 @@ impl Broken {
     pub(crate) fn is_announced(&self) -> bool {
         self.other.is_some()
     }
+
+    /// Whether the header is whole, and says that it stands elsewhere: what was a disk is now a part of one, or cut out of one.
+    pub(crate) fn is_of_other_disk(&self) -> bool {
+        matches!(self.flaw, Flaw::MyLba { .. })
+    }
 }
 
 /// A header that passed its checks.
