@@ -254,6 +254,30 @@ fn with_wipe_the_new_table_is_the_disks_own() {
     });
 }
 
+/// A file system on the whole disk beside a table: no printed command goes over it.
+#[test]
+fn no_fix_goes_over_what_stands_beside_a_table() {
+    if !present(&["sfdisk", "mkfs.ext4", "mkswap"]) {
+        return;
+    }
+    for make in ["mkfs.ext4 -q -F -b 4096 disk", "mkswap -q disk"] {
+        let dir = Dir::new("over");
+        dir.image("disk", LEN);
+        shell(make, dir.path());
+        shell("printf 'label: dos\nstart=63,size=16000\n' | sfdisk -q --wipe never disk", dir.path());
+        let report = straddle(dir.path(), &["check", "--json", "disk"]);
+        let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+        let target = &report["targets"][0];
+        assert_eq!(target["table"]["kind"], "mbr", "{make}: {target}");
+        let findings = target["findings"].as_array().unwrap();
+        assert!(findings.iter().any(|finding| finding["code"] == "S001"), "{make}: {target}");
+        for finding in findings {
+            let commands = finding["fix"]["commands"].as_array().map_or(0, Vec::len);
+            assert_eq!(commands, 0, "{make}: {finding}");
+        }
+    }
+}
+
 /// A hybrid image on a stick of 64 MiB: 20 MiB of ISO 9660, in the MBR an active entry of type 0 over all of it, and the
 /// partition of its boot image.
 fn hybrid(dir: &Dir) {

@@ -163,7 +163,7 @@ fn number<const BYTES: usize>(view: &View<'_>, at: u64) -> Option<[u8; BYTES]> {
 
 /// Whether something of `size` bytes was made for a partition of `len`.
 fn fills(size: ByteCount, len: ByteCount) -> bool {
-    let rest = (len.get() / 8).min(REST).max(LEAST_REST);
+    let rest = (len.get() / 8).clamp(LEAST_REST, REST);
     len.get().checked_sub(size.get()).is_some_and(|left| left < rest)
 }
 

@@ -387,6 +387,7 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
     let asked =
         Asked { only: arguments.only.clone(), ignore: arguments.ignore.clone(), partition: target.partition };
     straddle_audit::ask(&mut findings, &asked);
+    member::spare(&target, &stack, &mut findings);
     let mut ready = None;
     if let Some(container) = &target.container
         && let Some((remark, line)) = connected::prepare(&name, container, &mut findings)

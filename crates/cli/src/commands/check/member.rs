@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use straddle_audit::Recognised;
+use straddle_audit::{Cure, Finding, Recognised};
 use straddle_device::{DeviceKind, Target};
-use straddle_layout::{Stack, is_member};
+use straddle_layout::{Beside, Stack, TableKind, is_member};
 
 /// What there is to judge on `target`, which is marked as a member by the content `name`.
 pub(super) fn recognised(target: &Target, stack: &Stack, name: &str) -> Recognised {
@@ -59,4 +59,21 @@ pub(super) fn rival(target: &Target, stack: &Stack, name: &str) -> Option<String
          Clear that one (wipefs){or}",
         table.name
     ))
+}
+
+/// Takes the commands away that write a table or move data where something else stands beside it that no partition is over, as
+/// `plan` refuses to: they would go over that.
+pub(super) fn spare(target: &Target, stack: &Stack, findings: &mut [Finding]) {
+    if matches!(stack.kind, TableKind::Content(_) | TableKind::Kernel | TableKind::None) {
+        return;
+    }
+    let found = target.medium.as_deref().and_then(|medium| straddle_layout::beside(medium, stack).ok());
+    // Images of optical media have both by design.
+    let is_harmed =
+        |found: &Beside| !found.is_table && !found.is_covered && !matches!(found.name, "iso9660" | "udf");
+    if !found.unwrap_or_default().iter().any(is_harmed) {
+        return;
+    }
+    let writes = |cure: &&mut Cure| cure.commands.iter().any(|command| command.line.contains("sfdisk"));
+    findings.iter_mut().filter_map(|f| f.cure.as_mut()).filter(writes).for_each(Cure::without_commands);
 }
