@@ -445,8 +445,7 @@ fn every_command_for_random_tables_cures() {
 fn runs_here(line: &str) -> bool {
     let runs = !line.contains("sfdisk --sector-size") || tools::sfdisk_knows_sector_size();
     if !runs {
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), "NOT RUN, sfdisk is older than 2.41: {line}");
+        tools::not_run(&format!("sfdisk is older than 2.41: {line}"));
     }
     runs
 }

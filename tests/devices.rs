@@ -6,11 +6,10 @@
 mod tools;
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use tools::{Dir, STRADDLE, SYSFS_DISK, codes, disk_codes, list, output, present, run, told, word};
+use tools::{Dir, Guest, STRADDLE, SYSFS_DISK, codes, disk_codes, list, output, present, run, told, word};
 
 const MIB: u64 = 1 << 20;
 
@@ -307,14 +306,7 @@ fn devices_that_fail_are_told_apart() {
     if !present(&["linux.uml", "dmsetup", "sfdisk", "jq"]) {
         return;
     }
-    let dir = Dir::new("failing");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let program = dir.join("straddle");
-    fs::copy(STRADDLE, &program).unwrap();
-    let mut command = Command::new(root.join("tests/guest/run"));
-    command.args(["-t", "3600", "-o"]).arg(dir.path());
-    command.arg("-e").arg(format!("STRADDLE={}", program.display()));
-    run(command.arg(root.join("tests/guest/failing.sh")), "");
+    let Guest(dir) = Guest::run("failing.sh", "1G");
     let text = |name: &str| fs::read_to_string(dir.join(name)).unwrap();
     let targets = |name: &str| {
         let report: Value = serde_json::from_str(&text(&format!("{name}.json"))).unwrap();

@@ -13,10 +13,9 @@ mod tools;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
-use tools::{Dir, STRADDLE, codes, disk_codes, list, number, present, word};
+use tools::{Guest, codes, disk_codes, list, number, present, word};
 
 /// Fewer comparisons than this mean that the guest did not do its work.
 const LEAST_COMPARISONS: usize = 400;
@@ -176,14 +175,7 @@ fn the_kernel_and_the_tools_agree() {
     if !present(&["linux.uml", "parted", "fdisk", "sfdisk", "mdadm"]) {
         return;
     }
-    let dir = Dir::new("guest");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    // The guest has a /dev and a /run of its own, and a build may lie in /dev/shm; this directory it always sees.
-    let program = dir.join("straddle");
-    fs::copy(STRADDLE, &program).expect("the program can be copied");
-    let mut command = Command::new(root.join("tests/guest/run"));
-    command.arg("-o").arg(dir.path()).arg("-e").arg(format!("STRADDLE={}", program.display()));
-    tools::run(command.arg(root.join("tests/guest/judges.sh")), "");
+    let Guest(dir) = Guest::run("judges.sh", "1G");
     let table = fs::read_to_string(dir.join("judges.tsv")).expect("the judges were asked");
     check_disks(dir.path(), &table);
     check_array(dir.path());

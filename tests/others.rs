@@ -58,7 +58,7 @@ fn complete(dir: &Dir) -> usize {
 /// A run that measures: its journal has its name, so that it may write.
 fn running(dir: &Dir, target: &Path) -> Child {
     let child = bench(dir, target, &["--used", "--runtime", "100"]).spawn().unwrap();
-    until(|| journals(dir).iter().any(|path| path.extension().is_some_and(|end| end == "journal")));
+    until(|| complete(dir) > 0);
     child
 }
 
@@ -212,7 +212,7 @@ fn nothing_is_lost_of_what_others_write_during_a_run() {
             command.args(["probe", "--used", "--time", "100"]).arg(&path).arg("--journals");
             command.arg(dir.join("journals")).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
         };
-        until(|| journals(&dir).iter().any(|path| path.extension().is_some_and(|end| end == "journal")));
+        until(|| complete(&dir) > 0);
         std::thread::sleep(Duration::from_millis(u64::from(round) * 37 % 200));
         assert!(child.try_wait().unwrap().is_none(), "{name} has ended by itself");
         // By a name of its own, cut short, or in many small pieces.
@@ -252,8 +252,7 @@ fn nothing_is_lost_of_what_others_write_during_a_run() {
 #[test]
 fn what_the_owner_writes_during_a_run_stays_and_ends_it() {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), "NOT RUN: only root can be somebody else");
+        tools::not_run("only root can be somebody else");
         return;
     }
     let dir = Dir::new("during");
@@ -261,8 +260,7 @@ fn what_the_owner_writes_during_a_run_stays_and_ends_it() {
     let straddle = dir.join("straddle");
     fs::copy(STRADDLE, &straddle).unwrap();
     if tools::ordinary_user(&straddle) == ["env"] {
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), "NOT RUN: TMPDIR is root's alone");
+        tools::not_run("TMPDIR is root's alone");
         return;
     }
     let as_nobody = |options: &[&str], path: &Path| {
@@ -276,7 +274,7 @@ fn what_the_owner_writes_during_a_run_stays_and_ends_it() {
         let (path, bytes) = image(&dir, "disk.img");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
         let child = as_nobody(&["--used", "--runtime", "100"], &path).spawn().unwrap();
-        until(|| journals(&dir).iter().any(|path| path.extension().is_some_and(|end| end == "journal")));
+        until(|| complete(&dir) > 0);
         let owner = OpenOptions::new().write(true).open(&path).unwrap();
         // Larger than what a run can write over before it notices.
         let at: u32 = 1 << 20;
@@ -383,7 +381,7 @@ fn nohup_is_heeded() {
         .spawn()
         .unwrap();
     let mut child = Ends(child);
-    until(|| journals(&dir).iter().any(|path| path.extension().is_some_and(|end| end == "journal")));
+    until(|| complete(&dir) > 0);
     tools::signal(child.0.id(), "HUP");
     // It is still there to be interrupted, which is another status than that of a death by SIGHUP.
     tools::signal(child.0.id(), "INT");
@@ -407,8 +405,7 @@ impl Loop {
     fn over(path: &Path) -> Option<Self> {
         let made = output(Command::new("losetup").args(["--find", "--show"]).arg(path), "");
         if !made.status.success() {
-            use std::io::Write as _;
-            let _ = writeln!(std::io::stderr(), "NOT RUN: no loop devices here");
+            tools::not_run("no loop devices here");
         }
         made.status.success().then(|| Self(PathBuf::from(tools::text(&made.stdout).trim())))
     }
@@ -532,8 +529,7 @@ fn another_disk_at_the_same_number_is_not_written_by_force() {
     let (path, bytes) = image(&dir, "disk.img");
     let Some(device) = Loop::over(&path) else { return };
     if !Path::new("/sys/block").join(device.0.file_name().unwrap()).join("diskseq").exists() {
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), "NOT RUN: this kernel does not number its disks (Linux 5.15)");
+        tools::not_run("this kernel does not number its disks (Linux 5.15)");
         return;
     }
     drop(Ends(running(&dir, &device.0)));

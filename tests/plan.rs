@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use tools::{Dir, STRADDLE, list, number, output, present, run, text, told, word};
+use tools::{Dir, Guest, STRADDLE, list, number, output, present, run, text, told, word};
 
 fn straddle(dir: &Dir, arguments: &[&str]) -> Output {
     output(Command::new(STRADDLE).args(arguments).current_dir(dir.path()), "")
@@ -489,13 +489,7 @@ fn the_kernel_and_sfdisk_see_what_was_planned_whatever_the_disk_claims() {
     if !present(&["linux.uml", "sfdisk", "jq"]) {
         return;
     }
-    let dir = Dir::new("plans");
-    // The guest sees this directory, wherever the build lies.
-    let program = dir.join("straddle");
-    fs::copy(STRADDLE, &program).unwrap();
-    let mut command = Command::new(project("tests/guest/run"));
-    command.arg("-o").arg(dir.path()).arg("-e").arg(format!("STRADDLE={}", program.display()));
-    run(command.arg(project("tests/guest/plans.sh")), "");
+    let Guest(dir) = Guest::run("plans.sh", "1G");
     let lines = fs::read_to_string(dir.join("listed")).unwrap();
     let mut seen: BTreeMap<(&str, &str), ByJudge<'_>> = BTreeMap::new();
     for line in lines.lines() {

@@ -104,8 +104,7 @@ fn who_may_not_read_a_disk_learns_that_it_was_not_judged() {
     let is_root = user == ["env"] && fs::metadata("/proc/self").unwrap().uid() == 0;
     let Some((disk, has_partitions)) = unreadable_disk().filter(|_| present(&["setpriv"]) && !is_root) else {
         // A machine may have none, and TMPDIR be root's alone; the tests on constructed trees hold the same.
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), "NOT RUN: no disk and user that may not read it");
+        tools::not_run("no disk and user that may not read it");
         return;
     };
     let nobody = |args: &[&str]| {

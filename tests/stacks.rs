@@ -25,7 +25,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use tools::{Dir, STRADDLE, list, number, present, told, word};
+use tools::{Guest, list, number, present, told, word};
 
 const TOOLS: [&str; 16] = [
     "linux.uml",
@@ -280,14 +280,9 @@ fn the_culprit_is_found_in_every_stack() {
     if !present(&TOOLS) {
         return;
     }
-    let dir = Dir::new("stacks");
+    let Guest(dir) = Guest::run("stacks.sh", "2G");
     let program = dir.join("straddle");
-    fs::copy(STRADDLE, &program).unwrap();
     fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut command = Command::new(root.join("tests/guest/run"));
-    command.args(["-t", "3600", "-m", "2G", "-o"]).arg(dir.path());
-    tools::run(command.arg(root.join("tests/guest/stacks.sh")), "");
     let manifest = fs::read_to_string(dir.join("manifest.tsv")).unwrap();
     let mut culprits: BTreeMap<String, usize> = BTreeMap::new();
     let mut depths: BTreeMap<usize, usize> = BTreeMap::new();

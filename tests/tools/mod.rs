@@ -128,6 +128,11 @@ pub(crate) fn ordinary_user_of_lab(program: &Path) -> &'static [&'static str] {
     if test.is_ok_and(|status| status.success()) { user } else { &["env"] }
 }
 
+/// Says that a part of a test does not apply to this machine or user: nothing that CI could provide is missing.
+pub(crate) fn not_run(why: &str) {
+    let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
+}
+
 /// Sends a signal to a process. (procps' kill knows no signal's name in a Turkish locale.)
 pub(crate) fn signal(process: u32, name: &str) {
     run(Command::new("kill").args(["-s", name, &process.to_string()]), "");

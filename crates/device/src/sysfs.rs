@@ -64,6 +64,11 @@ impl Attributes for Directory {
     }
 }
 
+/// Where sysfs shows the block device of this number.
+pub fn of_number(number: u64) -> PathBuf {
+    PathBuf::from(format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number)))
+}
+
 /// What a disk calls itself: its worldwide name, or its serial number.
 pub fn name_of_disk(disk: &Directory) -> Option<String> {
     ["wwid", "device/wwid", "device/serial"].into_iter().find_map(|attribute| disk.text(attribute))

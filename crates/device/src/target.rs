@@ -315,8 +315,7 @@ fn adopt_sectors(topology: &mut Topology, sectors: SectorSizes) {
 }
 
 fn open_device(path: &Path, metadata: &Metadata) -> Result<Target, OpenError> {
-    let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
-    let link = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+    let link = sysfs::of_number(metadata.rdev());
     let sys = fs::canonicalize(&link).map_err(OpenError::Io)?;
     let named = Directory::new(sys.clone());
     // A partition is audited on its disk: its own topology is the disk's, seen through its start.

@@ -183,8 +183,8 @@ pub fn is_table(name: &str) -> bool {
     signature::what(name) == Some(signature::What::Table)
 }
 
-/// Images of optical media have a file system and a table by design.
-fn is_optical(name: &str) -> bool {
+/// Whether `name` (blkid's TYPE) is that of an optical medium's file system: its images have that and a table by design.
+pub fn is_optical(name: &str) -> bool {
     matches!(name, "iso9660" | "udf")
 }
 

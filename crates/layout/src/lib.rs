@@ -25,7 +25,7 @@ mod volume;
 mod watched;
 
 pub use beside::{
-    Beside, RivalTable, beside, is_member, is_table, member_marks, optical_extent, rival_table,
+    Beside, RivalTable, beside, is_member, is_optical, is_table, member_marks, optical_extent, rival_table,
 };
 pub use blank::is_blank;
 pub use descend::read_layers;

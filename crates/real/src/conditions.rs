@@ -6,8 +6,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use rustix::fs::{SeekFrom, major, minor};
+use rustix::fs::SeekFrom;
 use straddle_bench::{Measured, Sync, Workload, median};
+use straddle_device::sysfs::of_number;
 use straddle_drive::Nanos;
 
 use crate::open::{Io, Kind, Opened};
@@ -58,7 +59,7 @@ impl Before {
     pub fn look(opened: &Opened) -> Self {
         let Ok(metadata) = opened.file.metadata() else { return Self::default() };
         let number = if opened.kind == Kind::Block { metadata.rdev() } else { metadata.dev() };
-        let own = PathBuf::from(format!("/sys/dev/block/{}:{}", major(number), minor(number)));
+        let own = of_number(number);
         // A partition's queue is its disk's.
         let folder = [own.clone(), own.join("..")].into_iter().find(|folder| folder.join("queue").is_dir());
         let holes = opened.kind == Kind::File

@@ -10,9 +10,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
-use rustix::fs::{major, minor};
 use straddle_device::FileId;
 use straddle_device::live::Machine;
+use straddle_device::sysfs::of_number;
 
 use crate::open::Opened;
 
@@ -96,8 +96,7 @@ fn partitions(target: &Metadata) -> Vec<PathBuf> {
     if !target.file_type().is_block_device() {
         return Vec::new();
     }
-    let folder = format!("/sys/dev/block/{}:{}", major(target.rdev()), minor(target.rdev()));
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let entries = fs::read_dir(of_number(target.rdev())).into_iter().flatten().flatten();
     let parts = entries.filter(|entry| entry.path().join("partition").exists());
     parts.map(|entry| Path::new("/dev").join(entry.file_name())).collect()
 }

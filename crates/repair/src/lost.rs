@@ -7,7 +7,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use straddle_device::Medium;
 use straddle_layout::view::View;
-use straddle_layout::{Beside, Role, Stack, TableKind, beside, optical_extent, read_layers};
+use straddle_layout::{Beside, Role, Stack, TableKind, beside, is_optical, optical_extent, read_layers};
 use straddle_units::{BlockSize, ByteCount, Span};
 
 use crate::error::PlanError;
@@ -100,7 +100,7 @@ fn lost(partition: Option<u32>, content: Option<&str>, span: Span) -> Lost {
 /// system, for which no room is free, and what its partitions cover.
 pub(crate) fn harmed(medium: &dyn Medium, stack: &Stack, fresh: bool) -> Result<Vec<Beside>, PlanError> {
     let has_extent = !fresh && optical_extent(medium)?.is_some();
-    let is_optical = |found: &Beside| has_extent && matches!(found.name, "iso9660" | "udf");
-    let is_spared = |found: &Beside| !fresh && (is_optical(found) || found.is_covered);
+    let is_medium = |found: &Beside| has_extent && is_optical(found.name);
+    let is_spared = |found: &Beside| !fresh && (is_medium(found) || found.is_covered);
     Ok(beside(medium, stack)?.into_iter().filter(|found| !found.is_table && !is_spared(found)).collect())
 }

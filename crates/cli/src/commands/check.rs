@@ -133,6 +133,10 @@ struct Run {
 }
 
 impl Run {
+    fn machine(&self) -> &Machine {
+        self.machine.get_or_init(|| Machine::read(self.options.sysroot.as_deref()))
+    }
+
     /// Whether root would see more of this machine's disks.
     fn is_as_user(&self) -> bool {
         self.options.sysroot.is_none() && !is_root()
@@ -364,7 +368,9 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
     if matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr) {
         target.topology.adopt_table_block(stack.block);
     }
-    target.remarks.extend(beside(&target, &stack));
+    let beside = beside(&target, &stack);
+    let told = told_beside(&target, &stack, &beside);
+    target.remarks.extend(told);
     let name = path.display().to_string();
     let file = target.through.as_ref().map_or(&name, |through| &through.unpacked).clone();
     let node = target.node.as_ref().map_or_else(|| file.clone(), |node| node.display().to_string());
@@ -387,7 +393,7 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
     let asked =
         Asked { only: arguments.only.clone(), ignore: arguments.ignore.clone(), partition: target.partition };
     straddle_audit::ask(&mut findings, &asked);
-    member::spare(&target, &stack, &mut findings);
+    member::spare(&stack, &beside, &mut findings);
     let mut ready = None;
     if let Some(container) = &target.container
         && let Some((remark, line)) = connected::prepare(&name, container, &mut findings)
@@ -435,22 +441,27 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
     Ok(audited)
 }
 
-/// What the target holds besides what the stack says, in a sentence each.
-fn beside(target: &Target, stack: &Stack) -> Vec<String> {
+/// What the target holds besides what the stack says.
+fn beside(target: &Target, stack: &Stack) -> Vec<Beside> {
     if matches!(stack.kind, TableKind::Kernel | TableKind::None) {
         return Vec::new();
     }
     let found = target.medium.as_deref().map(|medium| straddle_layout::beside(medium, stack));
-    let rival = target.medium.as_deref().map(|medium| straddle_layout::rival_table(medium, stack));
-    let is_own = !matches!(rival, Some(Ok(None)));
-    let told = |found: Beside| match found {
-        Beside { name, is_table: true, .. } if is_own => format!("it also has a partition table ({name})"),
+    found.and_then(Result::ok).unwrap_or_default()
+}
+
+/// The same in a sentence each.
+fn told_beside(target: &Target, stack: &Stack, found: &[Beside]) -> Vec<String> {
+    let rival = || target.medium.as_deref().map(|medium| straddle_layout::rival_table(medium, stack));
+    let is_own = || !matches!(rival(), Some(Ok(None)));
+    let told = |found: &Beside| match found {
+        Beside { name, is_table: true, .. } if is_own() => format!("it also has a partition table ({name})"),
         Beside { name, is_table: true, .. } => format!(
             "it also has a partition table ({name}), the array's own or one that is left over: check the array for its partitions"
         ),
         Beside { name, .. } => format!("it also holds {name}"),
     };
-    found.and_then(Result::ok).unwrap_or_default().into_iter().map(told).collect()
+    found.iter().map(told).collect()
 }
 
 /// Whether there is something on the target that could be judged.
@@ -551,9 +562,8 @@ fn gone_soon<'a>(target: &'a Target, options: &Options) -> Option<&'a Path> {
 /// Puts the kernel's view of a device beside what was read from it; returns where they differ.
 fn attach_live(target: &mut Target, run: &Run, stack: &mut Stack) -> Vec<Disagreement> {
     let Some(name) = &target.kernel_name else { return Vec::new() };
-    let machine = run.machine.get_or_init(|| Machine::read(run.options.sysroot.as_deref()));
     let listed = target.kernel_partitions.as_deref().unwrap_or_default();
-    let (disagreements, remarks) = straddle_layout::live::attach(machine, name, listed, stack);
+    let (disagreements, remarks) = straddle_layout::live::attach(run.machine(), name, listed, stack);
     target.remarks.extend(remarks);
     disagreements
 }
@@ -561,16 +571,14 @@ fn attach_live(target: &mut Target, run: &Run, stack: &mut Stack) -> Vec<Disagre
 /// The names of the devices that stand on the whole target.
 fn holders(target: &Target, run: &Run) -> Vec<String> {
     let Some(name) = &target.kernel_name else { return Vec::new() };
-    let machine = run.machine.get_or_init(|| Machine::read(run.options.sysroot.as_deref()));
-    let holders = machine.layers(name).0.map(|device| device.holders).unwrap_or_default();
+    let holders = run.machine().layers(name).0.map(|device| device.holders).unwrap_or_default();
     holders.into_iter().map(|holder| holder.name).collect()
 }
 
 /// Whether somebody uses the device of this name as it is, and not a partition of it.
 fn is_used(name: Option<&str>, run: &Run) -> bool {
     let Some(name) = name else { return false };
-    let machine = run.machine.get_or_init(|| Machine::read(run.options.sysroot.as_deref()));
-    let device = machine.layers(name).0;
+    let device = run.machine().layers(name).0;
     device.is_some_and(|device| device.used_by.is_used() || !device.holders.is_empty())
 }
 

@@ -107,8 +107,7 @@ impl WriteBuffer {
     /// Puts in what is left of an extent.
     fn put_part(&mut self, start: u64, mut part: Extent, geometry: &Geometry) {
         // What was read of a sector that goes to the medium now is old from then on.
-        part.known =
-            self.edges(start, part.end).map(|edge| if part.known.contains(&edge) { edge } else { NONE });
+        part.known = self.known_edges(start, part.end, &part.known);
         self.locate(start, &mut part, geometry);
         self.put(start, part);
     }
@@ -148,6 +147,11 @@ impl WriteBuffer {
     /// The first and the last physical sector of the span.
     fn edges(&self, start: u64, end: u64) -> [u64; 2] {
         [start >> self.shift, (end - 1) >> self.shift]
+    }
+
+    /// Of the first and the last physical sector of the span those that are among the `read` ones; `NONE` for the others.
+    fn known_edges(&self, start: u64, end: u64, read: &[u64]) -> [u64; 2] {
+        self.edges(start, end).map(|edge| if read.contains(&edge) { edge } else { NONE })
     }
 
     /// The bytes of an extent that is nothing but a part of a sector of a stream.
@@ -280,8 +284,7 @@ impl WriteBuffer {
             joined.end = joined.end.max(extent.end);
             joined.streamed |= extent.streamed;
         }
-        joined.known =
-            self.edges(first, joined.end).map(|edge| if known.contains(&edge) { edge } else { NONE });
+        joined.known = self.known_edges(first, joined.end, &known);
         joined.streamed |= (joined.end - first) >> self.shift >= STREAM_SECTORS;
         if self.partial(first, &joined) != [false; 2] {
             joined.coming = [

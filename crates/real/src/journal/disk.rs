@@ -4,11 +4,9 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 
-use rustix::fs::{major, minor};
 use serde::{Deserialize, Serialize};
-use straddle_device::sysfs::{Attributes, Directory, name_of_disk};
+use straddle_device::sysfs::{Attributes, Directory, name_of_disk, of_number};
 
 use crate::open::{Kind, Opened};
 
@@ -27,8 +25,7 @@ impl Disk {
         let Some(number) = opened.file.metadata().ok().filter(|_| opened.kind == Kind::Block) else {
             return Self::default();
         };
-        let device =
-            PathBuf::from(format!("/sys/dev/block/{}:{}", major(number.rdev()), minor(number.rdev())));
+        let device = of_number(number.rdev());
         // A partition is known by its disk.
         let both = [Directory::new(device.clone()), Directory::new(device.join(".."))];
         let name = both.iter().find_map(|disk| name_of_disk(disk).or_else(|| disk.text("serial")));

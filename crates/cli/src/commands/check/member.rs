@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use straddle_audit::{Cure, Finding, Recognised};
 use straddle_device::{DeviceKind, Target};
-use straddle_layout::{Beside, Stack, TableKind, is_member};
+use straddle_layout::{Beside, Stack, TableKind, is_member, is_optical};
 
 /// What there is to judge on `target`, which is marked as a member by the content `name`.
 pub(super) fn recognised(target: &Target, stack: &Stack, name: &str) -> Recognised {
@@ -63,15 +63,9 @@ pub(super) fn rival(target: &Target, stack: &Stack, name: &str) -> Option<String
 
 /// Takes the commands away that write a table or move data where something else stands beside it that no partition is over, as
 /// `plan` refuses to: they would go over that.
-pub(super) fn spare(target: &Target, stack: &Stack, findings: &mut [Finding]) {
-    if matches!(stack.kind, TableKind::Content(_) | TableKind::Kernel | TableKind::None) {
-        return;
-    }
-    let found = target.medium.as_deref().and_then(|medium| straddle_layout::beside(medium, stack).ok());
-    // Images of optical media have both by design.
-    let is_harmed =
-        |found: &Beside| !found.is_table && !found.is_covered && !matches!(found.name, "iso9660" | "udf");
-    if !found.unwrap_or_default().iter().any(is_harmed) {
+pub(super) fn spare(stack: &Stack, beside: &[Beside], findings: &mut [Finding]) {
+    let is_harmed = |found: &Beside| !found.is_table && !found.is_covered && !is_optical(found.name);
+    if matches!(stack.kind, TableKind::Content(_)) || !beside.iter().any(is_harmed) {
         return;
     }
     let writes = |cure: &&mut Cure| cure.commands.iter().any(|command| command.line.contains("sfdisk"));

@@ -59,6 +59,16 @@ struct Found {
     watched: Vec<(FileId, String)>,
 }
 
+/// What a device stands on.
+enum Lower<'a> {
+    /// Whose bytes it shows: the disk of a partition, the device behind a loop device.
+    Whole(String),
+    /// One of those that the kernel calls its slaves: members of an array, what is below a mapping.
+    Member(String),
+    /// The file behind a loop device.
+    File(&'a Backing),
+}
+
 impl Machine {
     /// Who uses the file or block device `path`, a part of it, what stands on it, or, where that is another way to the same
     /// bytes, what it stands on; each in words. None if nobody is known to.
@@ -197,25 +207,34 @@ impl Machine {
     }
 
     fn find_all_below(&self, name: &str, depth: usize, below: &mut Vec<(FileId, PathBuf)>) {
-        let Some(entry) = self.devices.get(name).filter(|_| depth < MAX_DEPTH) else { return };
-        let mut lower: Vec<String> =
-            entry.disk.iter().cloned().chain(entry.directory.list("slaves")).collect();
-        for consumer in self.consumers.iter().filter(|consumer| consumer.device.as_deref() == Some(name)) {
-            match &consumer.backing {
-                Backing::Device(device) => lower.push(device.clone()),
-                Backing::File(Some(id), path) if !below.iter().any(|(found, _)| found == id) => {
+        for lower in self.lower(name, depth) {
+            match lower {
+                Lower::File(Backing::File(Some(id), path)) if !below.iter().any(|(found, _)| found == id) => {
                     below.push((*id, path.clone()));
                 }
-                Backing::File(..) => {}
+                Lower::File(_) => {}
+                Lower::Whole(device) | Lower::Member(device) => {
+                    let Some((id, node)) = self.id_of(&device) else { continue };
+                    if !below.iter().any(|(found, _)| *found == id) {
+                        below.push((id, node.into()));
+                        self.find_all_below(&device, depth + 1, below);
+                    }
+                }
             }
         }
-        for lower in lower {
-            let Some((id, node)) = self.id_of(&lower) else { continue };
-            if !below.iter().any(|(found, _)| *found == id) {
-                below.push((id, node.into()));
-                self.find_all_below(&lower, depth + 1, below);
-            }
-        }
+    }
+
+    /// What the device `name` stands on immediately, so many layers down; nothing where that is too many.
+    fn lower(&self, name: &str, depth: usize) -> Vec<Lower<'_>> {
+        let Some(entry) = self.devices.get(name).filter(|_| depth < MAX_DEPTH) else { return Vec::new() };
+        let disk = entry.disk.iter().cloned().map(Lower::Whole);
+        let members = entry.directory.list("slaves").into_iter().map(Lower::Member);
+        let own = self.consumers.iter().filter(|consumer| consumer.device.as_deref() == Some(name));
+        let backing = own.map(|consumer| match &consumer.backing {
+            Backing::Device(device) => Lower::Whole(device.clone()),
+            file @ Backing::File(..) => Lower::File(file),
+        });
+        disk.chain(members).chain(backing).collect()
     }
 
     fn find_consumers(&self, name: &str, but: Option<&str>, found: &mut Found) {
@@ -228,29 +247,26 @@ impl Machine {
 
     /// What uses that on which the device `name` stands, as far as its bytes are those of `name`.
     fn find_below(&self, name: &str, depth: usize, found: &mut Found) {
-        let Some(entry) = self.devices.get(name).filter(|_| depth < MAX_DEPTH) else { return };
-        if let Some(disk) = &entry.disk {
-            self.find_direct(disk, Some(name), found);
-            found.watched.extend(self.id_of(disk));
-            self.find_below(disk, depth + 1, found);
-        }
-        for lower in entry.directory.list("slaves") {
-            self.find_consumers(&lower, Some(name), found);
-            found.watched.extend(self.id_of(&lower));
-            self.find_below(&lower, depth + 1, found);
-        }
-        for consumer in self.consumers.iter().filter(|consumer| consumer.device.as_deref() == Some(name)) {
-            match &consumer.backing {
-                Backing::Device(lower) => {
-                    self.find_direct(lower, Some(name), found);
-                    found.watched.extend(self.id_of(lower));
-                    self.find_below(lower, depth + 1, found);
-                }
-                file @ Backing::File(id, _) => {
+        for lower in self.lower(name, depth) {
+            let device = match lower {
+                Lower::File(file) => {
                     self.find_users_of_file(file, Some(name), found);
-                    found.watched.extend(id.map(|id| (id, "the file below it".to_owned())));
+                    if let Backing::File(Some(id), _) = file {
+                        found.watched.push((*id, "the file below it".to_owned()));
+                    }
+                    continue;
                 }
-            }
+                Lower::Whole(device) => {
+                    self.find_direct(&device, Some(name), found);
+                    device
+                }
+                Lower::Member(device) => {
+                    self.find_consumers(&device, Some(name), found);
+                    device
+                }
+            };
+            found.watched.extend(self.id_of(&device));
+            self.find_below(&device, depth + 1, found);
         }
     }
 
