@@ -22,7 +22,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use process::{TICKS, ticks};
-use skip::skipped;
+use skip::{PATH, skipped};
 use tempfile::TempDir;
 
 /// A run that takes more processor time than this is too slow for hostile input, on whatever machine: the usual one takes milliseconds.
@@ -679,7 +679,9 @@ fn images_by_sfdisk(dir: &Path) -> Option<Vec<PathBuf>> {
     for (index, script) in scripts.into_iter().enumerate() {
         let image = dir.join(format!("sfdisk-{index}.img"));
         sparse(&image, 16 * MIB, &[]);
-        let mut child = Command::new("sfdisk").arg("-q").arg(&image).stdin(Stdio::piped()).spawn().ok()?;
+        let mut sfdisk = Command::new("sfdisk");
+        sfdisk.env("PATH", PATH).arg("-q").arg(&image).stdin(Stdio::piped());
+        let mut child = sfdisk.spawn().ok()?;
         child.stdin.take()?.write_all(script.as_bytes()).ok()?;
         assert!(child.wait().unwrap().success(), "sfdisk does not take {script}");
         images.push(image);

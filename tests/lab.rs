@@ -220,19 +220,20 @@ fn equal_runs_are_equal_to_the_nanosecond_whatever_the_load() {
     };
     let few_files = ["sh", "-c", "ulimit -n 64; exec \"$@\"", "sh"];
     for (load, wrapper) in [
-        (Load::none(), vec!["env"]),
-        (Load::busy(), vec!["env"]),
-        (Load::busy(), nobody.to_vec()),
-        (Load::busy(), vec!["taskset", "-c", &processor]),
-        (Load::memory(), vec!["env"]),
-        (Load::memory(), vec!["taskset", "-c", &processor]),
-        (Load::files(), vec!["env"]),
-        (Load::files(), few_files.to_vec()),
-        (Load::devices(), vec!["env"]),
-        (Load::none(), vec!["setarch", "-RL"]),
-        (Load::none(), vec!["sh", "-c", "ulimit -s unlimited; exec \"$@\"", "sh"]),
-        (Load::none(), vec!["nice", "-n", "19"]),
+        (Load::none as fn() -> Load, vec!["env"]),
+        (Load::busy, vec!["env"]),
+        (Load::busy, nobody.to_vec()),
+        (Load::busy, vec!["taskset", "-c", &processor]),
+        (Load::memory, vec!["env"]),
+        (Load::memory, vec!["taskset", "-c", &processor]),
+        (Load::files, vec!["env"]),
+        (Load::files, few_files.to_vec()),
+        (Load::devices, vec!["env"]),
+        (Load::none, vec!["setarch", "-RL"]),
+        (Load::none, vec!["sh", "-c", "ulimit -s unlimited; exec \"$@\"", "sh"]),
+        (Load::none, vec!["nice", "-n", "19"]),
     ] {
+        let load = load();
         again(&wrapper);
         drop(load);
     }
