@@ -108,6 +108,35 @@ rivals() {
 	sdbg_rm
 }
 
+whole() { # NAME : what fills a disk and is set up, beside a table that leaves it alone
+	local name="rival-$1"
+	sdbg dev_size_mb=64 physblk_exp=3 && "fill_$1" || return
+	printf 'label: dos\n63,40000,83\n' | sfdisk -q --no-reread --no-tell-kernel --wipe never "/dev/$D" && sync
+	"use_$1" && check "$name.used" "/dev/$D"
+	"leave_$1"
+	check "$name.unused" "/dev/$D"
+	sdbg_rm
+}
+fill_ext4() { mkfs.ext4 -q -b 4096 "/dev/$D"; }
+use_ext4() { mount -t ext4 "/dev/$D" /mnt; }
+leave_ext4() { umount /mnt; }
+fill_swap() { mkswap -q "/dev/$D"; }
+use_swap() { swapon "/dev/$D"; }
+leave_swap() { swapoff "/dev/$D"; }
+# Of a LUKS1 header a table goes over key slots that are not used, and cryptsetup opens it no more.
+fill_luks() {
+	cryptsetup luksFormat -q --type luks1 --align-payload 7 --key-file /tmp/key --pbkdf-force-iterations 1000 "/dev/$D" &&
+		cryptsetup open --disable-keyring --key-file /tmp/key "/dev/$D" c0
+}
+use_luks() { [ -b /dev/mapper/c0 ]; }
+leave_luks() { cryptsetup close c0; }
+fill_pv() {
+	pvcreate -qq -y --dataalignment 7k "/dev/$D" && vgcreate -qq -s 1M vg "/dev/$D" && lvcreate -qq -y -Wn -Zn -l 4 -n a vg
+}
+# LVM knows no disk that has a table, to stop its volumes either.
+use_pv() { [ -b /dev/vg/a ] || [ -b /dev/mapper/vg-a ]; }
+leave_pv() { dmsetup remove vg-a; }
+
 odd() {
 	local device size
 	sdbg dev_size_mb=96 physblk_exp=3 || return
@@ -144,5 +173,6 @@ inner 1.0 1 2 luks 7
 inner imsm 0 2 luks 7
 volumes
 rivals
+for what in ext4 swap luks pv; do whole "$what"; done
 odd
 exit 0

@@ -4,6 +4,7 @@
 //! walk carries how far the layer below is already off; the first layer that goes off is the culprit, those above it that add
 //! nothing of their own are not reported again.
 
+use straddle_device::DeviceKind;
 use straddle_layout::layer::{Facts, Layer, Luks, Md, Pv};
 use straddle_layout::view::Piece;
 use straddle_layout::{Partition, Role, Stack};
@@ -345,10 +346,13 @@ fn off(
     rule: &'static Rule,
     miss: Miss,
 ) -> Finding {
-    let whose = if skew.inherited == ByteCount::ZERO {
-        "all below it is aligned: this layer is the first that is off".to_owned()
-    } else {
-        format!("what lies below it is off as well, by {} bytes", skew.inherited.get())
+    let whose = match (skew.inherited, place.context.kind) {
+        // What such a device stands on is another target's matter.
+        (ByteCount::ZERO, DeviceKind::Md | DeviceKind::DeviceMapper | DeviceKind::Loop) => {
+            "it is the first layer on this device that is off".to_owned()
+        }
+        (ByteCount::ZERO, _) => "all below it is aligned: this layer is the first that is off".to_owned(),
+        (inherited, _) => format!("what lies below it is off as well, by {} bytes", inherited.get()),
     };
     let shown = first_block(piece, miss.boundary);
     let run = match shown.span.start().get() {

@@ -2,8 +2,8 @@
 //! that were there before the table, or are there still.
 //!
 //! The law of this module: it names what libblkid would, and says whose the table is. A table that leaves the metadata of an
-//! array alone is the array's, or older than it, and so is one that goes past the end of the disk; one that lists a partition
-//! over it, or keeps its backup behind it, is the disk's. Nothing is lost by the choice: what does not decide is named beside what does.
+//! array alone is the array's, or older than it, wherever its backup is, and so is one that goes past the end of the disk; one
+//! that lists a partition over it is the disk's. Nothing is lost by the choice: what does not decide is named beside what does.
 
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
@@ -44,7 +44,10 @@ pub fn beside(medium: &dyn Medium, stack: &Stack) -> Result<Vec<Beside>, ReadErr
     if is_member(own) {
         return Ok(table_of(&reader, stack.block).map(table).into_iter().collect());
     }
-    if is_content && table_in_boot_sector(&reader, stack.block).is_some() {
+    let has_mbr = || {
+        table_in_boot_sector(&reader, stack.block).is_some() || table_of(&reader, stack.block) == Some("dos")
+    };
+    if is_content && has_mbr() {
         found.push(table("dos"));
     }
     for mark in signature::everything(&reader).into_iter().filter(|mark| mark.name != own) {
@@ -72,7 +75,7 @@ pub(crate) fn member(reader: &Reader<'_>, stack: &Stack) -> Option<&'static str>
         || stack.problems.iter().any(|problem| matches!(problem, Problem::GptPastEnd { .. }));
     let is_past_table = |mark: &Mark| {
         let is_covered = stack.partitions.iter().any(|partition| covers(partition, mark.at));
-        is_larger || (!is_covered && !has_backup_behind(stack, mark))
+        is_larger || !is_covered
     };
     marks.find(is_past_table).map(|mark| mark.name)
 }
@@ -153,6 +156,35 @@ pub fn rival_table(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalTab
     Ok((!is_read || partition.is_some()).then_some(RivalTable { name, partition }))
 }
 
+/// What a medium is known to be as a whole, beside a table that does not say so. Which of the two is left over is not written
+/// anywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RivalContent {
+    /// blkid's TYPE.
+    pub name: &'static str,
+    /// The number of the table's first partition.
+    pub partition: u32,
+    /// Whether anything is known in one of its partitions.
+    pub shows_partition: bool,
+}
+
+/// What `medium` as a whole is known to be where the MBR in `stack` leaves that alone, and nothing else is known where it says so.
+/// A GPT is over most of what was there before, and images of optical media have both by design.
+pub fn rival_content(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalContent>, ReadError> {
+    let mut listed = stack.partitions.iter().filter(|partition| partition.role != Role::Extended);
+    let Some(first) = listed.clone().next().filter(|_| stack.kind == TableKind::Mbr) else {
+        return Ok(None);
+    };
+    let is_of_known =
+        |at: Span| listed.clone().any(|partition| partition.content.is_some() && covers(partition, at));
+    let is_whole = |found: &Beside| {
+        !found.is_table && !is_optical(found.name) && !is_member(found.name) && !is_of_known(found.at)
+    };
+    let found = beside(medium, stack)?.into_iter().find(is_whole);
+    let shows_partition = listed.any(|partition| partition.content.is_some());
+    Ok(found.map(|found| RivalContent { name: found.name, partition: first.number, shows_partition }))
+}
+
 /// Whether a member's array leaves the first bytes of the disk, where a table is, to others.
 fn leaves_start(member: &Layer) -> bool {
     let mut layers = vec![member];
@@ -195,21 +227,4 @@ fn covers(partition: &Partition, at: Span) -> bool {
 /// Whether a mark is one of what is in the partition over it.
 fn is_of(reader: &Reader<'_>, partition: &Partition, mark: Mark) -> bool {
     partition.content == Some(mark.name) || signature::is_marked_at_end(reader, partition.span, mark.name)
-}
-
-/// Whether a mark at the end of a medium is one that its GPT goes past: the backup stands in the last block.
-fn has_backup_behind(stack: &Stack, mark: &Mark) -> bool {
-    let is_gpt = matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr);
-    let is_damaged = stack.problems.iter().any(|problem| {
-        matches!(
-            problem,
-            Problem::GptBackupDamaged { .. }
-                | Problem::GptBackupMisplaced { .. }
-                | Problem::GptPrimaryDamaged { .. }
-                | Problem::GptUnusable { .. }
-                | Problem::GptPastEnd { .. }
-        )
-    });
-    // What stands before the space for partitions is of another kind.
-    is_gpt && !is_damaged && stack.usable.is_some_and(|usable| mark.at.start() >= usable.start())
 }

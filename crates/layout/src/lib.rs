@@ -25,7 +25,8 @@ mod volume;
 mod watched;
 
 pub use beside::{
-    Beside, RivalTable, beside, is_member, is_optical, is_table, member_marks, optical_extent, rival_table,
+    Beside, RivalContent, RivalTable, beside, is_member, is_optical, is_table, member_marks, optical_extent,
+    rival_content, rival_table,
 };
 pub use blank::is_blank;
 pub use descend::read_layers;
@@ -34,5 +35,5 @@ pub use kernel::kernel_stack;
 pub use sectors::other_sectors;
 pub use stack::{
     Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind, read_all,
-    read_in_use, read_stack,
+    read_in_use, read_stack, read_whole_in_use,
 };

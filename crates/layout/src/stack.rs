@@ -345,6 +345,19 @@ pub fn read_in_use(
     read_followed(medium, known, |reader, known| checked(reader, read_table(reader, known)))
 }
 
+/// The same of a disk that is in use as a whole: what fills it counts, whatever table leaves that alone.
+pub fn read_whole_in_use(
+    medium: &dyn Medium,
+    device_block: Option<BlockSize>,
+    forced: Option<BlockSize>,
+) -> Result<Stack, ReadError> {
+    let known = Known { device: device_block, forced };
+    let content = |reader: &Reader<'_>, known| Some(content_stack(whole(reader)?, known));
+    read_followed(medium, known, |reader, known| {
+        content(reader, known).unwrap_or_else(|| read_checked(reader, known))
+    })
+}
+
 fn read_followed(
     medium: &dyn Medium,
     known: Known,

@@ -29,8 +29,8 @@ pub(super) fn caution(
         say(swap::ORDER);
     } else if commands.is_empty() && swap::of(partition).is_some() {
         say(
-            "what is swapped out is worth nothing after swapoff: make the partition again at that place, and a swap with the same UUID in it \
-             (mkswap --uuid)",
+            "what is swapped out is worth nothing after swapoff: make the partition again at that place, and a swap with the same UUID and label in it \
+             (mkswap --uuid --label)",
         );
     } else if commands.is_empty() {
         say(match (moves, shrinks) {

@@ -2,6 +2,7 @@
 
 mod below;
 mod connected;
+mod in_use;
 mod member;
 mod sectors;
 
@@ -360,7 +361,7 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
     if let Some(node) = gone(&target, options) {
         anyhow::bail!("{} was unplugged or removed while it was read", node.display());
     }
-    if let Some(in_use) = by_use(&target, run, &stack)? {
+    if let Some(in_use) = in_use::stack(&target, run, &stack)? {
         stack = in_use;
     }
     let disagreements = attach_live(&mut target, run, &mut stack);
@@ -415,7 +416,7 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
     }
     let is_unread = target.medium.is_none();
     let recognised = recognised(&target, &stack, run);
-    if let (TableKind::Content(_), Recognised::Nothing(_)) = (&stack.kind, &recognised) {
+    if let (TableKind::Content(_) | TableKind::Mbr, Recognised::Nothing(_)) = (&stack.kind, &recognised) {
         // What is written for the one that is left over goes over the other.
         findings.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(Cure::without_commands);
     }
@@ -452,13 +453,14 @@ fn beside(target: &Target, stack: &Stack) -> Vec<Beside> {
 
 /// The same in a sentence each.
 fn told_beside(target: &Target, stack: &Stack, found: &[Beside]) -> Vec<String> {
+    let is_of_member = matches!(stack.kind, TableKind::Content(name) if is_member(name));
     let rival = || target.medium.as_deref().map(|medium| straddle_layout::rival_table(medium, stack));
-    let is_own = || !matches!(rival(), Some(Ok(None)));
+    let may_be_arrays = || is_of_member && matches!(rival(), Some(Ok(None)));
     let told = |found: &Beside| match found {
-        Beside { name, is_table: true, .. } if is_own() => format!("it also has a partition table ({name})"),
-        Beside { name, is_table: true, .. } => format!(
+        Beside { name, is_table: true, .. } if may_be_arrays() => format!(
             "it also has a partition table ({name}), the array's own or one that is left over: check the array for its partitions"
         ),
+        Beside { name, is_table: true, .. } => format!("it also has a partition table ({name})"),
         Beside { name, .. } => format!("it also holds {name}"),
     };
     found.iter().map(told).collect()
@@ -479,8 +481,11 @@ fn recognised(target: &Target, stack: &Stack, run: &Run) -> Recognised {
             [] => member::recognised(target, stack, name),
             arrays => member::of_running(stack, arrays, &run.arguments.targets),
         },
-        (_, TableKind::Content(name)) if !is_used(target.kernel_name.as_deref(), run) => {
+        (_, TableKind::Content(name)) if !in_use::is_whole(target, run) => {
             member::rival(target, stack, name).map_or(Recognised::Known, Recognised::Nothing)
+        }
+        (_, TableKind::Mbr) if !in_use::is_in_partitions(target, run) => {
+            member::beside_table(target, stack).map_or(Recognised::Known, Recognised::Nothing)
         }
         _ => Recognised::of(stack, || is_blank(target, is_captured)),
     }
@@ -573,30 +578,6 @@ fn holders(target: &Target, run: &Run) -> Vec<String> {
     let Some(name) = &target.kernel_name else { return Vec::new() };
     let holders = run.machine().layers(name).0.map(|device| device.holders).unwrap_or_default();
     holders.into_iter().map(|holder| holder.name).collect()
-}
-
-/// Whether somebody uses the device of this name as it is, and not a partition of it.
-fn is_used(name: Option<&str>, run: &Run) -> bool {
-    let Some(name) = name else { return false };
-    let device = run.machine().layers(name).0;
-    device.is_some_and(|device| device.used_by.is_used() || !device.holders.is_empty())
-}
-
-/// What is on a disk that is taken for something else as a whole, where its own partitions are in use: the rest is left over.
-fn by_use(target: &Target, run: &Run, stack: &Stack) -> Result<Option<Stack>> {
-    let listed = target.kernel_partitions.as_deref().unwrap_or_default();
-    let Some(medium) = target.medium.as_deref().filter(|_| !listed.is_empty()) else { return Ok(None) };
-    let is_own = |found: &Beside| found.is_table;
-    if !matches!(stack.kind, TableKind::Content(_))
-        || !straddle_layout::beside(medium, stack)?.iter().any(is_own)
-    {
-        return Ok(None);
-    }
-    if !listed.iter().any(|partition| is_used(Some(&partition.name), run)) {
-        return Ok(None);
-    }
-    let block = Some(target.topology.logical.value());
-    Ok(Some(straddle_layout::read_in_use(medium, block, run.options.logical)?))
 }
 
 /// What is on a target: its table, or the kernel's list of partitions where the table cannot be read or is of a

@@ -61,6 +61,18 @@ pub(super) fn rival(target: &Target, stack: &Stack, name: &str) -> Option<String
     ))
 }
 
+/// Why a target is not judged whose table leaves alone what the whole of it is known to be, where nothing is known in a partition.
+pub(super) fn beside_table(target: &Target, stack: &Stack) -> Option<String> {
+    let content = straddle_layout::rival_content(target.medium.as_deref()?, stack).ok()??;
+    let (name, number) = (content.name, content.partition);
+    (!content.shows_partition).then(|| {
+        format!(
+            "it holds {name}, and has a partition table (dos) that lists partition {number}, in which nothing is recognised: \
+             which of the two is left over, its bytes do not say. Clear that one (wipefs)"
+        )
+    })
+}
+
 /// Takes the commands away that write a table or move data where something else stands beside it that no partition is over, as
 /// `plan` refuses to: they would go over that.
 pub(super) fn spare(stack: &Stack, beside: &[Beside], findings: &mut [Finding]) {
