@@ -85,8 +85,14 @@ pub enum LockError {
 }
 
 /// Locks `file`, which is open for writing, against everybody who looks at locks: with flock(2), as udev and tools that
-/// partition do, and with a record lock of the open file, as QEMU does. Both end with the open file.
-pub fn lock(file: &File) -> Result<(), LockError> {
+/// partition do, and with a record lock of the open file, as QEMU does.
+pub fn lock(file: &File) -> Result<Claim, LockError> {
+    let mut claim = Claim::default();
+    claim.lock(file)?;
+    Ok(claim)
+}
+
+fn lock_patiently(file: &File) -> Result<(), LockError> {
     let is_device = file.metadata().map_err(LockError::Io)?.file_type().is_block_device();
     let mut tries = if is_device { TRIES } else { TRIES_OF_FILE };
     loop {
@@ -115,40 +121,54 @@ fn try_lock(file: &File) -> Result<(), LockError> {
 
 /// Locks `file`, which is open for writing and was found at `path`, and what it stands on, and looks who else uses it: those who
 /// lock nothing are found only so.
-pub fn take(file: &File, path: &Path) -> Result<Below, LockError> {
-    lock(file)?;
+pub fn take(file: &File, path: &Path) -> Result<Claim, LockError> {
+    let mut claim = lock(file)?;
     let metadata = file.metadata().map_err(LockError::Io)?;
     let machine = Machine::read(None);
-    let below = lock_below(&machine, &metadata)?;
+    claim.lock_below(&machine, &metadata)?;
     let uses = machine.uses_of(&metadata, path);
-    if uses.is_empty() { Ok(below) } else { Err(LockError::Used(uses.join("; "))) }
+    if uses.is_empty() { Ok(claim) } else { Err(LockError::Used(uses.join("; "))) }
 }
 
-/// The files below a device, locked for as long as this lives.
+/// What is locked for as long as this lives. Its locks are given up and not left to the end of the open files: a program that is
+/// just being started still has those of its parent.
 #[must_use = "what is not held is not locked"]
 #[derive(Debug, Default)]
-pub struct Below(#[allow(dead_code, reason = "held")] Vec<File>);
+pub struct Claim(Vec<File>);
 
-/// Locks the files that what was looked at as `metadata` stands on through loop devices: their bytes are written as well. Those
-/// that cannot be opened (another user's, or removed since) are known by [`Machine::uses_of`] only.
-pub fn lock_below(machine: &Machine, metadata: &Metadata) -> Result<Below, LockError> {
-    let mut locked = Vec::new();
-    for (id, path) in machine.files_below(metadata) {
-        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-        let opened = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path);
-        let Some(file) = opened.ok().filter(|file| FileId::of_open(file).is_ok_and(|found| found == id))
-        else {
-            continue;
-        };
-        lock(&file).map_err(|error| match error {
-            LockError::Locked => {
-                LockError::Used(format!("another program has locked {}, the file below it", path.display()))
-            }
-            error => error,
-        })?;
-        locked.push(file);
+impl Claim {
+    fn lock(&mut self, file: &File) -> Result<(), LockError> {
+        // Of two locks the second may fail.
+        self.0.push(file.try_clone().map_err(LockError::Io)?);
+        lock_patiently(file)
     }
-    Ok(Below(locked))
+
+    /// Locks as well the files that what was looked at as `metadata` stands on through loop devices: their bytes are written, too.
+    /// Those that cannot be opened (another user's, or removed since) are known by [`Machine::uses_of`] only.
+    pub fn lock_below(&mut self, machine: &Machine, metadata: &Metadata) -> Result<(), LockError> {
+        for (id, path) in machine.files_below(metadata) {
+            let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+            let opened = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path);
+            let Some(file) = opened.ok().filter(|file| FileId::of_open(file).is_ok_and(|found| found == id))
+            else {
+                continue;
+            };
+            self.lock(&file).map_err(|error| match error {
+                LockError::Locked => LockError::Used(format!(
+                    "another program has locked {}, the file below it",
+                    path.display()
+                )),
+                error => error,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.0.iter().for_each(unlock);
+    }
 }
 
 /// File systems whose files are written by nobody but through their own inodes: ext4, XFS, Btrfs, F2FS, tmpfs (linux/magic.h).
@@ -243,6 +263,20 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_ends_with_itself_whoever_has_its_open_file_still() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || OpenOptions::new().read(true).write(true).open(file.path()).unwrap();
+        let (first, second) = (open(), open());
+        let claim = lock(&first).unwrap();
+        // As a program does that was started meanwhile, up to its exec.
+        let inherited = first.try_clone().unwrap();
+        assert!(matches!(lock(&second), Err(LockError::Locked)));
+        drop((claim, first));
+        let claim = lock(&second).unwrap();
+        drop((claim, inherited));
+    }
+
+    #[test]
     fn either_kind_of_lock_is_in_the_way_of_both() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk.img");
@@ -261,7 +295,7 @@ mod tests {
         drop(open("disk.img"));
         assert!(matches!(lock(&second), Err(LockError::Locked)));
         unlock(&first);
-        lock(&second).unwrap();
+        let _claim = lock(&second).unwrap();
         assert!(matches!(lock(&first), Err(LockError::Locked)));
     }
 }

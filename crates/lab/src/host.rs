@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
-use straddle_device::claim::{Below, LockError, take};
+use straddle_device::claim::{Claim, LockError, take};
 use straddle_device::live::Machine as LiveMachine;
 use straddle_drive::Counters;
 
@@ -34,7 +34,7 @@ pub struct Host<'a> {
     /// Held by the job that runs.
     turn: Mutex<()>,
     /// The device, locked. Not opened with O_EXCL: then nothing could be made or mounted on its partitions.
-    _claimed: (File, Below),
+    _claimed: (File, Claim),
 }
 
 impl<'a> Host<'a> {
@@ -90,7 +90,7 @@ impl<'a> Host<'a> {
 }
 
 /// Opens and locks the device, unless somebody has it, or a partition of it.
-fn claim(path: &Path) -> Result<(File, Below), LabError> {
+fn claim(path: &Path) -> Result<(File, Claim), LabError> {
     let in_use = |by: &dyn std::fmt::Display| LabError::InUse(format!("{}: in use: {by}", path.display()));
     let failed = |error: io::Error| LabError::Failed(format!("{}: {error}", path.display()));
     let open = |flags: OFlags| {
@@ -108,7 +108,7 @@ fn claim(path: &Path) -> Result<(File, Below), LabError> {
     }
     let file = open(OFlags::empty()).map_err(failed)?;
     match take(&file, path) {
-        Ok(below) => Ok((file, below)),
+        Ok(claim) => Ok((file, claim)),
         Err(LockError::Io(error)) => Err(failed(error)),
         Err(error) => Err(in_use(&error)),
     }

@@ -9,7 +9,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use straddle_device::FileId;
-use straddle_device::claim::{self, Below, LockError};
+use straddle_device::claim::{self, Claim, LockError};
 use straddle_device::image::Format;
 use straddle_device::live::Machine;
 
@@ -117,8 +117,8 @@ pub struct Opened {
     pub sector: u64,
     /// How bytes go to it.
     pub io: Io,
-    /// What it stands on, locked as long as it is.
-    _below: Below,
+    /// Held as long as it is.
+    _claim: Claim,
 }
 
 /// Units that are tried, the smallest first.
@@ -169,9 +169,9 @@ impl Opened {
         if id != FileId::of(&metadata) {
             return Err(OpenError::Replaced { path: path.to_owned() });
         }
-        let mut below = Below::default();
+        let mut claim = Claim::default();
         if access != Access::Read {
-            below = take(&file, path, access)?;
+            claim = take(&file, path, access)?;
             // What others have written before must not be paid for by us.
             file.sync_all().map_err(unusable)?;
         }
@@ -180,7 +180,7 @@ impl Opened {
             return Err(OpenError::Empty { path: path.to_owned() });
         }
         let sector = unit(&file, size, io).map_err(unusable)?;
-        Ok(Self { path: path.to_owned(), file, kind, id, size, sector, io, _below: below })
+        Ok(Self { path: path.to_owned(), file, kind, id, size, sector, io, _claim: claim })
     }
 }
 
@@ -220,23 +220,23 @@ impl Drop for Opened {
 }
 
 /// Locks what is open and what it stands on, and looks who else uses it: those who lock nothing are found only so.
-fn take(file: &File, path: &Path, access: Access) -> Result<Below, OpenError> {
+fn take(file: &File, path: &Path, access: Access) -> Result<Claim, OpenError> {
     let unusable = |source| OpenError::Unusable { path: path.to_owned(), source };
     let refused = |error| match error {
         LockError::Io(source) => unusable(source),
         error => OpenError::InUse { path: path.to_owned(), by: error.to_string() },
     };
-    claim::lock(file).map_err(refused)?;
+    let mut claim = claim::lock(file).map_err(refused)?;
     let metadata = file.metadata().map_err(unusable)?;
     let machine = Machine::read(None);
-    let below = claim::lock_below(&machine, &metadata).map_err(refused)?;
+    claim.lock_below(&machine, &metadata).map_err(refused)?;
     let uses = if access == Access::Share && metadata.file_type().is_block_device() {
         machine.uses_of_whole(&metadata)
     } else {
         machine.uses_of(&metadata, path)
     };
     if uses.is_empty() {
-        return Ok(below);
+        return Ok(claim);
     }
     Err(OpenError::InUse { path: path.to_owned(), by: uses.join("; ") })
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use straddle_device::claim::{self, Below, LockError};
+use straddle_device::claim::{self, Claim, LockError};
 use straddle_device::live::Machine;
 use straddle_device::{FileId, Medium, ReadError};
 use straddle_units::{ByteCount, ByteOffset};
@@ -49,8 +49,8 @@ pub struct FileDisk {
     id: FileId,
     len: ByteCount,
     is_device: bool,
-    /// What it stands on, locked as long as it is.
-    _below: Below,
+    /// Held as long as it is.
+    _claim: Claim,
 }
 
 impl FileDisk {
@@ -83,11 +83,11 @@ impl FileDisk {
         if id != FileId::of(&metadata) {
             return Err(DiskError::Replaced);
         }
-        let below = claim::take(&file, path).map_err(|error| match error {
+        let claim = claim::take(&file, path).map_err(|error| match error {
             LockError::Io(source) => DiskError::Io(source),
             error => DiskError::InUse(error.to_string()),
         })?;
-        Ok(Self { file, path: path.to_owned(), id, len, is_device: kind.is_block_device(), _below: below })
+        Ok(Self { file, path: path.to_owned(), id, len, is_device: kind.is_block_device(), _claim: claim })
     }
 
     /// Which file or device it is.

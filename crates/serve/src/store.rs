@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, OFlags};
 use rustix::io::Errno;
-use straddle_device::claim::{self, LockError};
+use straddle_device::claim::{self, Claim, LockError};
 
 /// Zeroes are written in pieces of this size where holes cannot be made.
 const PIECE: usize = 64 << 10;
@@ -60,6 +60,8 @@ pub struct Store {
     file: File,
     size: u64,
     named: bool,
+    /// Held as long as it is.
+    _claim: Claim,
 }
 
 impl Store {
@@ -67,7 +69,7 @@ impl Store {
     pub fn memory(size: u64) -> io::Result<Self> {
         let file = File::from(rustix::fs::memfd_create("straddle-store", MemfdFlags::CLOEXEC)?);
         file.set_len(size)?;
-        Ok(Self { file, size, named: false })
+        Ok(Self { file, size, named: false, _claim: Claim::default() })
     }
 
     /// Contents in a file: made sparse if there is none, used as it is if it has this size. An empty file counts as none.
@@ -87,8 +89,7 @@ impl Store {
         if !metadata.is_file() {
             return Err(StoreError::NotAFile { path: path.to_owned() });
         }
-        // A file stands on none.
-        let _below = claim::take(&file, path).map_err(|error| match error {
+        let claim = claim::take(&file, path).map_err(|error| match error {
             LockError::Io(source) => unusable(source),
             error => StoreError::InUse { path: path.to_owned(), by: error.to_string() },
         })?;
@@ -98,7 +99,7 @@ impl Store {
             0 => file.set_len(size).map_err(unusable)?,
             found => return Err(StoreError::OtherSize { path: path.to_owned(), found, wanted: size }),
         }
-        Ok(Self { file, size, named: true })
+        Ok(Self { file, size, named: true, _claim: claim })
     }
 
     /// Number of bytes.
