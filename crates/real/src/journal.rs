@@ -347,7 +347,8 @@ fn remove(folder: &Path, stem: &str, end: Option<&Path>, parts: &[PathBuf]) -> R
     };
     let over = &named(folder, stem, 0, OVER);
     let title = Title::new(stem, 0);
-    let is_ours = |path: &Path| Title::read(path).is_some_and(|title| title.stem == stem);
+    let is_ours =
+        |path: &Path| Title::read(path).is_ok_and(|title| title.is_some_and(|title| title.stem == stem));
     if !is_ours(over) {
         if fs::symlink_metadata(over).is_ok() {
             return Err(failed(over)(io::Error::other("a file that is not the journal's has this name")));

@@ -4,17 +4,20 @@
 //! the target stands on writes to the target, and so does whoever writes to a part of it.
 
 use std::fs::{self, Metadata};
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::io::Errno;
 use straddle_device::FileId;
-use straddle_device::live::Machine;
-use straddle_device::sysfs::of_number;
+use straddle_device::live::{Machine, sees_all_processes};
 
 use crate::open::Opened;
+
+/// What is told of each.
+const WATCHED: WatchFlags = WatchFlags::OPEN.union(WatchFlags::CLOSE_WRITE);
 
 /// What a look has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,29 +36,49 @@ pub(crate) struct Others {
     queue: OwnedFd,
     target: Metadata,
     path: PathBuf,
+    /// The other ways to the same bytes, which are looked at as well.
+    ways: Vec<(FileId, PathBuf)>,
     /// Somebody closed it after writing while it was found out who uses it.
     wrote: bool,
 }
 
 impl Others {
-    /// Begins to look out; `None` where the kernel cannot tell.
-    pub(crate) fn of(opened: &Opened) -> Option<Self> {
-        let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
+    /// Begins to look out; the error is of what the kernel cannot tell of.
+    pub(crate) fn of(opened: &Opened) -> Result<Self, (PathBuf, io::Error)> {
+        let of_target = |error: Errno| (opened.path.clone(), error.into());
+        let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).map_err(of_target)?;
+        let target = opened.file.metadata().map_err(|error| (opened.path.clone(), error))?;
+        let ways = Machine::read(None).other_ways(&target);
         // By the open file, whatever is called so now.
         let path = format!("/proc/self/fd/{}", opened.file.as_raw_fd());
-        let flags = WatchFlags::OPEN | WatchFlags::CLOSE_WRITE;
-        inotify::add_watch(&queue, path.as_str(), flags).ok()?;
-        let target = opened.file.metadata().ok()?;
-        // Whoever writes to a partition writes to the disk, and the other way round.
-        for node in partitions(&target) {
-            let _ = inotify::add_watch(&queue, &node, flags);
+        inotify::add_watch(&queue, path.as_str(), WATCHED).map_err(of_target)?;
+        for (id, way) in &ways {
+            let watched = match fs::metadata(way) {
+                Ok(found) if FileId::of(&found) == *id => {
+                    inotify::add_watch(&queue, way, WATCHED).map(|_| ()).map_err(io::Error::from)
+                }
+                // Nobody opens a device without a node.
+                Err(error) if id.is_device() && error.kind() == io::ErrorKind::NotFound => Ok(()),
+                Ok(_) => Err(io::ErrorKind::NotFound.into()),
+                Err(error) => Err(error),
+            };
+            watched.map_err(|error| (way.clone(), error))?;
         }
-        for (id, path) in Machine::read(None).all_below(&target) {
-            if fs::metadata(&path).is_ok_and(|found| FileId::of(&found) == id) {
-                let _ = inotify::add_watch(&queue, &path, flags);
-            }
+        Ok(Self { queue, target, path: opened.path.clone(), ways, wrote: false })
+    }
+
+    /// Who uses the target, of those who came before this look-out or later.
+    pub(crate) fn users(&mut self) -> Vec<String> {
+        // To ask a loop device what is behind it is to open it: that is done before the rest is read. Who closes one after writing is
+        // not overlooked, and who opens one from here on is there at the next look.
+        let machine = Machine::read(None);
+        self.wrote |= self.events().contains(ReadFlags::CLOSE_WRITE);
+        let mut users = machine.uses_of(&self.target, &self.path);
+        let ways = machine.other_ways(&self.target);
+        if let Some((_, new)) = ways.iter().find(|way| !self.ways.contains(way)) {
+            users.push(format!("{} was made", new.display()));
         }
-        Some(Self { queue, target, path: opened.path.clone(), wrote: false })
+        users
     }
 
     /// Whether somebody has, or had, the target open for writing, since the look before.
@@ -81,24 +104,10 @@ impl Others {
         seen
     }
 
-    /// Whether who opened it may write, which the event does not say.
+    /// Whether who opened it may write, which the event does not say, or cannot be asked.
     fn is_used(&mut self) -> bool {
-        // To ask a loop device what is behind it is to open it: that is done before the rest is read. Who closes one after writing is
-        // not overlooked, and who opens one from here on is there at the next look.
-        let machine = Machine::read(None);
-        self.wrote = self.events().contains(ReadFlags::CLOSE_WRITE);
-        !machine.uses_of(&self.target, &self.path).is_empty()
+        !self.users().is_empty() || !sees_all_processes()
     }
-}
-
-/// The nodes of the partitions of a disk.
-fn partitions(target: &Metadata) -> Vec<PathBuf> {
-    if !target.file_type().is_block_device() {
-        return Vec::new();
-    }
-    let entries = fs::read_dir(of_number(target.rdev())).into_iter().flatten().flatten();
-    let parts = entries.filter(|entry| entry.path().join("partition").exists());
-    parts.map(|entry| Path::new("/dev").join(entry.file_name())).collect()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! Where the kernel makes others wait who open the target (a lease on a file), nothing of theirs can be lost. Elsewhere they may
 //! write while a request is on its way, and [`Verdict`] says since when, and how many bytes at most.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -29,7 +30,7 @@ use crate::target::{Contents, Real, RealError, Settings};
 #[derive(Debug)]
 pub struct Claimed {
     opened: Opened,
-    others: Option<Others>,
+    others: Result<Others, (PathBuf, io::Error)>,
 }
 
 impl Claimed {
@@ -37,7 +38,16 @@ impl Claimed {
     pub fn open(path: &Path, give: Give, io: Io) -> Result<Self, OpenError> {
         let access = if give == Give::Free { Access::Share } else { Access::Claim };
         let opened = Opened::open(path, access, io)?;
-        let others = Others::of(&opened);
+        let mut others = Others::of(&opened);
+        if access == Access::Claim
+            && let Ok(others) = &mut others
+        {
+            // Who came before they were looked out for, and after it was asked who uses it.
+            let users = others.users();
+            if !users.is_empty() {
+                return Err(OpenError::InUse { path: path.to_owned(), by: users.join("; ") });
+            }
+        }
         Ok(Self { opened, others })
     }
 
@@ -63,11 +73,15 @@ pub enum SessionError {
         /// By whom.
         by: String,
     },
-    /// Nobody tells who opens the target.
-    #[error("{path}: cannot look out for others who open it (inotify); nothing was written", path = path.display())]
+    /// Nobody tells who opens the target, or what it stands on.
+    #[error("{path}: cannot look out for others who open {what} (inotify); nothing was written", path = path.display(), what = what.display())]
     Blind {
         /// The target.
         path: PathBuf,
+        /// What others may open.
+        what: PathBuf,
+        /// Why.
+        source: io::Error,
     },
     /// The target cannot be read.
     #[error(transparent)]
@@ -79,6 +93,14 @@ pub enum SessionError {
         journal: PathBuf,
         /// Why.
         source: RealError,
+    },
+    /// At the end the target cannot be flushed, so that what it holds after a power cut is not known.
+    #[error("cannot flush the target, so that what was there before the run stays in {journal}", journal = journal.display())]
+    Unflushed {
+        /// The journal.
+        journal: PathBuf,
+        /// Why.
+        source: io::Error,
     },
     /// The journal cannot be written or removed.
     #[error(transparent)]
@@ -132,7 +154,8 @@ impl Session {
         let Claimed { opened, others } = claimed;
         let path = opened.path.clone();
         let in_use = |by: &str| SessionError::InUse { path: path.clone(), by: by.to_owned() };
-        let mut others = others.ok_or_else(|| SessionError::Blind { path: path.clone() })?;
+        let mut others =
+            others.map_err(|(what, source)| SessionError::Blind { path: path.clone(), what, source })?;
         let is_kept = opened.kind == Kind::File
             && match claim::keep(&opened.file) {
                 Err(LockError::Opened) => return Err(in_use(&LockError::Opened.to_string())),
@@ -193,6 +216,10 @@ impl Session {
         let has_waited = matches!(self.lookout, Lookout::Kept) && waited;
         claim::unlock(&self.real.opened().file);
         let journal = if changed.is_empty() {
+            // What was put back is in a cache of the kernel's or the drive's as yet.
+            if let (Err(source), Some(journal)) = (self.real.opened().file.sync_all(), self.journal.path()) {
+                return Err(SessionError::Unflushed { journal: journal.to_owned(), source });
+            }
             self.journal.remove()?;
             None
         } else {
@@ -244,8 +271,8 @@ impl Verdict {
             )
         } else if seen == Seen::Opened {
             format!(
-                "{path}: another program had it open for writing, between {since} and {noticed}: the run was stopped; at most {} bytes \
-                 of what it wrote then, by requests on their way, may have been written over",
+                "{path}: another program opened it, or had it open for writing, between {since} and {noticed}: the run was stopped; at \
+                 most {} bytes of what it wrote then, by requests on their way, may have been written over",
                 self.under_way
             )
         } else {

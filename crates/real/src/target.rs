@@ -187,11 +187,18 @@ impl Real {
         let mut changed = Vec::new();
         for (area, piece) in self.areas.iter().zip(pieces) {
             let start = area.start().get();
-            // What has been cut off has changed as well.
-            let there = self.opened.length().saturating_sub(start).min(area.len().get());
-            if let Some(rest) = Span::new(area.start(), ByteCount::new(there)) {
-                let now = read_area(&self.opened, rest)?;
-                differing(start, now.bytes(), &piece.bytes()[..now.bytes().len()], &mut changed);
+            // What has been cut off has changed as well, if it is while this is read.
+            let reaches = || self.opened.length().saturating_sub(start).min(area.len().get());
+            let mut there = reaches();
+            while let Some(rest) = Span::new(area.start(), ByteCount::new(there)) {
+                match read_area(&self.opened, rest) {
+                    Ok(now) => {
+                        differing(start, now.bytes(), &piece.bytes()[..now.bytes().len()], &mut changed);
+                        break;
+                    }
+                    Err(_) if reaches() < there => there = reaches(),
+                    Err(error) => return Err(error),
+                }
             }
             if there < area.len().get() {
                 add(&mut changed, start + there, area.len().get() - there);

@@ -2,6 +2,7 @@
 
 mod stacking;
 mod uses;
+pub use uses::sees_all_processes;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

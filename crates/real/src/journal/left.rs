@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
@@ -30,15 +31,21 @@ pub struct Left {
     pub(super) is_over: bool,
 }
 
-/// What is in `folder` for [`restore`](super::restore()), in order of name: journals, and beginnings of such.
-pub fn left(folder: &Path) -> Vec<Left> {
+/// What is in `folder` for [`restore`](super::restore()), in order of name: journals, and beginnings of such. Nothing where there is
+/// no folder; an error where it cannot be known.
+pub fn left(folder: &Path) -> io::Result<Vec<Left>> {
     let mut found: BTreeMap<String, Left> = BTreeMap::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
         let path = entry.path();
         let name = entry.file_name();
         let Some((stem, number, suffix)) = name.to_str().and_then(parsed) else { continue };
         let says_so = |title: Title| title.stem == stem && (title.number == number || suffix == OVER);
-        if !Title::read(&path).is_some_and(says_so) {
+        if !Title::read(&path)?.is_some_and(says_so) {
             continue;
         }
         let journal = found.entry(stem.to_owned()).or_insert_with(|| Left {
@@ -57,10 +64,8 @@ pub fn left(folder: &Path) -> Vec<Left> {
         }
     }
     // What is damaged is in nobody's way.
-    found
-        .into_values()
-        .filter(|left| left.is_over || !left.files.is_empty() || !left.new.is_empty())
-        .collect()
+    let is_there = |left: &Left| left.is_over || !left.files.is_empty() || !left.new.is_empty();
+    Ok(found.into_values().filter(is_there).collect())
 }
 
 /// A journal that comes before the next run.
@@ -73,8 +78,9 @@ pub struct Unrestored {
 }
 
 /// A journal in `folder` of what `path` names now, which a run has left that did not end, or has not ended yet.
-pub fn unrestored(path: &Path, folder: &Path) -> Option<Unrestored> {
-    let metadata = fs::metadata(path).ok()?;
+pub fn unrestored(path: &Path, folder: &Path) -> io::Result<Option<Unrestored>> {
+    // What is not there is told of where it is opened.
+    let Ok(metadata) = fs::metadata(path) else { return Ok(None) };
     let (name, id, born) = (path.canonicalize().ok(), FileId::of(&metadata), born(&metadata));
     // What says of no target can put back none, before a run as little as after it.
     let is_of_this = |path: &PathBuf| {
@@ -83,10 +89,10 @@ pub fn unrestored(path: &Path, folder: &Path) -> Option<Unrestored> {
             name.as_ref() == Some(&header.target) || id == header.identity && is_of_age(&header, born)
         })
     };
-    left(folder).into_iter().filter(|left| !left.is_over).find_map(|left| {
+    Ok(left(folder)?.into_iter().filter(|left| !left.is_over).find_map(|left| {
         let path = left.paths().into_iter().find(is_of_this)?;
         Some(Unrestored { path, is_running: left.is_locked() })
-    })
+    }))
 }
 
 impl Left {
@@ -106,8 +112,8 @@ impl Left {
     }
 
     /// What there is of it now; `None` where nothing is.
-    pub(super) fn again(&self) -> Option<Self> {
-        left(&self.folder).into_iter().find(|left| left.stem == self.stem)
+    pub(super) fn again(&self) -> io::Result<Option<Self>> {
+        Ok(left(&self.folder)?.into_iter().find(|left| left.stem == self.stem))
     }
 
     /// The file by which it is locked: the first that is there. A run keeps its very first locked.

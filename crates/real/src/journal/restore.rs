@@ -1,8 +1,9 @@
 //! Puts back what a run that did not end has left.
 //!
 //! The law of this module: a target is written only where its drive gives no bytes at all, or where its owner says that what
-//! is there now may go, and not before all that the journal holds has been compared with it. A run writes nothing but what was there, so what reads otherwise was written by somebody else: a
-//! sector that a power cut tore while the same bytes were written to it is whole, or it cannot be read.
+//! is there now may go, and not before all that the journal holds has been compared with it. A run writes nothing but what was there, so what
+//! reads otherwise was written by somebody else: a sector that a power cut tore while the same bytes were written to it is whole, or
+//! it cannot be read.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
@@ -19,10 +20,11 @@ use straddle_device::FileId;
 use straddle_units::Span;
 
 use super::left::Left;
-use super::sectors::{Sectors, is_unreadable};
+use super::sectors::{Ways, is_unreadable};
 use super::{DAMAGED, HEADER, Header, JournalError, NEW, OVER, SUFFIX, hex, remove, title};
 use crate::moment::told_moment;
 use crate::open::{Access, Io, OpenError, Opened};
+use crate::others::{Others, Seen};
 use crate::target::{add, differing};
 
 /// So much is read at a time.
@@ -138,7 +140,14 @@ impl From<Restored> for Settled {
 /// somebody has written since.
 pub fn restore(journal: &Left, force: bool) -> Settled {
     for _ in 0..LOOKS {
-        let Some(seen) = journal.again() else { return Restored::Gone.into() };
+        let unknown = |source| {
+            failed(JournalError::Io { path: journal.stem(), what: "look for", source }, journal.lacks())
+        };
+        let seen = match journal.again() {
+            Ok(Some(seen)) => seen,
+            Ok(None) => return Restored::Gone.into(),
+            Err(error) => return unknown(error),
+        };
         let first = seen.first();
         let held = match first.as_deref().map(locked).transpose() {
             Ok(Some(Lock::Busy)) => return Restored::Running.into(),
@@ -148,7 +157,11 @@ pub fn restore(journal: &Left, force: bool) -> Settled {
             Err(error) => return failed(error, seen.lacks()),
         };
         // Until it was locked, its run may have added to it.
-        if let Some(now) = journal.again().filter(|now| now.first() == first) {
+        let now = match journal.again() {
+            Ok(now) => now.filter(|now| now.first() == first),
+            Err(error) => return unknown(error),
+        };
+        if let Some(now) = now {
             let settled = settle(&now, force);
             drop(held);
             return settled;
@@ -288,14 +301,32 @@ fn put_back_files(
     let target = first.header.target.clone();
     let mut put =
         Put { target, foreign: Vec::new(), unreadable: Vec::new(), bytes: 0, began: told_moment(began) };
-    let compared: Result<Vec<Found>, _> = files.iter().map(|file| file.compare(opened, force)).collect();
+    let came = |by: String| JournalError::Open {
+        path: first.path.clone(),
+        source: OpenError::InUse { path: opened.path.clone(), by },
+    };
+    let blind = |(what, error): (PathBuf, io::Error)| {
+        came(format!("others who open {} cannot be noticed: {error}", what.display()))
+    };
+    let ways = Ways::to(opened);
+    let compared = Others::of(opened).map_err(blind).and_then(|mut others| {
+        let compared = files.iter().map(|file| file.compare(&ways, force)).collect::<Result<Vec<_>, _>>()?;
+        // What they write from here on is theirs, and what has been compared is no longer what is there.
+        match others.users().into_iter().next() {
+            Some(by) => Err(came(by)),
+            None if others.look() != Seen::Nobody => {
+                Err(came("another program opened it while it was compared".to_owned()))
+            }
+            None => Ok(compared),
+        }
+    });
     let compared = compared.map_err(|error| errors.push(error)).ok()?;
     for (file, mut found) in files.iter().zip(compared) {
         if !force {
             put.foreign.append(&mut found.foreign);
         }
         put.unreadable.append(&mut found.beside);
-        match file.back(opened, &found) {
+        match file.back(&ways, &found) {
             Ok(bytes) => put.bytes += bytes,
             Err(error) => {
                 errors.push(error);
@@ -456,7 +487,7 @@ impl Checked {
     }
 
     /// Compares every area, and writes nothing.
-    fn compare(&self, opened: &Opened, force: bool) -> Result<Found, JournalError> {
+    fn compare(&self, ways: &Ways<'_>, force: bool) -> Result<Found, JournalError> {
         let file = self.open().map_err(|source| self.failed(0, 0, source))?;
         let mut found = Found::default();
         let mut at = HEADER as u64;
@@ -465,7 +496,7 @@ impl Checked {
             pieces(area.length, |from, then| {
                 let start = area.start + from;
                 file.read_exact_at(then, at + from)
-                    .and_then(|()| compare_piece(opened, start, then, &mut unreadable, &mut foreign))
+                    .and_then(|()| compare_piece(ways, start, then, &mut unreadable, &mut foreign))
                     .map_err(|source| self.failed(start, then.len() as u64, source))
             })?;
             let is_beside = !foreign.is_empty() && !force;
@@ -481,11 +512,11 @@ impl Checked {
     }
 
     /// Writes what was there to what cannot be read, and then to all else that was found; the number of bytes.
-    fn back(&self, opened: &Opened, found: &Found) -> Result<u64, JournalError> {
+    fn back(&self, ways: &Ways<'_>, found: &Found) -> Result<u64, JournalError> {
         let Some(first) = found.unreadable.first().or(found.foreign.first()) else { return Ok(0) };
         let file =
             self.open().map_err(|source| self.failed(first.start().get(), first.len().get(), source))?;
-        let sectors = found.unreadable.first().map(|span| Sectors::of(opened, span.start().get()));
+        let sectors = found.unreadable.first().map(|span| ways.sectors(span.start().get()));
         let mut bytes = 0;
         let unreadable = found.unreadable.iter().map(|span| (span, sectors.as_ref()));
         for (span, sectors) in unreadable.chain(found.foreign.iter().map(|span| (span, None))) {
@@ -496,13 +527,13 @@ impl Checked {
                 self.saved(&file, at, then)
                     .and_then(|()| match sectors {
                         Some(sectors) => sectors.write(then, at),
-                        None => opened.write_inside(then, at),
+                        None => ways.opened.write_inside(then, at),
                     })
                     .map_err(|source| self.failed(at, then.len() as u64, source))
             })?;
             bytes += length;
         }
-        opened.file.sync_all().map_err(|source| self.failed(first.start().get(), bytes, source))?;
+        ways.opened.file.sync_all().map_err(|source| self.failed(first.start().get(), bytes, source))?;
         Ok(bytes)
     }
 
@@ -534,14 +565,14 @@ impl Checked {
 
 /// Adds where the target at byte `start` cannot be read, or holds anything else than `then`.
 fn compare_piece(
-    opened: &Opened,
+    ways: &Ways<'_>,
     start: u64,
     then: &[u8],
     unreadable: &mut Vec<Span>,
     foreign: &mut Vec<Span>,
 ) -> io::Result<()> {
     let mut now = vec![0; then.len()];
-    match opened.file.read_exact_at(&mut now, start) {
+    match ways.opened.file.read_exact_at(&mut now, start) {
         Ok(()) => {
             differing(start, &now, then, foreign);
             return Ok(());
@@ -549,7 +580,7 @@ fn compare_piece(
         Err(error) if is_unreadable(&error) => {}
         Err(error) => return Err(error),
     }
-    Sectors::of(opened, start).read(start, then.len(), |at, found| {
+    ways.sectors(start).read(start, then.len(), |at, found| {
         let from = usize::try_from(at - start).unwrap_or(usize::MAX);
         match found {
             Ok(now) => differing(at, now, &then[from..from + now.len()], foreign),

@@ -58,7 +58,7 @@ impl Case {
 
     /// What comes of the only journal that is there.
     fn settled(&self, force: bool) -> Settled {
-        let left = left(&self.journals());
+        let left = left(&self.journals()).unwrap();
         assert_eq!(left.len(), 1, "{left:?}");
         restore(&left[0], force)
     }
@@ -109,7 +109,7 @@ fn what_somebody_else_has_written_since_is_kept_until_it_may_go() {
 fn a_journal_goes_when_the_target_is_as_it_was() {
     let case = Case::new();
     let path = case.dead();
-    assert_eq!(left(&case.journals())[0].paths(), [path]);
+    assert_eq!(left(&case.journals()).unwrap()[0].paths(), [path]);
     let target = case.target.canonicalize().unwrap();
     assert_eq!(case.restored(false), Restored::Whole { target, bytes: 0 });
     assert!(case.read() == case.bytes && case.names().is_empty());
@@ -193,7 +193,7 @@ fn a_header_says_when_writing_began_and_of_what() {
     let metadata = fs::metadata(&case.target).unwrap();
     assert_eq!((header.identity, header.born), (FileId::of(&metadata), born(&metadata)));
     assert_eq!(header.target, case.target.canonicalize().unwrap());
-    assert_eq!(left(&case.journals()).len(), 1);
+    assert_eq!(left(&case.journals()).unwrap().len(), 1);
 }
 
 /// A file is known again by its inode, whatever its name; another file that was given the inode later is not it.
@@ -204,13 +204,13 @@ fn a_target_is_known_under_another_name_and_not_by_a_number_that_is_used_again()
     let other = case.target.with_file_name("renamed");
     fs::rename(&case.target, &other).unwrap();
     let found = Unrestored { path: path.clone(), is_running: false };
-    assert_eq!(unrestored(&other, &case.journals()), Some(found));
+    assert_eq!(unrestored(&other, &case.journals()).unwrap(), Some(found));
     let mut header = Header::read(&File::open(&path).unwrap()).unwrap().unwrap();
     let Some(born) = header.born.as_mut() else { return };
     *born += Duration::from_nanos(1);
     let journal = OpenOptions::new().write(true).open(&path).unwrap();
     journal.write_all_at(&header.encode().unwrap(), 0).unwrap();
-    assert_eq!(unrestored(&other, &case.journals()), None);
+    assert_eq!(unrestored(&other, &case.journals()).unwrap(), None);
     fs::rename(&other, &case.target).unwrap();
     let refused = case.refused();
     assert!(
@@ -224,7 +224,7 @@ fn a_running_measurement_keeps_its_journal() {
     let case = Case::new();
     let journal = case.written();
     assert_eq!(case.restored(true), Restored::Running);
-    assert!(unrestored(&case.target, &case.journals()).unwrap().is_running);
+    assert!(unrestored(&case.target, &case.journals()).unwrap().unwrap().is_running);
     let path = journal.path().unwrap().to_owned();
     assert!(path.exists());
     journal.remove().unwrap();
@@ -244,7 +244,7 @@ fn in_five_files(case: &Case) -> Vec<PathBuf> {
     drop(opened);
     assert_eq!(case.restored(true), Restored::Running);
     drop(journal);
-    let files = left(&case.journals())[0].paths();
+    let files = left(&case.journals()).unwrap()[0].paths();
     assert_eq!(files.len(), 2 + 3);
     files
 }
@@ -328,7 +328,7 @@ fn a_journal_with_a_damaged_file_is_not_called_restored() {
         let [JournalError::Damaged { renamed, .. }] = &settled.errors[..] else { panic!("{settled:?}") };
         assert_eq!(settled.lacks.damaged, std::slice::from_ref(renamed));
         assert_eq!(case.names(), [renamed.file_name().unwrap().to_str().unwrap()]);
-        assert!(fs::read(renamed).unwrap() == bytes && left(&case.journals()).is_empty());
+        assert!(fs::read(renamed).unwrap() == bytes && left(&case.journals()).unwrap().is_empty());
         fs::remove_file(renamed).unwrap();
     }
 }
@@ -343,7 +343,7 @@ fn a_journal_that_was_being_removed_is_not_missed() {
         for path in files.iter().rev().take(gone) {
             fs::remove_file(path).unwrap();
         }
-        assert_eq!(unrestored(&case.target, &case.journals()), None);
+        assert_eq!(unrestored(&case.target, &case.journals()).unwrap(), None);
         assert_eq!(case.restored(false), Restored::Ended);
         assert!(case.names().is_empty() && case.read() == case.bytes);
     }
@@ -425,7 +425,7 @@ fn files_of_others_are_neither_taken_for_journals_nor_removed() {
                 .collect::<Vec<_>>()
         };
         let before = kinds();
-        let found = left(&case.journals());
+        let found = left(&case.journals()).unwrap();
         assert_eq!(found.iter().flat_map(Left::paths).collect::<Vec<_>>(), std::slice::from_ref(&path));
         assert_eq!(found.len(), 1);
         if changed {
@@ -480,7 +480,7 @@ fn a_journal_is_looked_at_again_when_it_is_locked() {
     let opened = Opened::open(&case.target, Access::Claim, Io::Buffered).unwrap();
     let mut journal = Journal::new(&case.journals(), &opened).unwrap();
     journal.add(&opened, &[(span(0, 4096), &case.bytes[..4096])]).unwrap();
-    let seen = left(&case.journals());
+    let seen = left(&case.journals()).unwrap();
     journal.add(&opened, &[(span(65_536, 4096), &case.bytes[65_536..][..4096])]).unwrap();
     assert_eq!(restore(&seen[0], false).restored, Restored::Running);
     drop((journal, opened));
@@ -539,7 +539,7 @@ fn a_name_with_a_large_number_takes_no_time() {
         let far = path.with_extension(format!("{}.{suffix}", u64::MAX));
         let stem = path.file_stem().unwrap().to_str().unwrap();
         drop(Title::new(stem, u64::MAX).make(&far).unwrap());
-        assert_eq!(left(&case.journals())[0].lacks().missing.len(), gaps);
+        assert_eq!(left(&case.journals()).unwrap()[0].lacks().missing.len(), gaps);
         fs::remove_file(far).unwrap();
     }
 }

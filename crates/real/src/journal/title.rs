@@ -23,6 +23,14 @@ pub(super) struct Title {
     pub(super) number: u64,
 }
 
+/// Whether a file may be there and cannot be read by us, or not now.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::ACCESS | Errno::PERM | Errno::IO | Errno::MFILE | Errno::NFILE | Errno::NOMEM)
+    )
+}
+
 impl Title {
     pub(super) fn new(stem: &str, number: u64) -> Self {
         Self { stem: stem.to_owned(), number }
@@ -41,12 +49,16 @@ impl Title {
         (title.line().trim_end() == text).then_some(title)
     }
 
-    /// What the file at `path` says; `None` where it is no file, or none of a journal.
-    pub(super) fn read(path: &Path) -> Option<Self> {
+    /// What the file at `path` says; `None` where it is no file, or none of a journal, and an error where that is not known.
+    pub(super) fn read(path: &Path) -> io::Result<Option<Self>> {
         let mut bytes = Vec::new();
-        open(path).ok()?.take(LONGEST).read_to_end(&mut bytes).ok()?;
-        let end = bytes.iter().position(|byte| *byte == b'\n')?;
-        Self::decode(&bytes[..end])
+        match open(path).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes)) {
+            Err(error) if is_passing(&error) => return Err(error),
+            Err(_) => return Ok(None),
+            Ok(_) => {}
+        }
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        Ok(end.and_then(|end| Self::decode(&bytes[..end])))
     }
 
     /// Makes the file at `path`, which was not there, with this line and nothing else in it, durable and locked. It has its name when
@@ -91,7 +103,7 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 
 /// Removes a file of the journal `stem`, if that is what is at `path`.
 pub(super) fn remove(path: &Path, stem: &str) -> io::Result<()> {
-    if Title::read(path).is_none_or(|title| title.stem != stem) {
+    if Title::read(path)?.is_none_or(|title| title.stem != stem) {
         return Ok(());
     }
     match fs::remove_file(path) {

@@ -1,5 +1,6 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::path::Path;
 use std::process::Command;
 
 use super::*;
@@ -93,12 +94,98 @@ fn whoever_comes_below_or_above_is_seen() {
     }
     drop((third, second));
     let Some(partition) = Partition::of(&first) else { return };
+    // A loop device shows the bytes of the partitions of what is behind it.
+    let over = || Loop::over(&first.0).unwrap();
     for (target, theirs) in
         [(&partition.1, &first.0), (&partition.1, &path), (&first.0, &partition.1), (&first.0, &path)]
     {
-        let [reads, writes, closes] = seen(target, theirs);
-        let again = format!("{} while {} is measured", theirs.display(), target.display());
-        assert_eq!(reads, Seen::Nobody, "{again}");
-        assert!(writes != Seen::Nobody && closes != Seen::Nobody, "{again}: {writes:?} {closes:?}");
+        is_seen(target, theirs);
     }
+    is_seen(&over().0, &partition.1);
+}
+
+fn is_seen(target: &Path, theirs: &Path) {
+    let [reads, writes, closes] = seen(target, theirs);
+    let again = format!("{} while {} is measured", theirs.display(), target.display());
+    assert_eq!(reads, Seen::Nobody, "{again}");
+    assert!(writes != Seen::Nobody && closes != Seen::Nobody, "{again}: {writes:?} {closes:?}");
+}
+
+/// A process that has `path` open for writing, until it is dropped.
+struct Writer(std::process::Child);
+
+impl Writer {
+    fn of(path: &Path) -> Self {
+        let file = OpenOptions::new().append(true).open(path).unwrap();
+        Self(Command::new("sleep").arg("1000").stdout(file).spawn().unwrap())
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// Between the look at who uses a target and the look-out there is a moment.
+#[test]
+fn whoever_came_before_the_look_out_is_asked_for_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.img");
+    fs::write(&path, vec![7; 1 << 20]).unwrap();
+    let opened = Opened::open(&path, Access::Claim, Io::Buffered).unwrap();
+    let writer = Writer::of(&path);
+    let mut others = Others::of(&opened).unwrap();
+    assert_eq!(others.look(), Seen::Nobody);
+    assert!(!others.users().is_empty());
+    drop(writer);
+    assert!(others.users().is_empty());
+}
+
+/// What cannot be watched may be written unseen.
+#[test]
+fn a_look_out_that_does_not_see_everything_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.img");
+    fs::write(&path, vec![7; 1 << 20]).unwrap();
+    let Some(device) = Loop::over(&path) else { return };
+    let opened = Opened::open(&device.0, Access::Claim, Io::Buffered).unwrap();
+    assert!(Others::of(&opened).is_ok());
+    fs::remove_file(&path).unwrap();
+    assert!(Others::of(&opened).is_err());
+}
+
+/// A partition that is made during a run is another way to its bytes.
+#[test]
+fn a_partition_that_is_made_is_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.img");
+    fs::write(&path, vec![7; 4 << 20]).unwrap();
+    let Some(device) = Loop::over(&path) else { return };
+    let opened = Opened::open(&device.0, Access::Claim, Io::Buffered).unwrap();
+    let mut others = Others::of(&opened).unwrap();
+    assert_eq!(others.look(), Seen::Nobody);
+    let Some(partition) = Partition::of(&device) else { return };
+    assert_eq!(others.look(), Seen::Opened);
+    drop(partition);
+}
+
+#[test]
+fn what_is_mapped_for_writing_is_in_use() {
+    // It maps the file, closes it, and waits.
+    const MAPS: &str = "import ctypes, os, sys, time\nlibc = ctypes.CDLL(None)\nlibc.mmap.restype = ctypes.c_void_p\n\
+        file = os.open(sys.argv[1], os.O_RDWR)\nlibc.mmap(None, ctypes.c_size_t(4096), 3, 1, file, ctypes.c_long(0))\n\
+        os.close(file)\nprint(flush=True)\ntime.sleep(1000)";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.img");
+    fs::write(&path, vec![7; 1 << 20]).unwrap();
+    let mut python = Command::new("python3");
+    python.args(["-c", MAPS]).arg(&path).stdout(std::process::Stdio::piped());
+    let mut maps = Writer(python.spawn().unwrap());
+    std::io::Read::read_exact(maps.0.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+    let uses = Machine::read(None).uses(&path);
+    assert!(uses.iter().any(|by| by.contains("mapped")), "{uses:?}");
+    drop(maps);
+    assert!(Machine::read(None).uses(&path).is_empty());
 }

@@ -25,7 +25,7 @@ use crate::args::{BenchArguments, Way};
 use crate::commands::lab::on_interrupt;
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::keep;
-use crate::output::{self, Styles};
+use crate::output::{self, Styles, printable};
 use crate::progress::Bar;
 use crate::report::bench::{Bench, InTurns};
 
@@ -181,7 +181,13 @@ pub(super) fn restore_command(named: Option<&Path>) -> String {
 
 /// A run that did not end has left what the target held: that comes first.
 pub(crate) fn refuse_unrestored(path: &Path, journals: &Path, named: Option<&Path>) -> Result<()> {
-    let Some(Unrestored { path: first, is_running }) = unrestored(path, journals) else { return Ok(()) };
+    let found = unrestored(path, journals).with_context(|| {
+        format!(
+            "{}: cannot look for journals of runs that did not end",
+            printable(&journals.display().to_string())
+        )
+    })?;
+    let Some(Unrestored { path: first, is_running }) = found else { return Ok(()) };
     let (path, first, command) = (path.display(), first.display(), restore_command(named));
     let message = if is_running {
         format!("{path}: in use: a measurement of it, or a --restore, is going on, whose journal is {first}")

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use straddle_device::shown::quote_path;
 use straddle_real::{JournalError, Left, Restored, Settled, left, restore, told_spans};
 
@@ -14,7 +14,8 @@ use crate::output::{self, printable};
 /// Puts back what runs that did not end have left.
 pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
     let folder = journals(arguments.real.journals.as_deref())?;
-    let found = left(&folder);
+    let found = left(&folder)
+        .with_context(|| format!("{}: cannot look for journals", printable(&folder.display().to_string())))?;
     let mut out = output::stdout();
     if found.is_empty() {
         writeln!(out, "Nothing to put back: no journal in {}.", printable(&folder.display().to_string()))?;

@@ -9,7 +9,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::{Machine, number_of, sysfs, text_of};
+use super::{Entry, Machine, number_of, sysfs, text_of};
 use crate::claim::FileId;
 use crate::ioctl;
 use crate::live::MAX_DEPTH;
@@ -61,8 +61,10 @@ struct Found {
 
 /// What a device stands on.
 enum Lower<'a> {
-    /// Whose bytes it shows: the disk of a partition, the device behind a loop device.
-    Whole(String),
+    /// The disk of a partition.
+    Disk(String),
+    /// The device behind a loop device: its partitions are other ways to the same bytes.
+    Backing(String),
     /// One of those that the kernel calls its slaves: members of an array, what is below a mapping.
     Member(String),
     /// The file behind a loop device.
@@ -96,10 +98,7 @@ impl Machine {
     /// Who uses the device `name`.
     pub fn uses_of_device(&self, name: &str) -> Vec<String> {
         let mut found = Found::default();
-        let partitions = self.devices.iter().filter(|(_, entry)| entry.disk.as_deref() == Some(name));
-        let names: Vec<&str> =
-            std::iter::once(name).chain(partitions.map(|(partition, _)| partition.as_str())).collect();
-        for name in &names {
+        for name in std::iter::once(name).chain(self.partitions_of(name)) {
             self.find_above(name, &mut found);
             found.watched.extend(self.id_of(name));
         }
@@ -189,13 +188,17 @@ impl Machine {
         self.find_consumers(name, but, found);
     }
 
-    /// What the device that was looked at as `metadata` stands on, and where it is: the disk of a partition, the members of an array
-    /// or mapping, and the devices and files behind loop devices, through any number of layers. Its bytes are theirs.
-    pub fn all_below(&self, metadata: &Metadata) -> Vec<(FileId, PathBuf)> {
+    /// The other ways to bytes of the device that was looked at as `metadata`, and where they are: its partitions, the disk of a
+    /// partition, the members of an array or mapping, and the devices and files behind loop devices with their partitions, through
+    /// any number of layers.
+    pub fn other_ways(&self, metadata: &Metadata) -> Vec<(FileId, PathBuf)> {
         let mut below = Vec::new();
         if metadata.file_type().is_block_device()
             && let Some(name) = self.numbers.get(&number_of(metadata))
         {
+            for partition in self.partitions_of(name) {
+                self.add_node(partition, &mut below);
+            }
             self.find_all_below(name, 0, &mut below);
         }
         below
@@ -203,35 +206,54 @@ impl Machine {
 
     /// The files among these.
     pub fn files_below(&self, metadata: &Metadata) -> Vec<(FileId, PathBuf)> {
-        self.all_below(metadata).into_iter().filter(|(id, _)| !id.is_device()).collect()
+        self.other_ways(metadata).into_iter().filter(|(id, _)| !id.is_device()).collect()
     }
 
     fn find_all_below(&self, name: &str, depth: usize, below: &mut Vec<(FileId, PathBuf)>) {
         for lower in self.lower(name, depth) {
+            if let Lower::Backing(device) = &lower {
+                for partition in self.partitions_of(device) {
+                    self.add_node(partition, below);
+                }
+            }
             match lower {
                 Lower::File(Backing::File(Some(id), path)) if !below.iter().any(|(found, _)| found == id) => {
                     below.push((*id, path.clone()));
                 }
                 Lower::File(_) => {}
-                Lower::Whole(device) | Lower::Member(device) => {
-                    let Some((id, node)) = self.id_of(&device) else { continue };
-                    if !below.iter().any(|(found, _)| *found == id) {
-                        below.push((id, node.into()));
-                        self.find_all_below(&device, depth + 1, below);
-                    }
+                Lower::Disk(device) | Lower::Backing(device) | Lower::Member(device)
+                    if self.add_node(&device, below) =>
+                {
+                    self.find_all_below(&device, depth + 1, below);
                 }
+                Lower::Disk(_) | Lower::Backing(_) | Lower::Member(_) => {}
             }
         }
+    }
+
+    /// Whether the device `name` was not yet among these.
+    fn add_node(&self, name: &str, below: &mut Vec<(FileId, PathBuf)>) -> bool {
+        let Some((id, node)) = self.id_of(name) else { return false };
+        let is_new = !below.iter().any(|(found, _)| *found == id);
+        if is_new {
+            below.push((id, node.into()));
+        }
+        is_new
+    }
+
+    fn partitions_of(&self, disk: &str) -> impl Iterator<Item = &str> {
+        let is_on = move |(_, entry): &(&String, &Entry)| entry.disk.as_deref() == Some(disk);
+        self.devices.iter().filter(is_on).map(|(name, _)| name.as_str())
     }
 
     /// What the device `name` stands on immediately, so many layers down; nothing where that is too many.
     fn lower(&self, name: &str, depth: usize) -> Vec<Lower<'_>> {
         let Some(entry) = self.devices.get(name).filter(|_| depth < MAX_DEPTH) else { return Vec::new() };
-        let disk = entry.disk.iter().cloned().map(Lower::Whole);
+        let disk = entry.disk.iter().cloned().map(Lower::Disk);
         let members = entry.directory.list("slaves").into_iter().map(Lower::Member);
         let own = self.consumers.iter().filter(|consumer| consumer.device.as_deref() == Some(name));
         let backing = own.map(|consumer| match &consumer.backing {
-            Backing::Device(device) => Lower::Whole(device.clone()),
+            Backing::Device(device) => Lower::Backing(device.clone()),
             file @ Backing::File(..) => Lower::File(file),
         });
         disk.chain(members).chain(backing).collect()
@@ -256,8 +278,16 @@ impl Machine {
                     }
                     continue;
                 }
-                Lower::Whole(device) => {
+                Lower::Disk(device) => {
                     self.find_direct(&device, Some(name), found);
+                    device
+                }
+                Lower::Backing(device) => {
+                    self.find_direct(&device, Some(name), found);
+                    for partition in self.partitions_of(&device) {
+                        self.find_above(partition, found);
+                        found.watched.extend(self.id_of(partition));
+                    }
                     device
                 }
                 Lower::Member(device) => {
@@ -289,6 +319,13 @@ impl Machine {
                 continue;
             }
             let folder = Path::new("/proc").join(&process);
+            let tell = |found: &mut Found, how: &str| {
+                let name = text_of(&folder.join("comm"));
+                found.tell(format!("process {process} ({}) has {how} for writing", name.trim_end()));
+            };
+            for what in mapped_for_writing(&folder, &found.watched) {
+                tell(found, &format!("{what} mapped"));
+            }
             for fd in list_names(&folder.join("fd")) {
                 let Ok(metadata) = fs::metadata(folder.join("fd").join(&fd)) else { continue };
                 let id = FileId::of(&metadata);
@@ -298,9 +335,8 @@ impl Machine {
                 let is_for_writing = || is_for_writing(&text_of(&folder.join("fdinfo").join(&fd)));
                 // A program that we start has our files until it runs, and none of them from then on.
                 if is_for_writing() && !is_being_started_by_us(&folder) && is_for_writing() {
-                    let name = text_of(&folder.join("comm"));
-                    let told = format!("process {process} ({}) has {what} open for writing", name.trim_end());
-                    found.tell(told);
+                    let how = format!("{what} open");
+                    tell(found, &how);
                 }
             }
         }
@@ -385,6 +421,40 @@ fn is_being_started_by_us(process: &Path) -> bool {
     let own = format!("PPid:\t{}", std::process::id());
     text_of(&process.join("status")).lines().any(|line| line == own)
         && program(process).is_some_and(|of| Some(of) == program(Path::new("/proc/self")))
+}
+
+/// What of these a process has mapped so that it may write it, whether or not it has it open still (proc_pid_maps(5)).
+fn mapped_for_writing(process: &Path, watched: &[(FileId, String)]) -> Vec<String> {
+    // Of a process that may not be looked at there is none.
+    let maps = fs::read_to_string(process.join("maps")).unwrap_or_default();
+    let mut found = Vec::new();
+    for line in maps.lines() {
+        let mut words = line.splitn(6, ' ');
+        let (Some(range), Some(rights), Some(path)) = (words.next(), words.next(), words.nth(3)) else {
+            continue;
+        };
+        let is_file = path.trim_start().starts_with('/');
+        if !(is_file && rights.as_bytes().get(1) == Some(&b'w') && rights.ends_with('s')) {
+            continue;
+        }
+        // Whatever is called so now; without the right to follow that, what is.
+        let mapped = fs::metadata(process.join("map_files").join(range));
+        let Ok(mapped) = mapped.or_else(|_| fs::metadata(path.trim_start())) else { continue };
+        let id = FileId::of(&mapped);
+        found.extend(watched.iter().find(|(watched, _)| *watched == id).map(|(_, what)| what.clone()));
+    }
+    found.dedup();
+    found
+}
+
+/// Whether /proc shows the open files of every process to us.
+pub fn sees_all_processes() -> bool {
+    let is_hidden = |process: &String| {
+        let files = fs::read_dir(Path::new("/proc").join(process).join("fd"));
+        files.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+    };
+    let processes = list_names(Path::new("/proc"));
+    !processes.iter().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).any(is_hidden)
 }
 
 /// Whether a file whose /proc/PID/fdinfo/FD is `text` is open for writing.
