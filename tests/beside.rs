@@ -254,7 +254,7 @@ fn with_wipe_the_new_table_is_the_disks_own() {
     });
 }
 
-/// What fills a disk, and that an MBR leaves alone.
+/// What fills a disk, and that an MBR leaves alone, or a GPT.
 const WHOLE: [(&str, &str); 6] = [
     ("mkfs.ext4", "mkfs.ext4 -q -F -b 4096 disk"),
     ("mkfs.ext4", "mkfs.ext4 -q -F -b 1024 disk"),
@@ -267,15 +267,18 @@ const WHOLE: [(&str, &str); 6] = [
     ),
 ];
 
-/// What fills the whole disk beside an MBR: no printed command goes over it, and where nothing is known in a partition, neither of
+/// What fills the whole disk beside a table: no printed command goes over it, and where nothing is known in a partition, neither of
 /// the two is judged.
 #[test]
-fn an_mbr_does_not_hide_what_fills_the_disk() {
-    if !present(&["sfdisk", "mkfs.ext4"]) {
+fn a_table_does_not_hide_what_fills_the_disk() {
+    if !present(&["sfdisk", "mkfs.ext4", "blkid"]) {
         return;
     }
     let size = 320 << 20;
-    for (tool, make) in WHOLE {
+    let labels = [("dos", "mbr", "label: dos"), ("gpt", "gpt", "label: gpt\nfirst-lba: 34")];
+    for ((tool, make), (label, kind, header)) in
+        WHOLE.into_iter().flat_map(|whole| labels.map(|label| (whole, label)))
+    {
         if !present(&[tool]) {
             continue;
         }
@@ -287,9 +290,13 @@ fn an_mbr_does_not_hide_what_fills_the_disk() {
             [63, 300_000].into_iter().flat_map(|start| IN_IT.map(|content| (start, content)))
         {
             shell("cp --sparse=always whole disk", dir.path());
-            let line =
-                format!("printf 'label: dos\nstart={start},size=80000\n' | sfdisk -q --wipe never disk");
+            let line = format!("printf '{header}\nstart={start},size=80000\n' | sfdisk -q --wipe never disk");
             shell(&line, dir.path());
+            // Of some a GPT leaves nothing.
+            if label == "gpt" && named(dir.path()).is_empty() {
+                assert!(!["btrfs", "xfs", "luks"].iter().any(|kept| make.contains(kept)), "{make}");
+                continue;
+            }
             // Below 32 MiB a file system is where those of the whole disk have something of their own.
             let is_known = content.starts_with("mkfs") && start > 63;
             if is_known || content == "true" {
@@ -298,8 +305,10 @@ fn an_mbr_does_not_hide_what_fills_the_disk() {
             let report = straddle(dir.path(), &["check", "--json", "disk"]);
             let report: Value = serde_json::from_slice(&report.stdout).unwrap();
             let target = &report["targets"][0];
-            let what = format!("{make}, {start}, {is_known}: {target}");
-            assert_eq!(target["table"]["kind"], "mbr", "{what}");
+            let what = format!("{make}, {label}, {start}, {is_known}: {target}");
+            assert_eq!(target["table"]["kind"], kind, "{what}");
+            let is_told = target.to_string().contains(&format!("partition table ({label})"));
+            assert_eq!(is_told, !is_known, "{what}");
             assert_eq!(target["status"] == "not_judged", !is_known, "{what}");
             assert_eq!(target.to_string().contains("which of the two"), !is_known, "{what}");
             for finding in target["findings"].as_array().unwrap() {
@@ -307,6 +316,35 @@ fn an_mbr_does_not_hide_what_fills_the_disk() {
                 assert_eq!(commands, 0, "{what}");
             }
         }
+    }
+}
+
+/// No tool that writes a table is printed where that goes over what fills the disk: here a backup of its table is all that is left.
+#[test]
+fn no_tool_of_tables_is_printed_over_what_fills_the_disk() {
+    if !present(&["sfdisk", "mkfs.ext4", "mkfs.xfs"]) {
+        return;
+    }
+    let dir = Dir::new("over-backup");
+    dir.image("disk", 320 << 20);
+    shell("mkfs.xfs -q disk && cp --sparse=always disk whole", dir.path());
+    let line = "printf 'label: gpt\nstart=20480,size=65536\n' | sfdisk -q --wipe never disk";
+    for content in [&IN_IT[0].replace("START", "20480"), "true"] {
+        shell("cp --sparse=always whole disk", dir.path());
+        shell(line, dir.path());
+        shell(content, dir.path());
+        // What fills the disk is whole again behind the first sector.
+        shell("dd if=whole of=disk bs=512 skip=1 seek=1 count=40 conv=notrunc status=none", dir.path());
+        let report = straddle(dir.path(), &["check", "--json", "disk"]);
+        let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+        let target = &report["targets"][0];
+        assert!(codes(target).iter().any(|code| code == "S031"), "{content}: {target}");
+        for finding in list(target, "findings") {
+            let commands = finding["fix"]["commands"].as_array().map_or(0, Vec::len);
+            assert_eq!(commands, 0, "{content}: {target}");
+        }
+        let refused = straddle(dir.path(), &["plan", "disk", "--repair"]);
+        assert_eq!(refused.status.code(), Some(4), "{content}: {}", told(&refused));
     }
 }
 
@@ -686,7 +724,16 @@ fn a_table_in_a_boot_sector_does_not_hide_the_file_system() {
 /// What a disk does not show is not passed, and is told the same from wherever it is seen.
 #[test]
 fn what_a_disk_does_not_show_is_not_passed() {
-    if !present(&["linux.uml", "mdadm", "lvm", "cryptsetup", "sfdisk", "mkfs.ext4", "mkfs.vfat"]) {
+    if !present(&[
+        "linux.uml",
+        "mdadm",
+        "lvm",
+        "cryptsetup",
+        "sfdisk",
+        "mkfs.ext4",
+        "mkfs.vfat",
+        "mkfs.btrfs",
+    ]) {
         return;
     }
     let guest = Guest::run("running.sh", "2G");
@@ -758,13 +805,16 @@ fn check_volumes_below(guest: &Guest) {
 
 /// What is in use says which of two counts.
 fn check_rivals(guest: &Guest) {
-    let found: [(&str, &[&str]); 6] = [
+    let found: [(&str, &[&str]); 9] = [
         ("md", &["S001"]),
         ("fat", &[]),
         ("ext4", &[]),
         ("swap", &[]),
         ("luks", &["S053"]),
         ("pv", &["S051"]),
+        ("kpartx", &["S001"]),
+        ("btrfs", &[]),
+        ("luks2", &[]),
     ];
     for (name, expected) in found {
         let unused = &guest.targets(&format!("rival-{name}.unused"))[0];
@@ -775,10 +825,17 @@ fn check_rivals(guest: &Guest) {
         errors.retain(|code| ["S001", "S051", "S053"].contains(&code.as_str()));
         assert_eq!(errors, expected, "{name}: {used}");
         assert_ne!(word(used, "status"), "not_judged", "{name}: {used}");
-        if !matches!(name, "md" | "fat") {
-            assert!(used.to_string().contains("partition table (dos)"), "{name}: {used}");
+        if !matches!(name, "md" | "fat" | "kpartx") {
+            let label = if matches!(name, "btrfs" | "luks2") { "gpt" } else { "dos" };
+            let said = format!("partition table ({label})");
+            assert!(used.to_string().contains(&said), "{name}: {used}");
+            assert!(unused.to_string().contains(&said), "{name}: {unused}");
         }
     }
+    // What else is mapped says nothing of either.
+    let mapped = &guest.targets("rival-mapped")[0];
+    assert_eq!(word(mapped, "status"), "not_judged", "{mapped}");
+    assert!(word(mapped, "reason").contains("which of the two"), "{mapped}");
 }
 
 /// cryptsetup takes no larger sectors where a container ends inside one: there is no command before that is cut off, and

@@ -20,7 +20,7 @@ set -u
 lvm_setup
 export IMSM_NO_PLATFORM=1
 head -c 32 /dev/urandom >/tmp/key
-modprobe -a loop dm-mod dm-crypt vfat nls_cp437 nls_ascii nls_iso8859-1 2>/dev/null
+modprobe -a loop dm-mod dm-crypt btrfs vfat nls_cp437 nls_ascii nls_iso8859-1 2>/dev/null
 
 check() { # NAME TARGET...
 	local name=$1
@@ -97,6 +97,12 @@ rivals() {
 	cryptsetup open --disable-keyring --type plain --cipher aes-cbc-essiv:sha256 --key-size 256 --key-file /tmp/key "/dev/${D}1" c0 &&
 		mkfs.ext4 -q -b 4096 /dev/mapper/c0 && sync && check rival-md.used "/dev/$D"
 	cryptsetup close c0
+	local part="0 40000 linear /dev/$D 63"
+	dmsetup create p1 -u part1-rival --table "$part" && check rival-kpartx.unused "/dev/$D" &&
+		mkfs.ext4 -q -b 4096 /dev/mapper/p1 && mount -t ext4 /dev/mapper/p1 /mnt && check rival-kpartx.used "/dev/$D" && umount /mnt
+	dmsetup remove p1
+	dmsetup create p1 --table "$part" && mount -t ext4 /dev/mapper/p1 /mnt && check rival-mapped "/dev/$D" && umount /mnt
+	dmsetup remove p1
 	sdbg_rm
 	sdbg dev_size_mb=64 physblk_exp=3 && mkfs.vfat -I "/dev/$D" >/dev/null &&
 		printf '\200\1\1\0\14\376\377\377\77\0\0\0\0\0\1\0' | dd of="/dev/$D" bs=1 seek=446 conv=notrunc status=none || return
@@ -108,10 +114,12 @@ rivals() {
 	sdbg_rm
 }
 
-whole() { # NAME : what fills a disk and is set up, beside a table that leaves it alone
+whole() { # NAME LABEL [MB] : what fills a disk and is set up, beside a table that leaves it alone
 	local name="rival-$1"
-	sdbg dev_size_mb=64 physblk_exp=3 && "fill_$1" || return
-	printf 'label: dos\n63,40000,83\n' | sfdisk -q --no-reread --no-tell-kernel --wipe never "/dev/$D" && sync
+	sdbg dev_size_mb="${3:-64}" physblk_exp=3 && "fill_$1" || return
+	local first=''
+	[ "$2" = dos ] || first='first-lba: 34\n'
+	printf 'label: %s\n%b63,40000\n' "$2" "$first" | sfdisk -q --no-reread --no-tell-kernel --wipe never "/dev/$D" && sync
 	"use_$1" && check "$name.used" "/dev/$D"
 	"leave_$1"
 	check "$name.unused" "/dev/$D"
@@ -130,6 +138,15 @@ fill_luks() {
 }
 use_luks() { [ -b /dev/mapper/c0 ]; }
 leave_luks() { cryptsetup close c0; }
+fill_luks2() {
+	cryptsetup luksFormat -q --type luks2 --key-file /tmp/key --pbkdf pbkdf2 --pbkdf-force-iterations 1000 "/dev/$D" &&
+		cryptsetup open --disable-keyring --key-file /tmp/key "/dev/$D" c0
+}
+use_luks2() { use_luks; }
+leave_luks2() { leave_luks; }
+fill_btrfs() { mkfs.btrfs -q "/dev/$D"; }
+use_btrfs() { mount -t btrfs "/dev/$D" /mnt; }
+leave_btrfs() { umount /mnt; }
 fill_pv() {
 	pvcreate -qq -y --dataalignment 7k "/dev/$D" && vgcreate -qq -s 1M vg "/dev/$D" && lvcreate -qq -y -Wn -Zn -l 4 -n a vg
 }
@@ -173,6 +190,8 @@ inner 1.0 1 2 luks 7
 inner imsm 0 2 luks 7
 volumes
 rivals
-for what in ext4 swap luks pv; do whole "$what"; done
+for what in ext4 swap luks pv; do whole "$what" dos; done
+whole btrfs gpt 160
+whole luks2 gpt
 odd
 exit 0

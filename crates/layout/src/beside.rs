@@ -44,12 +44,12 @@ pub fn beside(medium: &dyn Medium, stack: &Stack) -> Result<Vec<Beside>, ReadErr
     if is_member(own) {
         return Ok(table_of(&reader, stack.block).map(table).into_iter().collect());
     }
-    let has_mbr = || {
-        table_in_boot_sector(&reader, stack.block).is_some() || table_of(&reader, stack.block) == Some("dos")
+    let own_table = || {
+        let in_boot_sector = table_in_boot_sector(&reader, stack.block).map(|_| "dos");
+        in_boot_sector
+            .or_else(|| table_of(&reader, stack.block).filter(|name| matches!(*name, "dos" | "gpt")))
     };
-    if is_content && has_mbr() {
-        found.push(table("dos"));
-    }
+    found.extend(is_content.then(own_table).flatten().map(table));
     for mark in signature::everything(&reader).into_iter().filter(|mark| mark.name != own) {
         let optical = is_optical(mark.name);
         // What fills the medium may hold anything, but for what stands on all of it by design.
@@ -162,19 +162,24 @@ pub fn rival_table(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalTab
 pub struct RivalContent {
     /// blkid's TYPE.
     pub name: &'static str,
+    /// The table's name: blkid's PTTYPE.
+    pub table: &'static str,
     /// The number of the table's first partition.
     pub partition: u32,
     /// Whether anything is known in one of its partitions.
     pub shows_partition: bool,
 }
 
-/// What `medium` as a whole is known to be where the MBR in `stack` leaves that alone, and nothing else is known where it says so.
-/// A GPT is over most of what was there before, and images of optical media have both by design.
+/// What `medium` as a whole is known to be where the table in `stack` leaves that alone, and nothing else is known where it says so.
+/// Images of optical media have both by design.
 pub fn rival_content(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalContent>, ReadError> {
     let mut listed = stack.partitions.iter().filter(|partition| partition.role != Role::Extended);
-    let Some(first) = listed.clone().next().filter(|_| stack.kind == TableKind::Mbr) else {
-        return Ok(None);
+    let table = match stack.kind {
+        TableKind::Gpt | TableKind::HybridMbr => "gpt",
+        TableKind::Mbr => "dos",
+        _ => return Ok(None),
     };
+    let Some(first) = listed.clone().next() else { return Ok(None) };
     let is_of_known =
         |at: Span| listed.clone().any(|partition| partition.content.is_some() && covers(partition, at));
     let is_whole = |found: &Beside| {
@@ -182,7 +187,9 @@ pub fn rival_content(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalC
     };
     let found = beside(medium, stack)?.into_iter().find(is_whole);
     let shows_partition = listed.any(|partition| partition.content.is_some());
-    Ok(found.map(|found| RivalContent { name: found.name, partition: first.number, shows_partition }))
+    let rival =
+        |found: Beside| RivalContent { name: found.name, table, partition: first.number, shows_partition };
+    Ok(found.map(rival))
 }
 
 /// Whether a member's array leaves the first bytes of the disk, where a table is, to others.

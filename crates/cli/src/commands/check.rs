@@ -416,7 +416,9 @@ fn audit(path: &Path, run: &Run) -> Result<Audited> {
     }
     let is_unread = target.medium.is_none();
     let recognised = recognised(&target, &stack, run);
-    if let (TableKind::Content(_) | TableKind::Mbr, Recognised::Nothing(_)) = (&stack.kind, &recognised) {
+    if !matches!(stack.kind, TableKind::Foreign(_) | TableKind::Kernel | TableKind::None)
+        && matches!(recognised, Recognised::Nothing(_))
+    {
         // What is written for the one that is left over goes over the other.
         findings.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(Cure::without_commands);
     }
@@ -477,14 +479,18 @@ fn recognised(target: &Target, stack: &Stack, run: &Run) -> Recognised {
         (_, TableKind::Kernel) if is_closed && stack.partitions.is_empty() => {
             Recognised::Nothing(unread(is_captured))
         }
-        (_, TableKind::Content(name)) if is_member(name) => match holders(target, run).as_slice() {
-            [] => member::recognised(target, stack, name),
-            arrays => member::of_running(stack, arrays, &run.arguments.targets),
-        },
-        (_, TableKind::Content(name)) if !in_use::is_whole(target, run) => {
+        (_, TableKind::Content(name)) if is_member(name) => {
+            match in_use::arrays(target, run, name).as_slice() {
+                [] => member::recognised(target, stack, name),
+                arrays => member::of_running(stack, arrays, &run.arguments.targets),
+            }
+        }
+        (_, TableKind::Content(name)) if !in_use::is_content(target, run) => {
             member::rival(target, stack, name).map_or(Recognised::Known, Recognised::Nothing)
         }
-        (_, TableKind::Mbr) if !in_use::is_in_partitions(target, run) => {
+        (_, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr)
+            if !in_use::is_in_partitions(target, run) =>
+        {
             member::beside_table(target, stack).map_or(Recognised::Known, Recognised::Nothing)
         }
         _ => Recognised::of(stack, || is_blank(target, is_captured)),
@@ -571,13 +577,6 @@ fn attach_live(target: &mut Target, run: &Run, stack: &mut Stack) -> Vec<Disagre
     let (disagreements, remarks) = straddle_layout::live::attach(run.machine(), name, listed, stack);
     target.remarks.extend(remarks);
     disagreements
-}
-
-/// The names of the devices that stand on the whole target.
-fn holders(target: &Target, run: &Run) -> Vec<String> {
-    let Some(name) = &target.kernel_name else { return Vec::new() };
-    let holders = run.machine().layers(name).0.map(|device| device.holders).unwrap_or_default();
-    holders.into_iter().map(|holder| holder.name).collect()
 }
 
 /// What is on a target: its table, or the kernel's list of partitions where the table cannot be read or is of a

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use straddle_device::Target;
 use straddle_device::live::{LiveDevice, LiveKind, Owner};
-use straddle_layout::{Beside, Stack, TableKind};
+use straddle_layout::{Beside, Stack, TableKind, is_member};
 
 use super::Run;
 
@@ -17,7 +17,9 @@ pub(super) fn stack(target: &Target, run: &Run, stack: &Stack) -> Result<Option<
             let has_table = straddle_layout::beside(medium, stack)?.iter().any(is_table);
             Ok(has_table.then(|| straddle_layout::read_in_use(medium, block, forced)).transpose()?)
         }
-        TableKind::Mbr if !is_in_partitions(target, run) && is_content(target, run) => {
+        TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr
+            if !is_in_partitions(target, run) && is_content(target, run) =>
+        {
             let is_rival = straddle_layout::rival_content(medium, stack)?.is_some();
             Ok(is_rival.then(|| straddle_layout::read_whole_in_use(medium, block, forced)).transpose()?)
         }
@@ -25,29 +27,73 @@ pub(super) fn stack(target: &Target, run: &Run, stack: &Stack) -> Result<Option<
     }
 }
 
-/// Whether somebody uses the device as it is, and not a partition of it.
-pub(super) fn is_whole(target: &Target, run: &Run) -> bool {
-    target.kernel_name.as_deref().is_some_and(|name| is_used(name, run))
-}
-
-/// Whether somebody uses a partition that the kernel lists.
-pub(super) fn is_in_partitions(target: &Target, run: &Run) -> bool {
-    let listed = target.kernel_partitions.as_deref().unwrap_or_default();
-    listed.iter().any(|partition| is_used(&partition.name, run))
-}
-
-fn is_used(name: &str, run: &Run) -> bool {
-    let device = run.machine().layers(name).0;
-    device.is_some_and(|device| device.used_by.is_used() || !device.holders.is_empty())
-}
-
-/// Whether the device is used as what fills it. What stands on it may also show it as it is, with its table: multipath, kpartx.
-fn is_content(target: &Target, run: &Run) -> bool {
-    let device = target.kernel_name.as_deref().and_then(|name| run.machine().layers(name).0);
+/// Whether somebody uses the device as what fills it, and not a partition of it.
+pub(super) fn is_content(target: &Target, run: &Run) -> bool {
     let reads_content = |holder: &LiveDevice| match &holder.kind {
-        LiveKind::Dm(mapping) => matches!(mapping.owner, Owner::Lvm | Owner::Luks(_) | Owner::Integrity),
+        LiveKind::Dm(mapping) => {
+            let is_bitlocker = mapping.uuid.starts_with("CRYPT-BITLK-");
+            is_bitlocker || matches!(mapping.owner, Owner::Lvm | Owner::Luks(_) | Owner::Integrity)
+        }
         LiveKind::Bcache => true,
         _ => false,
     };
-    device.is_some_and(|device| device.used_by.is_used() || device.holders.iter().any(reads_content))
+    let Some(device) = device(target, run) else { return false };
+    let shown = shown(&device);
+    shown.iter().any(|device| device.used_by.is_used() || device.holders.iter().any(reads_content))
+}
+
+/// Whether somebody uses a partition, that the kernel lists or kpartx mapped.
+pub(super) fn is_in_partitions(target: &Target, run: &Run) -> bool {
+    let listed = target.kernel_partitions.as_deref().unwrap_or_default();
+    if listed.iter().any(|partition| run.machine().layers(&partition.name).0.is_some_and(|it| is_used(&it))) {
+        return true;
+    }
+    let is_partition = |holder: &LiveDevice| match &holder.kind {
+        LiveKind::Dm(mapping) => matches!(mapping.owner, Owner::Partition(_)),
+        _ => false,
+    };
+    let Some(device) = device(target, run) else { return false };
+    let shown = shown(&device);
+    shown.iter().flat_map(|device| &device.holders).any(|holder| is_partition(holder) && is_used(holder))
+}
+
+/// The names of the devices on the target that can be the array as whose member `name` marks it.
+pub(super) fn arrays(target: &Target, run: &Run, name: &str) -> Vec<String> {
+    let is_array = |holder: &&LiveDevice| match &holder.kind {
+        LiveKind::Md(_) => name != "drbd",
+        LiveKind::Dm(mapping) => {
+            is_member(name)
+                && !matches!(name, "linux_raid_member" | "drbd")
+                && mapping.uuid.starts_with("DMRAID-")
+        }
+        LiveKind::Disk => name == "drbd" && holder.name.starts_with("drbd"),
+        _ => false,
+    };
+    let Some(device) = device(target, run) else { return Vec::new() };
+    let shown = shown(&device);
+    let holders = shown.iter().flat_map(|device| &device.holders);
+    holders.filter(is_array).map(|holder| holder.name.clone()).collect()
+}
+
+fn device(target: &Target, run: &Run) -> Option<LiveDevice> {
+    run.machine().layers(target.kernel_name.as_deref()?).0
+}
+
+fn is_used(device: &LiveDevice) -> bool {
+    device.used_by.is_used() || !device.holders.is_empty()
+}
+
+/// The device, and what shows all of it as it is, with its table: multipath.
+fn shown(device: &LiveDevice) -> Vec<&LiveDevice> {
+    let mut shown = vec![device];
+    let mut next = 0;
+    while let Some(lower) = shown.get(next).copied() {
+        let is_multipath = |holder: &&LiveDevice| match &holder.kind {
+            LiveKind::Dm(mapping) => mapping.owner == Owner::Multipath,
+            _ => false,
+        };
+        shown.extend(lower.holders.iter().filter(is_multipath));
+        next += 1;
+    }
+    shown
 }

@@ -6,6 +6,9 @@ use straddle_audit::{Cure, Finding, Recognised};
 use straddle_device::{DeviceKind, Target};
 use straddle_layout::{Beside, Stack, TableKind, is_member, is_optical};
 
+/// The tools that write tables.
+const TABLE_TOOLS: [&str; 4] = ["sfdisk", "sgdisk", "gdisk", "parted"];
+
 /// What there is to judge on `target`, which is marked as a member by the content `name`.
 pub(super) fn recognised(target: &Target, stack: &Stack, name: &str) -> Recognised {
     let unseen = || {
@@ -65,9 +68,10 @@ pub(super) fn rival(target: &Target, stack: &Stack, name: &str) -> Option<String
 pub(super) fn beside_table(target: &Target, stack: &Stack) -> Option<String> {
     let content = straddle_layout::rival_content(target.medium.as_deref()?, stack).ok()??;
     let (name, number) = (content.name, content.partition);
+    let table = content.table;
     (!content.shows_partition).then(|| {
         format!(
-            "it holds {name}, and has a partition table (dos) that lists partition {number}, in which nothing is recognised: \
+            "it holds {name}, and has a partition table ({table}) that lists partition {number}, in which nothing is recognised: \
              which of the two is left over, its bytes do not say. Clear that one (wipefs)"
         )
     })
@@ -80,6 +84,8 @@ pub(super) fn spare(stack: &Stack, beside: &[Beside], findings: &mut [Finding]) 
     if matches!(stack.kind, TableKind::Content(_)) || !beside.iter().any(is_harmed) {
         return;
     }
-    let writes = |cure: &&mut Cure| cure.commands.iter().any(|command| command.line.contains("sfdisk"));
+    let is_tool = |word: &str| TABLE_TOOLS.contains(&word);
+    let writes =
+        |cure: &&mut Cure| cure.commands.iter().any(|command| command.line.split_whitespace().any(is_tool));
     findings.iter_mut().filter_map(|f| f.cure.as_mut()).filter(writes).for_each(Cure::without_commands);
 }
