@@ -255,7 +255,7 @@ fn with_wipe_the_new_table_is_the_disks_own() {
 }
 
 /// What fills a disk, and that an MBR leaves alone, or a GPT.
-const WHOLE: [(&str, &str); 6] = [
+const WHOLE: [(&str, &str); 7] = [
     ("mkfs.ext4", "mkfs.ext4 -q -F -b 4096 disk"),
     ("mkfs.ext4", "mkfs.ext4 -q -F -b 1024 disk"),
     ("mkswap", "mkswap -q disk"),
@@ -264,6 +264,14 @@ const WHOLE: [(&str, &str); 6] = [
     (
         "cryptsetup",
         "echo secret | cryptsetup luksFormat -q --type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 disk -",
+    ),
+    (
+        "gzip",
+        concat!(
+            "for at in 0 256 $((320 * 1024 - 512)) $((320 * 1024 - 256)); do gzip -dc ",
+            env!("CARGO_MANIFEST_DIR"),
+            "/../layout/tests/zfs/ashift12.label.gz | dd of=disk bs=1K seek=$at conv=notrunc status=none; done"
+        ),
     ),
 ];
 
@@ -294,7 +302,7 @@ fn a_table_does_not_hide_what_fills_the_disk() {
             shell(&line, dir.path());
             // Of some a GPT leaves nothing.
             if label == "gpt" && named(dir.path()).is_empty() {
-                assert!(!["btrfs", "xfs", "luks"].iter().any(|kept| make.contains(kept)), "{make}");
+                assert!(!["btrfs", "xfs", "luks", "zfs"].iter().any(|kept| make.contains(kept)), "{make}");
                 continue;
             }
             // Below 32 MiB a file system is where those of the whole disk have something of their own.

@@ -83,6 +83,8 @@ fn a_start_matters_where_something_is_written() {
     let cases = [
         ("ef02", "true", "advice"),
         ("ef02", ext4, "error"),
+        ("a501", "true", "advice"),
+        ("a501", ext4, "error"),
         ("4100", "true", "advice"),
         ("0c01", "true", "advice"),
         ("0c01", ext4, "error"),

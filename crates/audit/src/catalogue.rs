@@ -31,7 +31,7 @@ pub(crate) static START_STRADDLES: Rule = Rule {
           write both back. The start is compared with the device's alignment offset, so a drive whose first \
           address lies inside a physical sector is judged rightly. LVM and cryptsetup make up for a start that \
           the kernel calls misaligned; where all data on it is aligned again, that is S056.",
-    cost: "Nothing, and it is advice, where nothing is written but by an installer: BIOS boot, PReP, Microsoft reserved and \
+    cost: "Nothing, and it is advice, where nothing is written but by an installer: BIOS boot, FreeBSD boot, PReP, Microsoft reserved and \
            EFI partitions, the FAT that a board's firmware boots from, ISO 9660 and squashfs, a partition that is smaller \
            than a physical sector and holds nothing known. Small writes: published tests show about 3 times the time on 5400 and 7200 rpm 512e disks, 62 \
            times in the worst one (WD20EARS, 4 KiB writes at every 16 KiB: 19.5 s against 1216 s). Reads \

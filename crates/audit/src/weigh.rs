@@ -99,7 +99,7 @@ fn nothing_is_lost(context: &Context<'_>, partition: &Partition) -> Option<Strin
     let mbr = |kind| partition.kind == PartitionType::Mbr(kind);
     let is_prep = (of_gpt && kind == "PowerPC PReP boot") || mbr(MBR_PREP);
     let is_firmwares = (of_gpt && matches!(kind, "EFI System" | "Linux extended boot")) || mbr(MBR_ESP);
-    if (of_gpt && kind == "BIOS boot") || is_prep {
+    if (of_gpt && matches!(kind, "BIOS boot" | "FreeBSD boot")) || is_prep {
         (partition.content.is_none())
             .then(|| "a boot loader is written there once, and nothing else".to_owned())
     } else if of_gpt && kind == "Microsoft reserved" {

@@ -34,7 +34,7 @@ use crate::view::View;
 
 pub(crate) use ntfs::{RECORD_MAGIC as NTFS_RECORD, file_table as ntfs_file_table};
 pub(crate) use uuid::uuid;
-pub(crate) use zfs::{ZFS_NVLIST, ZFS_RING, has_uberblock, is_xdr_nvlist};
+pub(crate) use zfs::{ZFS_NVLIST, zfs_label};
 
 /// The largest block or cluster that is believed: twice the largest that exFAT has.
 const MAX_BLOCK: u64 = 64 * MIB;

@@ -203,9 +203,10 @@ pub(crate) fn everything(reader: &Reader<'_>) -> Vec<Mark> {
         if let Some((name, at)) = named::by_rule(&window) {
             add(name, at, 4);
         }
-        if *range == FAR && is_zfs(&window, || read(&fs::ZFS_RING)) {
-            add("zfs_member", fs::ZFS_NVLIST.0, 4);
-        }
+    }
+    let label = zfs_label(reader, Span::first(reader.len())).and_then(|at| usize::try_from(at).ok());
+    if let Some(label) = label {
+        add("zfs_member", label + fs::ZFS_NVLIST.0, 4);
     }
     found
 }
@@ -216,8 +217,12 @@ pub(crate) fn named_table(reader: &Reader<'_>) -> Option<&'static str> {
     first_match(&Window::new(0, &bytes), named::TABLES.iter())
 }
 
-fn is_zfs(far: &Window<'_>, ring: impl FnOnce() -> Vec<u8>) -> bool {
-    fs::is_xdr_nvlist(far.from(fs::ZFS_NVLIST.0)) && fs::has_uberblock(&ring())
+/// Where in `span` the first label is of a member of a ZFS pool.
+fn zfs_label(reader: &Reader<'_>, span: Span) -> Option<u64> {
+    fs::zfs_label(span.len().get(), |at, len| {
+        let at = span.start().checked_add(ByteCount::new(at));
+        at.map_or(Vec::new(), |at| reader.read_up_to(at, len, span.end()))
+    })
 }
 
 /// What the thing called `name` is.
@@ -246,8 +251,8 @@ fn by_start(reader: &Reader<'_>, span: Span) -> Option<&'static str> {
     }
     let far = read(FAR);
     let far = Window::new(FAR.start, &far);
-    let is_zfs = || is_zfs(&far, || read(fs::ZFS_RING));
-    if let Some(name) = in_any_table(&far).or_else(|| is_zfs().then_some("zfs_member")) {
+    let in_zfs = || zfs_label(reader, span).map(|_| "zfs_member");
+    if let Some(name) = in_any_table(&far).or_else(in_zfs) {
         return Some(name);
     }
     let further =

@@ -400,6 +400,22 @@ fn zfs_says_its_ashift() {
     }
 }
 
+/// A GPT, or what was made since, takes some of the labels away.
+#[test]
+fn any_label_of_zfs_is_enough() {
+    let Some((label, _)) = captured("ashift12") else { return };
+    let len = 64 * MIB + 4096;
+    let last = 64 * MIB - 256 * KIB;
+    for at in [0, 256 * KIB, last - 256 * KIB, last] {
+        let mut whole = vec![0; usize::try_from(len).unwrap()];
+        whole[usize::try_from(at).unwrap()..][..label.len()].copy_from_slice(&label);
+        let medium = MemoryMedium::new(whole);
+        assert_eq!(kind_of(&medium), Some("zfs_member"), "{at}");
+        let (fs, pool) = file_system("zfs_member", &View::of_drive(&medium)).expect("the label makes sense");
+        assert_eq!((fs.ashift, pool.as_str()), (Some(12), "straddle-ashift12"), "{at}");
+    }
+}
+
 /// What nothing that is read may break.
 fn check(kind: &str, len: u64, read: Option<(FileSystem, String)>) -> Result<(), TestCaseError> {
     let Some((fs, _)) = read else { return Ok(()) };

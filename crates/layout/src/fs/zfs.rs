@@ -1,11 +1,12 @@
-//! A member of a ZFS pool, by the first of its four labels: `vdev_label_t`, include/sys/vdev_impl.h of OpenZFS, and the
-//! comment at the top of module/zfs/vdev_label.c.
+//! A member of a ZFS pool, by the first of its four labels that is there: `vdev_label_t`, include/sys/vdev_impl.h of OpenZFS, and
+//! the comment at the top of module/zfs/vdev_label.c. A GPT takes the list of the first away.
 //!
 //! The label describes the member in a name-value list, encoded as XDR (`nvs_xdr_nvlist`, `nvs_xdr_nvpair` and
 //! `nvs_xdr_nvp_op`, module/nvpair/nvpair.c). Only its top and the description of the top-level vdev in it are
 //! walked, each pair at most once: the pool's name is in the one, the ashift in the other. A cache device's label has
 //! the ashift at the top, a spare's has none.
 
+use straddle_device::Medium as _;
 use straddle_units::{ByteCount, ByteOffset, MIB};
 
 use super::{bytes, text};
@@ -16,7 +17,9 @@ use crate::view::View;
 /// `vl_vdev_phys`: after 8 KiB for a boot block and 8 KiB for a boot environment, the list, and how long.
 pub(crate) const ZFS_NVLIST: (usize, usize) = (16 << 10, 112 << 10);
 /// `vl_uberblock`: the ring of uberblocks, and how long.
-pub(crate) const ZFS_RING: std::ops::Range<usize> = 128 << 10..256 << 10;
+const RING: (usize, usize) = (128 << 10, 128 << 10);
+/// The size of a label (`sizeof (vdev_label_t)`): two are at the start, and two at the end of the last whole ones (`vdev_label_offset`).
+const LABEL: u64 = 256 << 10;
 /// Uberblocks have 1 KiB or more (`UBERBLOCK_SHIFT`, include/sys/uberblock_impl.h), and begin with this in the byte
 /// order of who wrote them (`UBERBLOCK_MAGIC`).
 const UBERBLOCK: usize = 1 << 10;
@@ -48,8 +51,23 @@ const POOL_NAME: &[u8] = b"name";
 const VDEV_TREE: &[u8] = b"vdev_tree";
 const ASHIFT_NAME: &[u8] = b"ashift";
 
+/// Where the first label is that still has a list and an uberblock, of a member of `len` bytes, of which `read` gives so many bytes.
+pub(crate) fn zfs_label(len: u64, read: impl Fn(u64, usize) -> Vec<u8>) -> Option<u64> {
+    let part = |label: u64, at: usize, len| u64::try_from(at).map_or(Vec::new(), |at| read(label + at, len));
+    labels(len).into_iter().find(|label| {
+        is_xdr_nvlist(&part(*label, ZFS_NVLIST.0, HEADER + VERSION_AND_FLAGS))
+            && has_uberblock(&part(*label, RING.0, RING.1))
+    })
+}
+
+/// Where the labels are of a member of `len` bytes; none where they do not fit.
+fn labels(len: u64) -> Vec<u64> {
+    let end = len - len % LABEL;
+    if end < 4 * LABEL { Vec::new() } else { vec![0, LABEL, end - 2 * LABEL, end - LABEL] }
+}
+
 /// Whether these bytes begin a list as the label has it.
-pub(crate) fn is_xdr_nvlist(list: &[u8]) -> bool {
+fn is_xdr_nvlist(list: &[u8]) -> bool {
     byte(list, 0) == XDR
         && byte(list, 1) <= 1
         && has(list, 2, &[0, 0, 0, 0, 0, 0])
@@ -57,17 +75,17 @@ pub(crate) fn is_xdr_nvlist(list: &[u8]) -> bool {
 }
 
 /// Whether there is an uberblock, of either byte order, in the ring.
-pub(crate) fn has_uberblock(ring: &[u8]) -> bool {
+fn has_uberblock(ring: &[u8]) -> bool {
     let mut magics = ring.chunks_exact(UBERBLOCK).map(|block| u64::from_le_bytes(array(block, 0)));
     magics.any(|magic| magic == UBERBLOCK_MAGIC || magic.swap_bytes() == UBERBLOCK_MAGIC)
 }
 
 /// Its block is the smallest that it writes, 2^ashift; zero where the label does not say.
 pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
-    let list = bytes(view, u64::try_from(ZFS_NVLIST.0).ok()?, ZFS_NVLIST.1)?;
-    if !is_xdr_nvlist(&list) {
-        return None;
-    }
+    let at = u64::try_from(ZFS_NVLIST.0).ok()?;
+    let lists =
+        labels(view.len().get()).into_iter().filter_map(|label| bytes(view, label + at, ZFS_NVLIST.1));
+    let list = lists.into_iter().find(|list| is_xdr_nvlist(list))?;
     let top = Pairs::of(list.get(HEADER..)?);
     let tree = find(top, VDEV_TREE, NVLIST).map(Pairs::of);
     let ashift = find(top, ASHIFT_NAME, UINT64).or_else(|| find(tree?, ASHIFT_NAME, UINT64));
