@@ -94,6 +94,18 @@ fn as_clause(sentence: &str) -> String {
 }
 
 fn rewrite_gpt(context: &Context<'_>) -> Cure {
+    let is_hidden = |problem: &Problem| matches!(problem, Problem::NoProtectiveMbr { .. });
+    let is_damaged = |problem: &Problem| {
+        matches!(problem, Problem::GptPrimaryDamaged { .. } | Problem::GptBackupDamaged { .. })
+    };
+    let problems = &context.stack.problems;
+    if problems.iter().any(is_hidden) && problems.iter().any(is_damaged) {
+        // sgdisk takes a damaged table for one only where the protective MBR says so.
+        return Cure::advice(format!(
+            "have the protective MBR and both copies written anew from the good one: straddle plan {} --repair --save plan.json",
+            operand(context.target)
+        ));
+    }
     let command = Command { tool: "sgdisk", line: format!("sgdisk -e {}", operand(context.target)) };
     Cure {
         summary: "write both copies anew from the good one, at their places".to_owned(),

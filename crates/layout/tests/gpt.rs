@@ -346,8 +346,9 @@ fn a_usual_image_costs_few_reads() {
     let medium = counted(image, len);
     let stack = read_stack(&medium, None, None).expect("readable");
     assert_eq!(stack.partitions[0].start, Lba::new(2048));
-    // Four of them for the partition that shows nothing, and eighteen for what may stand beside a table.
-    assert!(medium.reads() <= 30, "{} reads", medium.reads());
+    // Eight of them for the partition that shows nothing, and twenty-two for what may stand beside a table: the labels of ZFS are in
+    // four places.
+    assert!(medium.reads() <= 38, "{} reads", medium.reads());
 }
 
 /// An array that begins behind the first table of its members keeps the last one, which is not its own.

@@ -65,13 +65,11 @@ pub enum JournalError {
         /// What the system said.
         source: io::Error,
     },
-    /// More areas than a header lists.
-    #[error("{path}: {areas} areas are more than a journal holds", path = path.display())]
-    TooMany {
-        /// The folder.
+    /// The header has no place for the target's name.
+    #[error("{path}: a journal cannot hold a path that is not UTF-8, or this long ({length} bytes): give it another name", path = path.display(), length = path.as_os_str().len())]
+    Name {
+        /// The target.
         path: PathBuf,
-        /// How many.
-        areas: usize,
     },
     /// It is no journal, or a damaged one. It has another name now.
     #[error("{path}: {what}; nothing was put back, and the journal is now {renamed}", path = path.display(), renamed = renamed.display())]
@@ -151,7 +149,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 impl Header {
-    /// As it stands in the file; `None` when it is too long.
+    /// As it stands in the file; `None` when the target's name is too long, or not UTF-8.
     fn encode(&self) -> Option<Vec<u8>> {
         let mut text = self.title.line().into_bytes();
         text.extend(serde_json::to_vec(self).ok()?);
@@ -322,8 +320,7 @@ impl Journal {
             began_unix_s: now().as_secs(),
             areas: saved.collect(),
         };
-        let too_many = || JournalError::TooMany { path: self.folder.clone(), areas: areas.len() };
-        header.encode().ok_or_else(too_many)
+        header.encode().ok_or(JournalError::Name { path: header.target })
     }
 
     /// Where its first file is.

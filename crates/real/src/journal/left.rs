@@ -107,7 +107,7 @@ impl Left {
     }
 
     /// The files that were complete, in order.
-    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+    pub fn paths(&self) -> Vec<PathBuf> {
         self.files.iter().map(|number| self.path(*number, SUFFIX)).collect()
     }
 

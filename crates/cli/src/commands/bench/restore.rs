@@ -45,7 +45,8 @@ pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
 /// What came of a journal, in lines, and the status for it.
 fn told(journal: &Left, settled: &Settled, command: &str) -> (String, Exit) {
     let name = printable(&journal.stem().display().to_string());
-    let removed = format!("remove the journal (rm {}.*)", quote_path(&journal.stem()));
+    let files: Vec<String> = journal.paths().iter().map(|path| quote_path(path)).collect();
+    let removed = format!("remove the journal (rm {})", files.join(" "));
     let lacks = printable(&settled.lacks.to_string());
     match &settled.restored {
         Restored::Whole { target, bytes } => {
@@ -89,9 +90,11 @@ fn told(journal: &Left, settled: &Settled, command: &str) -> (String, Exit) {
             } else {
                 String::new()
             };
+            let is_whole = settled.errors.iter().all(|error| matches!(error, JournalError::Damaged { .. }));
+            let rest = if is_whole { "it holds what it held; " } else { "not all was compared; " };
             let text = format!(
-                "{target}: whether it holds what it held is not known: of its journal, {lacks}. Where the rest of the journal reaches, it \
-                 holds what it held; {bytes} bytes were put back.\n{kept}",
+                "{target}: whether it holds what it held is not known: of its journal, {lacks}. Where the rest of the journal reaches, \
+                 {rest}{bytes} bytes were put back.\n{kept}",
                 target = printable(&target)
             );
             (text, Exit::Failed)
@@ -112,7 +115,7 @@ fn told(journal: &Left, settled: &Settled, command: &str) -> (String, Exit) {
             format!(
                 "{name}: the run of this journal is still going on, or another --restore of it; nothing is put back.\n"
             ),
-            Exit::Aligned,
+            Exit::Refused,
         ),
         Restored::Gone => (
             format!(
