@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+use straddle_device::shown::quote_path;
 use tools::{Dir, STRADDLE, list, number, present, run, shell, word, write_table};
 
 /// What makes anew what it names.
@@ -187,11 +188,13 @@ fn every_fix_of_a_damaged_table_mends_it() {
         let has_copy =
             !name.contains("primary") || !["backup", "grown"].iter().any(|other| name.contains(other));
         if tried.is_empty() && has_copy {
-            let plan = format!("plan {} --repair --save plan.json", image.display());
+            let operand = quote_path(&image);
+            let plan = format!("plan {operand} --repair --save plan.json");
             let before = tools::check(&image, &args);
             let says_so = |finding: &Value| word(&finding["fix"], "summary").contains(&plan);
             assert!(list(&before, "findings").iter().any(says_so), "{name}: {before:#}");
-            let line = format!("{STRADDLE} {plan} && {STRADDLE} apply plan.json --write {}", image.display());
+            let straddle = quote_path(Path::new(STRADDLE));
+            let line = format!("{straddle} {plan} && {straddle} apply plan.json --write {operand}");
             shell(&line, dir.path());
             let after = tools::check(&image, &args);
             assert!(list(&after, "findings").is_empty(), "{name}: {after:#}");
