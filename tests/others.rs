@@ -273,6 +273,18 @@ fn what_the_owner_writes_during_a_run_stays_and_ends_it() {
     };
     let (path, bytes) = image(&dir, "disk.img");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    // Those whom it sees are itself.
+    for (tool, limit) in [("bench", "--runtime"), ("probe", "--time")] {
+        let mut alone = Command::new(&straddle);
+        alone
+            .arg(tool)
+            .args((tool == "bench").then_some("random-write"))
+            .arg(&path)
+            .args(["--used", limit, "1"]);
+        alone.arg("--journals").arg(dir.join("journals")).uid(65534).gid(65534);
+        let alone = output(&mut alone, "");
+        assert!(alone.status.success(), "{tool}: {}", told(&alone));
+    }
     // Who reads is not told from who writes where /proc does not show it.
     let child = as_nobody(&["--used", "--runtime", "100"], &path).spawn().unwrap();
     until(|| complete(&dir) > 0);

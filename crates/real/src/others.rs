@@ -81,6 +81,11 @@ impl Others {
         users
     }
 
+    /// Whether nobody who uses the target came so far. Those who opened it and are gone, we among them, count if they wrote.
+    pub(crate) fn is_alone(&mut self) -> bool {
+        self.users().is_empty() && !std::mem::take(&mut self.wrote)
+    }
+
     /// Whether somebody has, or had, the target open for writing, since the look before.
     pub(crate) fn look(&mut self) -> Seen {
         let seen = self.events();

@@ -161,7 +161,8 @@ impl Session {
                 Err(LockError::Opened) => return Err(in_use(&LockError::Opened.to_string())),
                 kept => kept.unwrap_or(false),
             };
-        if others.look() != Seen::Nobody {
+        // Nothing of what will be written has been read yet.
+        if !others.is_alone() {
             return Err(in_use("another program has opened it for writing"));
         }
         let began = SystemTime::now();
