@@ -813,7 +813,8 @@ fn check_volumes_below(guest: &Guest) {
 
 /// What is in use says which of two counts.
 fn check_rivals(guest: &Guest) {
-    let found: [(&str, &[&str]); 9] = [
+    let found: [(&str, &[&str]); 10] = [
+        ("broken", &[]),
         ("md", &["S001"]),
         ("fat", &[]),
         ("ext4", &[]),
@@ -830,10 +831,10 @@ fn check_rivals(guest: &Guest) {
         assert!(word(unused, "reason").contains("which of the two"), "{name}: {unused}");
         let used = &guest.targets(&format!("rival-{name}.used"))[0];
         let mut errors = codes(used);
-        errors.retain(|code| ["S001", "S051", "S053"].contains(&code.as_str()));
+        errors.retain(|code| ["S001", "S033", "S051", "S053"].contains(&code.as_str()));
         assert_eq!(errors, expected, "{name}: {used}");
         assert_ne!(word(used, "status"), "not_judged", "{name}: {used}");
-        if !matches!(name, "md" | "fat" | "kpartx") {
+        if !matches!(name, "md" | "fat" | "kpartx" | "broken") {
             let label = if matches!(name, "btrfs" | "luks2") { "gpt" } else { "dos" };
             let said = format!("partition table ({label})");
             assert!(used.to_string().contains(&said), "{name}: {used}");

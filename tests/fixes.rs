@@ -156,7 +156,17 @@ fn try_all(
 }
 
 /// A made-up damage of a table: its name, and the shell's line that does it to `disk.img`.
-const DAMAGES: [(&str, &str); 6] = [
+const DAMAGES: [(&str, &str); 9] = [
+    ("primary header's sum", "printf x | dd of=disk.img bs=1 seek=568 conv=notrunc status=none"),
+    (
+        "primary header is the backup's",
+        "dd if=disk.img of=disk.img bs=512 skip=131071 seek=1 count=1 conv=notrunc status=none",
+    ),
+    (
+        "grown over a former table",
+        "truncate -s 96M disk.img former; printf 'label: gpt\nfirst-lba: 34\nstart=63,size=60000\n' | sfdisk -q former; \
+         dd if=former of=disk.img bs=512 skip=196575 seek=196575 conv=notrunc status=none",
+    ),
     ("primary header", "dd if=/dev/zero of=disk.img bs=512 seek=1 count=1 conv=notrunc status=none"),
     ("primary entries", "printf x | dd of=disk.img bs=1 seek=1100 conv=notrunc status=none"),
     ("backup header", "dd if=/dev/zero of=disk.img bs=512 seek=131071 count=1 conv=notrunc status=none"),
@@ -165,6 +175,11 @@ const DAMAGES: [(&str, &str); 6] = [
     ("no protective MBR", "dd if=/dev/zero of=disk.img bs=512 count=1 conv=notrunc status=none"),
 ];
 
+fn codes_of(report: &Value) -> BTreeSet<String> {
+    list(report, "findings").iter().map(|finding| word(finding, "code")).collect()
+}
+
+/// Where the tools read another table than `check`, or none, their commands would write that.
 #[test]
 fn every_fix_of_a_damaged_table_mends_it() {
     if !present(&["sfdisk", "sgdisk"]) {
@@ -177,7 +192,8 @@ fn every_fix_of_a_damaged_table_mends_it() {
         let name = damages.iter().map(|damage| damage.0).collect::<Vec<_>>().join(", ");
         let dir = Dir::new("tables");
         let image = dir.image("disk.img", 64 << 20);
-        write_table(&image, 512, "label: gpt\nstart=2048, size=40000\nstart=43008, size=40960\n");
+        // The second partition is misaligned: its fix is tried as well, or kept back.
+        write_table(&image, 512, "label: gpt\nstart=2048, size=40000\nstart=43009, size=40960\n");
         for (_, line) in &damages {
             shell(line, dir.path());
         }
@@ -185,19 +201,22 @@ fn every_fix_of_a_damaged_table_mends_it() {
         let tried = try_all(&dir, &image, &args, |line, _| line.to_owned());
         println!("{name}: {tried:?}");
         // What sgdisk cannot mend we do, while there is a copy where one is looked for.
-        let has_copy =
-            !name.contains("primary") || !["backup", "grown"].iter().any(|other| name.contains(other));
-        if tried.is_empty() && has_copy {
+        let before = tools::check(&image, &args);
+        if tried.is_empty() && !list(&before, "partitions").is_empty() {
             let operand = quote_path(&image);
-            let plan = format!("plan {operand} --repair --save plan.json");
-            let before = tools::check(&image, &args);
-            let says_so = |finding: &Value| word(&finding["fix"], "summary").contains(&plan);
-            assert!(list(&before, "findings").iter().any(says_so), "{name}: {before:#}");
+            let advice = format!("straddle plan {operand} --repair ");
+            let of = |finding: &Value| {
+                word(&finding["fix"], "summary").split_once(&advice).map(|(_, rest)| rest.to_owned())
+            };
+            let rest =
+                list(&before, "findings").iter().find_map(of).unwrap_or_else(|| panic!("{name}: {before:#}"));
+            let plan = format!("plan {operand} --repair {rest}");
             let straddle = quote_path(Path::new(STRADDLE));
             let line = format!("{straddle} {plan} && {straddle} apply plan.json --write {operand}");
             shell(&line, dir.path());
             let after = tools::check(&image, &args);
-            assert!(list(&after, "findings").is_empty(), "{name}: {after:#}");
+            assert!(!codes_of(&after).iter().any(|code| code.starts_with("S03")), "{name}: {after:#}");
+            assert_eq!(after["partitions"], before["partitions"], "{name}");
         }
     }
 }

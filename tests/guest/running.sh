@@ -131,6 +131,16 @@ leave_ext4() { umount /mnt; }
 fill_swap() { mkswap -q "/dev/$D"; }
 use_swap() { swapon "/dev/$D"; }
 leave_swap() { swapoff "/dev/$D"; }
+# What cannot be read of a GPT whose entries mkfs overwrote.
+broken() {
+	sdbg dev_size_mb=64 physblk_exp=3 && printf 'label: gpt\n' | sfdisk -q --no-reread --no-tell-kernel "/dev/$D" || return
+	dd if="/dev/$D" of=/tmp/first bs=512 count=2 status=none && mkfs.ext4 -q -F -b 4096 "/dev/$D" &&
+		dd if=/tmp/first of="/dev/$D" bs=512 count=2 conv=notrunc status=none && dd if=/dev/zero of="/dev/$D" bs=512 seek=131039 count=33 status=none
+	sync
+	check rival-broken.unused "/dev/$D"
+	mount -t ext4 "/dev/$D" /mnt && check rival-broken.used "/dev/$D" && umount /mnt
+	sdbg_rm
+}
 # Of a LUKS1 header a table goes over key slots that are not used, and cryptsetup opens it no more.
 fill_luks() {
 	cryptsetup luksFormat -q --type luks1 --align-payload 7 --key-file /tmp/key --pbkdf-force-iterations 1000 "/dev/$D" &&
@@ -193,5 +203,6 @@ rivals
 for what in ext4 swap luks pv; do whole "$what" dos; done
 whole btrfs gpt 160
 whole luks2 gpt
+broken
 odd
 exit 0

@@ -163,6 +163,9 @@ impl Risk {
     }
 }
 
+/// The tools that write tables.
+const TABLE_TOOLS: [&str; 4] = ["sfdisk", "sgdisk", "gdisk", "parted"];
+
 /// How a finding is cured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cure {
@@ -180,6 +183,12 @@ impl Cure {
     /// A cure that no single command is.
     pub(crate) fn advice(summary: impl Into<String>) -> Self {
         Self { summary: summary.into(), commands: Vec::new(), risk: Risk::Safe, caution: None }
+    }
+
+    /// Whether a command of it is one of a tool that writes partition tables.
+    pub fn writes_table(&self) -> bool {
+        let is_tool = |word: &str| TABLE_TOOLS.contains(&word);
+        self.commands.iter().any(|command| command.line.split_whitespace().any(is_tool))
     }
 
     /// Leaves only what has to be done: for a target whose name a terminal would obey, quoted or not.

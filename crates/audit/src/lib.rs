@@ -128,6 +128,7 @@ pub fn run(context: &Context<'_>) -> Vec<Finding> {
         // What any tool changes in it, it changes in the file system.
         findings.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(Cure::without_commands);
     }
+    table::mend_first(context, &mut findings);
     findings.sort_by_key(|f| (f.subject, std::cmp::Reverse(f.severity), f.rule.code));
     causes::suspect(context, &mut findings);
     findings

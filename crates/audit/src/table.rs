@@ -70,7 +70,11 @@ fn cure_of(context: &Context<'_>, problem: &Problem) -> Option<Cure> {
         | Problem::GptBackupDamaged { .. }
         | Problem::GptBackupMisplaced { .. }
         | Problem::GptCopiesDiffer { .. }
-        | Problem::NoProtectiveMbr { .. } => rewrite_gpt(context),
+        | Problem::NoProtectiveMbr { .. }
+            if has_copy(context) =>
+        {
+            rewrite_gpt(context)
+        }
         Problem::OtherBlockSize { table, device, .. } => Cure::advice(format!(
             "connect the disk the way it was partitioned (with {table}-byte sectors; an enclosure or controller \
              probably showed it so), or have the table rewritten in place, which refuses where what is inside depends on \
@@ -93,16 +97,48 @@ fn as_clause(sentence: &str) -> String {
     }
 }
 
-fn rewrite_gpt(context: &Context<'_>) -> Cure {
-    let is_hidden = |problem: &Problem| matches!(problem, Problem::NoProtectiveMbr { .. });
-    let is_damaged = |problem: &Problem| {
-        matches!(problem, Problem::GptPrimaryDamaged { .. } | Problem::GptBackupDamaged { .. })
+/// Whether the table was read from a copy that is right for this disk.
+fn has_copy(context: &Context<'_>) -> bool {
+    let is_none =
+        |problem: &Problem| matches!(problem, Problem::GptUnusable { .. } | Problem::GptPastEnd { .. });
+    !context.stack.problems.iter().any(is_none)
+}
+
+/// Whether every tool reads the table that was read here: from the first copy, which the MBR announces. Where they do not, none
+/// of theirs may write: sgdisk makes an empty table, or one that an earlier disk's backup has, and sfdisk changes the MBR.
+fn is_read_alike(context: &Context<'_>) -> bool {
+    let is_other = |problem: &Problem| {
+        matches!(
+            problem,
+            Problem::GptPrimaryDamaged { .. }
+                | Problem::GptCopiesDiffer { .. }
+                | Problem::NoProtectiveMbr { .. }
+                | Problem::GptUnusable { .. }
+                | Problem::GptPastEnd { .. }
+        )
     };
-    let problems = &context.stack.problems;
-    if problems.iter().any(is_hidden) && problems.iter().any(is_damaged) {
-        // sgdisk takes a damaged table for one only where the protective MBR says so.
+    !context.stack.problems.iter().any(is_other)
+}
+
+/// Takes the commands away that change a table which their tools read otherwise, or not at all.
+pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
+    if is_read_alike(context) {
+        return;
+    }
+    for cure in
+        findings.iter_mut().filter_map(|finding| finding.cure.as_mut()).filter(|cure| cure.writes_table())
+    {
+        cure.without_commands();
+        cure.summary += ", when the table is mended";
+    }
+}
+
+fn rewrite_gpt(context: &Context<'_>) -> Cure {
+    if !is_read_alike(context) {
+        let is_moved = |problem: &Problem| matches!(problem, Problem::GptBackupMisplaced { .. });
+        let relocate = if context.stack.problems.iter().any(is_moved) { " --relocate-backup" } else { "" };
         return Cure::advice(format!(
-            "have the protective MBR and both copies written anew from the good one: straddle plan {} --repair --save plan.json",
+            "have the protective MBR and both copies written anew from the good one: straddle plan {} --repair{relocate} --save plan.json",
             operand(context.target)
         ));
     }

@@ -125,7 +125,7 @@ pub fn take(file: &File, path: &Path) -> Result<Claim, LockError> {
     let mut claim = lock(file)?;
     let metadata = file.metadata().map_err(LockError::Io)?;
     let machine = Machine::read(None);
-    claim.lock_below(&machine, &metadata)?;
+    claim.lock_below(&machine, &metadata, true)?;
     let uses = machine.uses_of(&metadata, path);
     if uses.is_empty() { Ok(claim) } else { Err(LockError::Used(uses.join("; "))) }
 }
@@ -144,25 +144,41 @@ impl Claim {
     }
 
     /// Locks as well the files that what was looked at as `metadata` stands on through loop devices: their bytes are written, too.
-    /// Those that cannot be opened (another user's, or removed since) are known by [`Machine::uses_of`] only.
-    pub fn lock_below(&mut self, machine: &Machine, metadata: &Metadata) -> Result<(), LockError> {
-        for (id, path) in machine.files_below(metadata) {
-            let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-            let opened = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path);
+    /// Those that cannot be opened (another user's, or removed since) are known by [`Machine::uses_of`] only. Devices that it stands
+    /// on so are claimed if `all` of the target is, so that they cannot be mounted or mapped meanwhile.
+    pub fn lock_below(&mut self, machine: &Machine, metadata: &Metadata, all: bool) -> Result<(), LockError> {
+        for (id, path) in machine.behind(metadata) {
+            if id.is_device() && !all {
+                continue;
+            }
+            let claims = if id.is_device() { OFlags::EXCL } else { OFlags::empty() };
+            let flags = (OFlags::NONBLOCK | OFlags::NOCTTY | claims).bits().cast_signed();
+            let opened = OpenOptions::new().read(true).write(!id.is_device()).custom_flags(flags).open(&path);
+            let used = |how: &str, what: &str| {
+                LockError::Used(format!("another program {how} {}, the {what} below it", path.display()))
+            };
+            if id.is_device() && opened.as_ref().is_err_and(is_busy) {
+                return Err(used("or layer holds", "device"));
+            }
             let Some(file) = opened.ok().filter(|file| FileId::of_open(file).is_ok_and(|found| found == id))
             else {
                 continue;
             };
+            if id.is_device() {
+                self.0.push(file);
+                continue;
+            }
             self.lock(&file).map_err(|error| match error {
-                LockError::Locked => LockError::Used(format!(
-                    "another program has locked {}, the file below it",
-                    path.display()
-                )),
+                LockError::Locked => used("has locked", "file"),
                 error => error,
             })?;
         }
         Ok(())
     }
+}
+
+fn is_busy(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::BUSY)
 }
 
 impl Drop for Claim {

@@ -164,8 +164,8 @@ pub struct RivalContent {
     pub name: &'static str,
     /// The table's name: blkid's PTTYPE.
     pub table: &'static str,
-    /// The number of the table's first partition.
-    pub partition: u32,
+    /// The number of the table's first partition; `None` of a GPT that cannot be read.
+    pub partition: Option<u32>,
     /// Whether anything is known in one of its partitions.
     pub shows_partition: bool,
 }
@@ -179,7 +179,13 @@ pub fn rival_content(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalC
         TableKind::Mbr => "dos",
         _ => return Ok(None),
     };
-    let Some(first) = listed.clone().next() else { return Ok(None) };
+    let first = listed.clone().next().map(|partition| partition.number);
+    let is_unread = |problem: &Problem| {
+        matches!(problem, Problem::GptUnusable { .. } | Problem::ProtectiveWithoutGpt { .. })
+    };
+    if first.is_none() && !stack.problems.iter().any(is_unread) {
+        return Ok(None);
+    }
     let is_of_known =
         |at: Span| listed.clone().any(|partition| partition.content.is_some() && covers(partition, at));
     let is_whole = |found: &Beside| {
@@ -187,8 +193,7 @@ pub fn rival_content(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalC
     };
     let found = beside(medium, stack)?.into_iter().find(is_whole);
     let shows_partition = listed.any(|partition| partition.content.is_some());
-    let rival =
-        |found: Beside| RivalContent { name: found.name, table, partition: first.number, shows_partition };
+    let rival = |found: Beside| RivalContent { name: found.name, table, partition: first, shows_partition };
     Ok(found.map(rival))
 }
 

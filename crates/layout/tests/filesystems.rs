@@ -393,10 +393,11 @@ fn zfs_says_its_ashift() {
         // Without a single uberblock it is nothing; nor is it without its list.
         let whole = label.clone();
         label[128 << 10..].fill(0);
-        assert_eq!(kind_of(&MemoryMedium::new(label.clone())), None, "{name}");
+        let of = |label: &[u8]| MemoryMedium::sparse(label.to_vec(), ByteCount::new(128 * MIB));
+        assert_eq!(kind_of(&of(&label)), None, "{name}");
         label = whole;
         label[16 << 10] = 0;
-        assert_eq!(kind_of(&MemoryMedium::new(label)), None, "{name}");
+        assert_eq!(kind_of(&of(&label)), None, "{name}");
     }
 }
 
@@ -406,13 +407,22 @@ fn any_label_of_zfs_is_enough() {
     let Some((label, _)) = captured("ashift12") else { return };
     let len = 64 * MIB + 4096;
     let last = 64 * MIB - 256 * KIB;
-    for at in [0, 256 * KIB, last - 256 * KIB, last] {
+    let made = |at: &[u64]| {
         let mut whole = vec![0; usize::try_from(len).unwrap()];
-        whole[usize::try_from(at).unwrap()..][..label.len()].copy_from_slice(&label);
-        let medium = MemoryMedium::new(whole);
-        assert_eq!(kind_of(&medium), Some("zfs_member"), "{at}");
+        for at in at {
+            whole[usize::try_from(*at).unwrap()..][..label.len()].copy_from_slice(&label);
+        }
+        MemoryMedium::new(whole)
+    };
+    for at in [&[0][..], &[256 * KIB], &[last - 256 * KIB, last]] {
+        let medium = made(at);
+        assert_eq!(kind_of(&medium), Some("zfs_member"), "{at:?}");
         let (fs, pool) = file_system("zfs_member", &View::of_drive(&medium)).expect("the label makes sense");
-        assert_eq!((fs.ashift, pool.as_str()), (Some(12), "straddle-ashift12"), "{at}");
+        assert_eq!((fs.ashift, pool.as_str()), (Some(12), "straddle-ashift12"), "{at:?}");
+    }
+    // What ends before a former pool's disk does.
+    for at in [last - 512 * KIB, last - 256 * KIB, last] {
+        assert_eq!(kind_of(&made(&[at])), None, "{at}");
     }
 }
 

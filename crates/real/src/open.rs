@@ -229,7 +229,7 @@ fn take(file: &File, path: &Path, access: Access) -> Result<Claim, OpenError> {
     let mut claim = claim::lock(file).map_err(refused)?;
     let metadata = file.metadata().map_err(unusable)?;
     let machine = Machine::read(None);
-    claim.lock_below(&machine, &metadata).map_err(refused)?;
+    claim.lock_below(&machine, &metadata, access == Access::Claim).map_err(refused)?;
     let uses = if access == Access::Share && metadata.file_type().is_block_device() {
         machine.uses_of_whole(&metadata)
     } else {

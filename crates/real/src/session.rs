@@ -38,10 +38,8 @@ impl Claimed {
     pub fn open(path: &Path, give: Give, io: Io) -> Result<Self, OpenError> {
         let access = if give == Give::Free { Access::Share } else { Access::Claim };
         let opened = Opened::open(path, access, io)?;
-        let mut others = Others::of(&opened);
-        if access == Access::Claim
-            && let Ok(others) = &mut others
-        {
+        let mut others = Others::of(&opened, access);
+        if let Ok(others) = &mut others {
             // Who came before they were looked out for, and after it was asked who uses it.
             let users = others.users();
             if !users.is_empty() {
@@ -252,7 +250,6 @@ impl Verdict {
     pub fn refusal(&self) -> Option<String> {
         let path = self.path.display();
         if !self.changed.is_empty() {
-            let since = self.disturbed.map_or(self.began, |disturbed| disturbed.since);
             let kept = self.journal.as_ref().map_or_else(String::new, |journal| {
                 format!("; what was there before the run is kept in {}", journal.display())
             });
@@ -260,7 +257,7 @@ impl Verdict {
                 "{path}: {} changed during the run, and not by it: nothing was put back; what else was written to the run's areas since \
                  {} may have been written over{kept}",
                 told_spans(&self.changed),
-                told_moment(since)
+                told_moment(self.began)
             ));
         }
         let Disturbance { since, noticed, seen } = self.disturbed?;

@@ -20,6 +20,8 @@ pub(crate) const ZFS_NVLIST: (usize, usize) = (16 << 10, 112 << 10);
 const RING: (usize, usize) = (128 << 10, 128 << 10);
 /// The size of a label (`sizeof (vdev_label_t)`): two are at the start, and two at the end of the last whole ones (`vdev_label_offset`).
 const LABEL: u64 = 256 << 10;
+/// The smallest member (`SPA_MINDEVSIZE`, include/sys/fs/zfs.h).
+const SMALLEST: u64 = 64 * MIB;
 /// Uberblocks have 1 KiB or more (`UBERBLOCK_SHIFT`, include/sys/uberblock_impl.h), and begin with this in the byte
 /// order of who wrote them (`UBERBLOCK_MAGIC`).
 const UBERBLOCK: usize = 1 << 10;
@@ -52,18 +54,21 @@ const VDEV_TREE: &[u8] = b"vdev_tree";
 const ASHIFT_NAME: &[u8] = b"ashift";
 
 /// Where the first label is that still has a list and an uberblock, of a member of `len` bytes, of which `read` gives so many bytes.
+/// One of the two at the end is not enough: what ends a little before a former member has its label where the other would be.
 pub(crate) fn zfs_label(len: u64, read: impl Fn(u64, usize) -> Vec<u8>) -> Option<u64> {
     let part = |label: u64, at: usize, len| u64::try_from(at).map_or(Vec::new(), |at| read(label + at, len));
-    labels(len).into_iter().find(|label| {
+    let is_label = |label: &u64| {
         is_xdr_nvlist(&part(*label, ZFS_NVLIST.0, HEADER + VERSION_AND_FLAGS))
             && has_uberblock(&part(*label, RING.0, RING.1))
-    })
+    };
+    let [start, end] = labels(len)?;
+    start.into_iter().find(is_label).or_else(|| end.iter().all(is_label).then_some(end[0]))
 }
 
-/// Where the labels are of a member of `len` bytes; none where they do not fit.
-fn labels(len: u64) -> Vec<u64> {
+/// Where the labels are of a member of `len` bytes, at its start and at its end; `None` where it is smaller than ZFS takes.
+fn labels(len: u64) -> Option<[[u64; 2]; 2]> {
     let end = len - len % LABEL;
-    if end < 4 * LABEL { Vec::new() } else { vec![0, LABEL, end - 2 * LABEL, end - LABEL] }
+    (len >= SMALLEST).then(|| [[0, LABEL], [end - 2 * LABEL, end - LABEL]])
 }
 
 /// Whether these bytes begin a list as the label has it.
@@ -83,8 +88,10 @@ fn has_uberblock(ring: &[u8]) -> bool {
 /// Its block is the smallest that it writes, 2^ashift; zero where the label does not say.
 pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
     let at = u64::try_from(ZFS_NVLIST.0).ok()?;
-    let lists =
-        labels(view.len().get()).into_iter().filter_map(|label| bytes(view, label + at, ZFS_NVLIST.1));
+    let lists = labels(view.len().get())?
+        .concat()
+        .into_iter()
+        .filter_map(|label| bytes(view, label + at, ZFS_NVLIST.1));
     let list = lists.into_iter().find(|list| is_xdr_nvlist(list))?;
     let top = Pairs::of(list.get(HEADER..)?);
     let tree = find(top, VDEV_TREE, NVLIST).map(Pairs::of);

@@ -309,7 +309,7 @@ fn put_back_files(
         came(format!("others who open {} cannot be noticed: {error}", what.display()))
     };
     let ways = Ways::to(opened);
-    let compared = Others::of(opened).map_err(blind).and_then(|mut others| {
+    let compared = Others::of(opened, Access::Claim).map_err(blind).and_then(|mut others| {
         let compared = files.iter().map(|file| file.compare(&ways, force)).collect::<Result<Vec<_>, _>>()?;
         // What they write from here on is theirs, and what has been compared is no longer what is there.
         match others.users().into_iter().next() {

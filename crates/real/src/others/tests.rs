@@ -1,5 +1,6 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -58,7 +59,7 @@ impl Drop for Partition<'_> {
 /// What is seen of who opens `theirs` while `target` is claimed: to read, to write, and when that is closed.
 fn seen(target: &Path, theirs: &Path) -> [Seen; 3] {
     let opened = Opened::open(target, Access::Claim, Io::Buffered).unwrap();
-    let mut others = Others::of(&opened).unwrap();
+    let mut others = Others::of(&opened, Access::Claim).unwrap();
     assert_eq!(others.look(), Seen::Nobody);
     drop(File::open(theirs).unwrap());
     let reads = others.look();
@@ -136,7 +137,7 @@ fn whoever_came_before_the_look_out_is_asked_for_again() {
     fs::write(&path, vec![7; 1 << 20]).unwrap();
     let opened = Opened::open(&path, Access::Claim, Io::Buffered).unwrap();
     let writer = Writer::of(&path);
-    let mut others = Others::of(&opened).unwrap();
+    let mut others = Others::of(&opened, Access::Claim).unwrap();
     assert_eq!(others.look(), Seen::Nobody);
     assert!(!others.users().is_empty());
     drop(writer);
@@ -151,9 +152,53 @@ fn a_look_out_that_does_not_see_everything_is_none() {
     fs::write(&path, vec![7; 1 << 20]).unwrap();
     let Some(device) = Loop::over(&path) else { return };
     let opened = Opened::open(&device.0, Access::Claim, Io::Buffered).unwrap();
-    assert!(Others::of(&opened).is_ok());
+    assert!(Others::of(&opened, Access::Claim).is_ok());
     fs::remove_file(&path).unwrap();
-    assert!(Others::of(&opened).is_err());
+    assert!(Others::of(&opened, Access::Claim).is_err());
+}
+
+/// Who had the disk open before makes a partition on it, and opens nothing that is watched.
+#[test]
+fn a_partition_that_is_made_without_an_open_is_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.img");
+    fs::write(&path, vec![7; 4 << 20]).unwrap();
+    let Some(device) = Loop::over(&path) else { return };
+    for announced in [true, false] {
+        let opened = Opened::open(&device.0, Access::Share, Io::Buffered).unwrap();
+        let mut others = Others::of(&opened, Access::Share).unwrap();
+        assert!(others.is_alone());
+        let Some(partition) = Partition::of(&device) else { return };
+        others.events();
+        if !announced {
+            others.devices = None;
+            others.looked = Instant::now().checked_sub(EVERY).unwrap();
+        }
+        assert_eq!(others.look(), Seen::Opened, "{announced}");
+        drop(partition);
+    }
+}
+
+/// Loop devices claim nothing: the kernel mounts or maps what is behind them, and no node of it is opened.
+#[test]
+fn what_is_behind_a_loop_device_is_claimed_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.img");
+    fs::write(&path, vec![7; 4 << 20]).unwrap();
+    let Some(first) = Loop::over(&path) else { return };
+    let second = Loop::over(&first.0).unwrap();
+    let claim = || {
+        let flags = rustix::fs::OFlags::EXCL.bits().cast_signed();
+        OpenOptions::new().read(true).custom_flags(flags).open(&first.0)
+    };
+    let opened = Opened::open(&second.0, Access::Claim, Io::Buffered).unwrap();
+    assert!(claim().is_err());
+    drop(opened);
+    let other = claim().unwrap();
+    let refused = Opened::open(&second.0, Access::Claim, Io::Buffered).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("the device below it"), "{refused}");
+    drop(other);
+    assert!(Opened::open(&second.0, Access::Claim, Io::Buffered).is_ok());
 }
 
 /// A partition that is made during a run is another way to its bytes.
@@ -164,7 +209,7 @@ fn a_partition_that_is_made_is_seen() {
     fs::write(&path, vec![7; 4 << 20]).unwrap();
     let Some(device) = Loop::over(&path) else { return };
     let opened = Opened::open(&device.0, Access::Claim, Io::Buffered).unwrap();
-    let mut others = Others::of(&opened).unwrap();
+    let mut others = Others::of(&opened, Access::Claim).unwrap();
     assert_eq!(others.look(), Seen::Nobody);
     let Some(partition) = Partition::of(&device) else { return };
     assert_eq!(others.look(), Seen::Opened);

@@ -6,9 +6,6 @@ use straddle_audit::{Cure, Finding, Recognised};
 use straddle_device::{DeviceKind, Target};
 use straddle_layout::{Beside, Stack, TableKind, is_member, is_optical};
 
-/// The tools that write tables.
-const TABLE_TOOLS: [&str; 4] = ["sfdisk", "sgdisk", "gdisk", "parted"];
-
 /// What there is to judge on `target`, which is marked as a member by the content `name`.
 pub(super) fn recognised(target: &Target, stack: &Stack, name: &str) -> Recognised {
     let unseen = || {
@@ -67,12 +64,14 @@ pub(super) fn rival(target: &Target, stack: &Stack, name: &str) -> Option<String
 /// Why a target is not judged whose table leaves alone what the whole of it is known to be, where nothing is known in a partition.
 pub(super) fn beside_table(target: &Target, stack: &Stack) -> Option<String> {
     let content = straddle_layout::rival_content(target.medium.as_deref()?, stack).ok()??;
-    let (name, number) = (content.name, content.partition);
-    let table = content.table;
+    let (name, table) = (content.name, content.table);
+    let lists = content.partition.map_or_else(
+        || "that cannot be read".to_owned(),
+        |number| format!("that lists partition {number}, in which nothing is recognised"),
+    );
     (!content.shows_partition).then(|| {
         format!(
-            "it holds {name}, and has a partition table ({table}) that lists partition {number}, in which nothing is recognised: \
-             which of the two is left over, its bytes do not say. Clear that one (wipefs)"
+            "it holds {name}, and has a partition table ({table}) {lists}: which of the two is left over, its bytes do not say. Clear that one (wipefs)"
         )
     })
 }
@@ -84,8 +83,6 @@ pub(super) fn spare(stack: &Stack, beside: &[Beside], findings: &mut [Finding]) 
     if matches!(stack.kind, TableKind::Content(_)) || !beside.iter().any(is_harmed) {
         return;
     }
-    let is_tool = |word: &str| TABLE_TOOLS.contains(&word);
-    let writes =
-        |cure: &&mut Cure| cure.commands.iter().any(|command| command.line.split_whitespace().any(is_tool));
-    findings.iter_mut().filter_map(|f| f.cure.as_mut()).filter(writes).for_each(Cure::without_commands);
+    let cures = findings.iter_mut().filter_map(|f| f.cure.as_mut());
+    cures.filter(|cure| cure.writes_table()).for_each(Cure::without_commands);
 }

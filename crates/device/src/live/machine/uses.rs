@@ -204,9 +204,15 @@ impl Machine {
         below
     }
 
-    /// The files among these.
-    pub fn files_below(&self, metadata: &Metadata) -> Vec<(FileId, PathBuf)> {
-        self.other_ways(metadata).into_iter().filter(|(id, _)| !id.is_device()).collect()
+    /// Those among these that are behind loop devices, which claim them for nobody: files, and devices.
+    pub fn behind(&self, metadata: &Metadata) -> Vec<(FileId, PathBuf)> {
+        let is_backing = |consumer: &&Consumer, id: FileId| match &consumer.backing {
+            Backing::Device(device) => self.id_of(device).is_some_and(|(of, _)| of == id),
+            Backing::File(of, _) => *of == Some(id),
+        };
+        let is_behind =
+            |(id, _): &(FileId, PathBuf)| self.consumers.iter().any(|consumer| is_backing(&consumer, *id));
+        self.other_ways(metadata).into_iter().filter(is_behind).collect()
     }
 
     fn find_all_below(&self, name: &str, depth: usize, below: &mut Vec<(FileId, PathBuf)>) {
