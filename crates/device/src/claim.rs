@@ -158,7 +158,10 @@ impl Claim {
                 LockError::Used(format!("another program {how} {}, the {what} below it", path.display()))
             };
             if id.is_device() && opened.as_ref().is_err_and(is_busy) {
-                return Err(used("or layer holds", "device"));
+                // Who it is says more than where.
+                let uses = machine.uses_of(metadata, &path);
+                let held = used("or layer holds", "device");
+                return Err(if uses.is_empty() { held } else { LockError::Used(uses.join("; ")) });
             }
             let Some(file) = opened.ok().filter(|file| FileId::of_open(file).is_ok_and(|found| found == id))
             else {
