@@ -156,7 +156,17 @@ fn try_all(
 }
 
 /// A made-up damage of a table: its name, and the shell's line that does it to `disk.img`.
-const DAMAGES: [(&str, &str); 9] = [
+const DAMAGES: [(&str, &str); 10] = [
+    (
+        "entries of 256 bytes",
+        "python3 -c 'import struct, zlib\nd = bytearray(open(\"disk.img\", \"rb\").read())\nlast = len(d) // 512 - 1\n\
+         new = b\"\".join(d[1024 + 128 * i:1152 + 128 * i] + bytes(128) for i in range(64))\n\
+         for at, entries in (512, 2), (512 * last, last - 32):\n\
+         \td[512 * entries:512 * entries + len(new)] = new\n\
+         \tstruct.pack_into(\"<QIII\", d, at + 72, entries, 64, 256, zlib.crc32(new))\n\
+         \tstruct.pack_into(\"<I\", d, at + 16, 0)\n\tstruct.pack_into(\"<I\", d, at + 16, zlib.crc32(d[at:at + 92]))\n\
+         open(\"disk.img\", \"wb\").write(d)'",
+    ),
     ("primary header's sum", "printf x | dd of=disk.img bs=1 seek=568 conv=notrunc status=none"),
     (
         "primary header is the backup's",

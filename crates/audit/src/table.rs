@@ -122,7 +122,14 @@ fn is_read_alike(context: &Context<'_>) -> bool {
 
 /// Takes the commands away that change a table which their tools read otherwise, or not at all.
 pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
-    if is_read_alike(context) {
+    let (is_alike, is_long) = (is_read_alike(context), context.stack.has_long_entries);
+    if is_long {
+        // There are others.
+        for cure in findings.iter_mut().filter_map(|finding| finding.cure.as_mut()) {
+            cure.commands.retain(|command| command.tool != "sgdisk");
+        }
+    }
+    if is_alike {
         return;
     }
     for cure in
@@ -134,11 +141,9 @@ pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
 }
 
 fn rewrite_gpt(context: &Context<'_>) -> Cure {
-    if !is_read_alike(context) {
-        let is_moved = |problem: &Problem| matches!(problem, Problem::GptBackupMisplaced { .. });
-        let relocate = if context.stack.problems.iter().any(is_moved) { " --relocate-backup" } else { "" };
+    if !is_read_alike(context) || context.stack.has_long_entries {
         return Cure::advice(format!(
-            "have the protective MBR and both copies written anew from the good one: straddle plan {} --repair{relocate} --save plan.json",
+            "have the protective MBR and both copies written anew from the good one: straddle plan {} --repair --relocate-backup --save plan.json",
             operand(context.target)
         ));
     }

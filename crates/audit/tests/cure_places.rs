@@ -44,6 +44,7 @@ fn findings_on(
         partitions,
         problems: Vec::new(),
         is_hybrid_iso: false,
+        has_long_entries: false,
     };
     let topology = Topology::unknown();
     straddle_audit::run(&Context {

@@ -140,6 +140,7 @@ fn stack() -> Stack {
         layer: None,
         partitions: Vec::new(),
         is_hybrid_iso: false,
+        has_long_entries: false,
         problems: Vec::new(),
     }
 }
@@ -264,6 +265,7 @@ fn a_volume_that_fills_a_shifted_disk_is_judged_by_its_data() {
             layer: Some(layer),
             partitions: Vec::new(),
             is_hybrid_iso: false,
+            has_long_entries: false,
             problems: Vec::new(),
         };
         let findings = straddle_audit::run(&Context {

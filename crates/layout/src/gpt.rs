@@ -200,6 +200,11 @@ impl Table {
         self.copy.header.disk_guid
     }
 
+    /// Whether its entries have other than the usual 128 bytes.
+    pub(crate) fn has_long_entries(&self) -> bool {
+        self.copy.header.entry_size != 128
+    }
+
     /// The area that partitions may use.
     pub(crate) fn usable(&self) -> Option<Span> {
         self.copy.header.usable()

@@ -52,6 +52,7 @@ pub fn kernel_stack(partitions: &[KernelPartition], block: BlockSize) -> Stack {
         partitions,
         problems,
         is_hybrid_iso: false,
+        has_long_entries: false,
     }
 }
 

@@ -270,6 +270,8 @@ pub struct Stack {
     /// Whether the medium is an ISO 9660 image that is a disk as well (isohybrid): its partitions are windows on one file
     /// system that nothing writes to, and overlap by design.
     pub is_hybrid_iso: bool,
+    /// Whether the entries of the GPT have other than 128 bytes, which the standard allows and sgdisk does not read.
+    pub has_long_entries: bool,
 }
 
 /// What is known beforehand of the block size.
@@ -536,6 +538,7 @@ fn gpt_stack(table: &gpt::Table, known: Known) -> Stack {
     stack.block_found = known.forced.or(known.device) != Some(table.block);
     stack.disk_id = table.disk_guid().to_vec();
     stack.usable = table.usable();
+    stack.has_long_entries = table.has_long_entries();
     stack.partitions = partitions;
     stack.problems = table.problems.clone();
     stack.problems.extend(problems);
@@ -580,6 +583,7 @@ fn empty_stack(kind: TableKind, known: Known) -> Stack {
         partitions: Vec::new(),
         problems: Vec::new(),
         is_hybrid_iso: false,
+        has_long_entries: false,
     }
 }
 

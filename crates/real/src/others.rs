@@ -9,22 +9,19 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
-use rustix::net::netlink::{self, SocketAddrNetlink};
-use rustix::net::{self, AddressFamily, RecvFlags, SocketFlags, SocketType};
 use straddle_device::FileId;
 use straddle_device::live::{Machine, sees_all_processes};
 
+mod partitions;
+
 use crate::open::{Access, Opened};
+use partitions::Partitions;
 
 /// What is told of each.
 const WATCHED: WatchFlags = WatchFlags::OPEN.union(WatchFlags::CLOSE_WRITE);
-
-/// So often is looked for devices that have come, where the kernel does not announce them.
-const EVERY: Duration = Duration::from_millis(200);
 
 /// What a look has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,10 +38,8 @@ pub(crate) enum Seen {
 #[derive(Debug)]
 pub(crate) struct Others {
     queue: OwnedFd,
-    /// The kernel's announcements of devices that come, which raise nothing in `queue`; `None` where they cannot be had.
-    devices: Option<OwnedFd>,
-    /// When was last looked for such, without them.
-    looked: Instant,
+    /// Those that are made raise nothing in `queue`.
+    partitions: Partitions,
     access: Access,
     target: Metadata,
     path: PathBuf,
@@ -60,9 +55,8 @@ impl Others {
         let of_target = |error: Errno| (opened.path.clone(), error.into());
         let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).map_err(of_target)?;
         let target = opened.file.metadata().map_err(|error| (opened.path.clone(), error))?;
-        // Before it is looked which there are.
-        let devices = target.file_type().is_block_device().then(announcements).and_then(Result::ok);
         let ways = Machine::read(None).other_ways(&target);
+        let partitions = Partitions::of(opened.id, &ways);
         // By the open file, whatever is called so now.
         let path = format!("/proc/self/fd/{}", opened.file.as_raw_fd());
         inotify::add_watch(&queue, path.as_str(), WATCHED).map_err(of_target)?;
@@ -79,7 +73,7 @@ impl Others {
             watched.map_err(|error| (way.clone(), error))?;
         }
         let path = opened.path.clone();
-        Ok(Self { queue, devices, looked: Instant::now(), access, target, path, ways, wrote: false })
+        Ok(Self { queue, partitions, access, target, path, ways, wrote: false })
     }
 
     /// Who uses the target, of those who came before this look-out or later.
@@ -110,7 +104,7 @@ impl Others {
         let seen = self.events();
         let wrote = seen.contains(ReadFlags::CLOSE_WRITE) || std::mem::take(&mut self.wrote);
         // A way that was made is opened next, and nothing tells of that.
-        if self.has_device_come() && self.has_new_way() {
+        if self.partitions.has_new() {
             return Seen::Opened;
         }
         match (seen.contains(ReadFlags::OPEN), wrote) {
@@ -119,38 +113,6 @@ impl Others {
             (true, _) => Seen::Nobody,
             (false, true) => Seen::Writer,
         }
-    }
-
-    /// Whether a device may have come since this was asked before.
-    fn has_device_come(&mut self) -> bool {
-        if !self.target.file_type().is_block_device() {
-            return false;
-        }
-        let Some(devices) = &self.devices else {
-            let is_time = self.looked.elapsed() >= EVERY;
-            if is_time {
-                self.looked = Instant::now();
-            }
-            return is_time;
-        };
-        let mut has_come = false;
-        let mut text = [0; 4096];
-        loop {
-            match net::recv(devices, &mut text, RecvFlags::DONTWAIT) {
-                Ok((length, _)) => has_come |= is_of_new_device(&text[..length]),
-                Err(Errno::AGAIN) => return has_come,
-                // Some were lost.
-                Err(Errno::NOBUFS | Errno::INTR) => has_come = true,
-                Err(_) => {
-                    self.devices = None;
-                    return true;
-                }
-            }
-        }
-    }
-
-    fn has_new_way(&self) -> bool {
-        Machine::read(None).other_ways(&self.target).iter().any(|way| !self.ways.contains(way))
     }
 
     /// What has happened since these were read before.
@@ -168,21 +130,6 @@ impl Others {
     fn is_used(&mut self) -> bool {
         !self.users().is_empty() || !sees_all_processes()
     }
-}
-
-/// What the kernel announces of devices (lib/kobject_uevent.c): group 1, without rights.
-fn announcements() -> rustix::io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket =
-        net::socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(netlink::KOBJECT_UEVENT))?;
-    net::bind(&socket, &SocketAddrNetlink::new(0, 1))?;
-    Ok(socket)
-}
-
-/// Whether an announcement, texts that each end with a zero, is of a block device that comes or gets another content.
-fn is_of_new_device(text: &[u8]) -> bool {
-    let has = |word: &[u8]| text.split(|byte| *byte == 0).any(|found| found == word);
-    has(b"SUBSYSTEM=block") && !has(b"ACTION=remove")
 }
 
 #[cfg(test)]

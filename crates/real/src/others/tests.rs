@@ -3,6 +3,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::open::{Access, Io};
@@ -171,11 +172,30 @@ fn a_partition_that_is_made_without_an_open_is_seen() {
         let Some(partition) = Partition::of(&device) else { return };
         others.events();
         if !announced {
-            others.devices = None;
-            others.looked = Instant::now().checked_sub(EVERY).unwrap();
+            others.partitions.announced = None;
+            others.partitions.looked = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
         }
         assert_eq!(others.look(), Seen::Opened, "{announced}");
         drop(partition);
+    }
+}
+
+/// What is announced of other devices, or of what is there, is many times a second, and costs no look at anything.
+#[test]
+fn only_a_new_partition_of_the_target_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.img");
+    fs::write(&path, vec![7; 4 << 20]).unwrap();
+    let Some(device) = Loop::over(&path) else { return };
+    let opened = Opened::open(&device.0, Access::Claim, Io::Buffered).unwrap();
+    let others = Others::of(&opened, Access::Claim).unwrap();
+    let name = device.0.file_name().unwrap().to_str().unwrap();
+    for (action, disk, is_new) in
+        [("add", name, true), ("change", name, false), ("remove", name, false), ("add", "loop999", false)]
+    {
+        let path = format!("/devices/virtual/block/{disk}/{disk}p1");
+        let text = format!("{action}@{path}\0ACTION={action}\0DEVPATH={path}\0SUBSYSTEM=block\0");
+        assert_eq!(others.partitions.is_new(text.as_bytes()), is_new, "{text}");
     }
 }
 

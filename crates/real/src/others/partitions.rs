@@ -1,0 +1,110 @@
+//! Notices partitions that are made of the target, or of what it stands on, by whoever has that open already.
+//!
+//! The law of this module: it opens no device, for that is what it would be noticed by.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::netlink::{self, SocketAddrNetlink};
+use rustix::net::{self, AddressFamily, RecvFlags, SocketFlags, SocketType};
+use straddle_device::FileId;
+
+/// So often /sys is looked at: not everybody gets announcements.
+const EVERY: Duration = Duration::from_millis(200);
+
+/// The partitions of some devices.
+#[derive(Debug)]
+pub(super) struct Partitions {
+    /// The devices' folders in /sys.
+    folders: Vec<PathBuf>,
+    /// What was there.
+    known: BTreeSet<PathBuf>,
+    /// The kernel's announcements of devices.
+    pub(super) announced: Option<OwnedFd>,
+    /// When /sys was looked at.
+    pub(super) looked: Instant,
+}
+
+impl Partitions {
+    /// Of the target, and of the other ways to its bytes, as they are now.
+    pub(super) fn of(target: FileId, ways: &[(FileId, PathBuf)]) -> Self {
+        let announced = announcements().ok();
+        let own = folder(target);
+        // What is made beside a partition is no way to its bytes.
+        let disk = own.as_ref().filter(|own| is_partition(own)).and_then(|own| own.parent());
+        let others = ways.iter().filter_map(|(id, _)| folder(*id)).filter(|way| Some(way.as_path()) != disk);
+        let folders: Vec<PathBuf> = others.chain(own.clone()).collect();
+        let known = listed(&folders);
+        Self { folders, known, announced, looked: Instant::now() }
+    }
+
+    /// Whether one was made since.
+    pub(super) fn has_new(&mut self) -> bool {
+        if self.folders.is_empty() {
+            return false;
+        }
+        if self.is_announced() {
+            return true;
+        }
+        if self.looked.elapsed() < EVERY {
+            return false;
+        }
+        self.looked = Instant::now();
+        !listed(&self.folders).is_subset(&self.known)
+    }
+
+    fn is_announced(&mut self) -> bool {
+        let mut is_announced = false;
+        let mut text = [0; 4096];
+        while let Some(socket) = &self.announced {
+            match net::recv(socket, &mut text, RecvFlags::DONTWAIT) {
+                Ok((length, _)) => is_announced |= self.is_new(&text[..length]),
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                // Some are lost.
+                Err(Errno::NOBUFS) => is_announced |= !listed(&self.folders).is_subset(&self.known),
+                Err(_) => self.announced = None,
+            }
+        }
+        is_announced
+    }
+
+    /// Whether an announcement, texts that each end with a zero, is of a new partition of one of these.
+    pub(super) fn is_new(&self, text: &[u8]) -> bool {
+        let mut words = text.split(|byte| *byte == 0).filter_map(|word| std::str::from_utf8(word).ok());
+        let path = words.clone().find_map(|word| word.strip_prefix("DEVPATH=/"));
+        let folder = path.and_then(|path| Path::new("/sys").join(path).parent().map(Path::to_owned));
+        words.any(|word| word == "ACTION=add") && folder.is_some_and(|folder| self.folders.contains(&folder))
+    }
+}
+
+/// The folder of a device; none of a file.
+fn folder(id: FileId) -> Option<PathBuf> {
+    if !id.is_device() {
+        return None;
+    }
+    let (major, minor) = (rustix::fs::major(id.number()), rustix::fs::minor(id.number()));
+    Path::new("/sys/dev/block").join(format!("{major}:{minor}")).canonicalize().ok()
+}
+
+fn is_partition(folder: &Path) -> bool {
+    folder.join("partition").exists()
+}
+
+fn listed(folders: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| is_partition(path)).collect()
+}
+
+/// What the kernel announces of devices (lib/kobject_uevent.c): group 1, without rights. In a user namespace there may be none.
+fn announcements() -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket =
+        net::socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(netlink::KOBJECT_UEVENT))?;
+    net::bind(&socket, &SocketAddrNetlink::new(0, 1))?;
+    Ok(socket)
+}
