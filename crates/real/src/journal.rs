@@ -212,11 +212,21 @@ pub(crate) struct Journal {
     /// The file to be filled next, with its first line only. While it is there, it is known that none follows.
     next: Option<File>,
     /// The first, locked for as long as the measurement runs, so that nobody takes the journal for a dead one's.
-    lock: Option<File>,
+    lock: Option<Locked>,
 }
 
 /// So many areas are in a file; a header has room for them and for a long name.
 const AREAS: usize = 64;
+
+/// A locked file. Its lock is given up and not left to the end of the open file, which a program that is just being started has still.
+#[derive(Debug)]
+struct Locked(File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        straddle_device::claim::unlock(&self.0);
+    }
+}
 
 /// The file with this number of the journal that is called `stem`.
 fn named(folder: &Path, stem: &str, number: u64, suffix: &str) -> PathBuf {
@@ -277,7 +287,7 @@ impl Journal {
             }
         }
         self.parts.push(path);
-        self.lock.get_or_insert(file);
+        self.lock.get_or_insert(Locked(file));
         Ok(())
     }
 

@@ -21,7 +21,7 @@ use straddle_units::Span;
 
 use super::left::Left;
 use super::sectors::{Ways, is_unreadable};
-use super::{DAMAGED, HEADER, Header, JournalError, NEW, OVER, SUFFIX, hex, remove, title};
+use super::{DAMAGED, HEADER, Header, JournalError, Locked, NEW, OVER, SUFFIX, hex, remove, title};
 use crate::moment::told_moment;
 use crate::open::{Access, Io, OpenError, Opened};
 use crate::others::{Others, Seen};
@@ -198,7 +198,7 @@ fn failed(error: JournalError, lacks: Lacks) -> Settled {
 
 /// What came of locking.
 enum Lock {
-    Held(File),
+    Held(Locked),
     /// Somebody else has it locked.
     Busy,
     /// It was removed or renamed meanwhile.
@@ -219,7 +219,7 @@ fn locked(path: &Path) -> Result<Lock, JournalError> {
     }
     let id = FileId::of_open(&file).map_err(failed("read"))?;
     let is_same = fs::symlink_metadata(path).is_ok_and(|now| FileId::of(&now) == id);
-    Ok(if is_same { Lock::Held(file) } else { Lock::Gone })
+    Ok(if is_same { Lock::Held(Locked(file)) } else { Lock::Gone })
 }
 
 /// Removes what there is of a journal that is not needed. The first says longest what it is.
