@@ -13,6 +13,12 @@ fn run(program: &str, arguments: &[&str]) -> Option<String> {
     done.status.success().then(|| String::from_utf8(done.stdout).unwrap().trim().to_owned())
 }
 
+/// Whoever looks for a free loop device opens those that others have: one test at a time does.
+fn turn() -> std::sync::MutexGuard<'static, ()> {
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// A loop device that goes with the test.
 struct Loop(PathBuf);
 
@@ -79,6 +85,7 @@ fn seen(target: &Path, theirs: &Path) -> [Seen; 3] {
 /// Whoever writes to what a device stands on, at whatever depth, or to a part of it, writes to the device.
 #[test]
 fn whoever_comes_below_or_above_is_seen() {
+    let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk.img");
     fs::write(&path, vec![7; 4 << 20]).unwrap();
@@ -148,6 +155,7 @@ fn whoever_came_before_the_look_out_is_asked_for_again() {
 /// What cannot be watched may be written unseen.
 #[test]
 fn a_look_out_that_does_not_see_everything_is_none() {
+    let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk.img");
     fs::write(&path, vec![7; 1 << 20]).unwrap();
@@ -161,6 +169,7 @@ fn a_look_out_that_does_not_see_everything_is_none() {
 /// Who had the disk open before makes a partition on it, and opens nothing that is watched.
 #[test]
 fn a_partition_that_is_made_without_an_open_is_seen() {
+    let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk.img");
     fs::write(&path, vec![7; 4 << 20]).unwrap();
@@ -183,6 +192,7 @@ fn a_partition_that_is_made_without_an_open_is_seen() {
 /// What is announced of other devices, or of what is there, is many times a second, and costs no look at anything.
 #[test]
 fn only_a_new_partition_of_the_target_counts() {
+    let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk.img");
     fs::write(&path, vec![7; 4 << 20]).unwrap();
@@ -202,6 +212,7 @@ fn only_a_new_partition_of_the_target_counts() {
 /// Loop devices claim nothing: the kernel mounts or maps what is behind them, and no node of it is opened.
 #[test]
 fn what_is_behind_a_loop_device_is_claimed_with_it() {
+    let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk.img");
     fs::write(&path, vec![7; 4 << 20]).unwrap();
@@ -224,6 +235,7 @@ fn what_is_behind_a_loop_device_is_claimed_with_it() {
 /// A partition that is made during a run is another way to its bytes.
 #[test]
 fn a_partition_that_is_made_is_seen() {
+    let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk.img");
     fs::write(&path, vec![7; 4 << 20]).unwrap();
