@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use straddle_device::shown::quote_path;
 use straddle_units::SplitMix64;
-use tools::{Dir, STRADDLE};
+use tools::{Dir, STRADDLE, run};
 
 const SIZE: u64 = 6 << 20;
 
@@ -173,6 +173,14 @@ fn owner_writes(target: &Path, journals: &Path, bytes: &[u8], drawn: u64, again:
     assert!(told.contains("left alone") && told.contains(&(at / 512 * 512).to_string()), "{again}: {told}");
     let folder = format!("straddle bench --restore --journals {} --force", quote_path(journals));
     assert!(told.contains(&folder), "{again}: {told}");
+    // The other way out, on a copy.
+    let kept = journals.with_extension("kept");
+    run(Command::new("cp").arg("-a").arg(journals).arg(&kept), "");
+    let (_, line) = told.split_once("remove the journal (").unwrap();
+    tools::shell(line.split_once(").").unwrap().0, Path::new("/"));
+    assert_eq!(fs::read_dir(journals).unwrap().count(), 0, "{again}: {told}");
+    fs::remove_dir(journals).unwrap();
+    fs::rename(&kept, journals).unwrap();
     let told = restored(journals, &["--force"], 0);
     assert!(fs::read(target).unwrap() == bytes, "{again}: {told}");
 }

@@ -113,30 +113,23 @@ fn is_read_alike(context: &Context<'_>) -> bool {
             Problem::GptPrimaryDamaged { .. }
                 | Problem::GptCopiesDiffer { .. }
                 | Problem::NoProtectiveMbr { .. }
-                | Problem::GptUnusable { .. }
-                | Problem::GptPastEnd { .. }
         )
     };
-    !context.stack.problems.iter().any(is_other)
+    has_copy(context) && !context.stack.problems.iter().any(is_other)
 }
 
 /// Takes the commands away that change a table which their tools read otherwise, or not at all.
 pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
-    let (is_alike, is_long) = (is_read_alike(context), context.stack.has_long_entries);
-    if is_long {
-        // There are others.
-        for cure in findings.iter_mut().filter_map(|finding| finding.cure.as_mut()) {
+    let is_alike = is_read_alike(context);
+    for cure in findings.iter_mut().filter_map(|finding| finding.cure.as_mut()) {
+        if context.stack.has_long_entries {
+            // There are others.
             cure.commands.retain(|command| command.tool != "sgdisk");
         }
-    }
-    if is_alike {
-        return;
-    }
-    for cure in
-        findings.iter_mut().filter_map(|finding| finding.cure.as_mut()).filter(|cure| cure.writes_table())
-    {
-        cure.without_commands();
-        cure.summary += ", when the table is mended";
+        if !is_alike && cure.writes_table() {
+            cure.without_commands();
+            cure.summary += ", when the table is mended";
+        }
     }
 }
 

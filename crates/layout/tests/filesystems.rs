@@ -403,7 +403,7 @@ fn zfs_says_its_ashift() {
 
 /// A GPT, or what was made since, takes some of the labels away.
 #[test]
-fn any_label_of_zfs_is_enough() {
+fn one_label_of_zfs_at_the_start_or_both_at_the_end_are_enough() {
     let Some((label, _)) = captured("ashift12") else { return };
     let len = 64 * MIB + 4096;
     let last = 64 * MIB - 256 * KIB;

@@ -107,8 +107,14 @@ impl Left {
     }
 
     /// The files that were complete, in order.
-    pub fn paths(&self) -> Vec<PathBuf> {
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
         self.files.iter().map(|number| self.path(*number, SUFFIX)).collect()
+    }
+
+    /// Every file that it had, but for damaged ones, in the order in which they are to be removed: the first says longest what it is.
+    pub fn everything(&self) -> Vec<PathBuf> {
+        let new = self.new.iter().rev().map(|number| self.path(*number, NEW));
+        self.paths().into_iter().rev().chain(new).chain([self.path(0, OVER)]).collect()
     }
 
     /// What there is of it now; `None` where nothing is.

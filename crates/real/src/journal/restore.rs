@@ -1,9 +1,9 @@
 //! Puts back what a run that did not end has left.
 //!
 //! The law of this module: a target is written only where its drive gives no bytes at all, or where its owner says that what
-//! is there now may go, and not before all that the journal holds has been compared with it. A run writes nothing but what was there, so what
-//! reads otherwise was written by somebody else: a sector that a power cut tore while the same bytes were written to it is whole, or
-//! it cannot be read.
+//! is there now may go, and not before all that the journal holds has been compared with it. A run writes nothing but what was
+//! there, so what reads otherwise was written by somebody else: a sector that a power cut tore while the same bytes were written to
+//! it is whole, or it cannot be read.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
@@ -21,7 +21,7 @@ use straddle_units::Span;
 
 use super::left::Left;
 use super::sectors::{Ways, is_unreadable};
-use super::{DAMAGED, HEADER, Header, JournalError, Locked, NEW, OVER, SUFFIX, hex, remove, title};
+use super::{DAMAGED, HEADER, Header, JournalError, Locked, NEW, hex, remove, title};
 use crate::moment::told_moment;
 use crate::open::{Access, Io, OpenError, Opened};
 use crate::others::{Others, Seen};
@@ -222,11 +222,9 @@ fn locked(path: &Path) -> Result<Lock, JournalError> {
     Ok(if is_same { Lock::Held(Locked(file)) } else { Lock::Gone })
 }
 
-/// Removes what there is of a journal that is not needed. The first says longest what it is.
+/// Removes what there is of a journal that is not needed.
 fn remove_rest(journal: &Left) -> Result<(), JournalError> {
-    let files = journal.files.iter().map(|number| journal.path(*number, SUFFIX));
-    let new = journal.new.iter().rev().map(|number| journal.path(*number, NEW));
-    for path in files.rev().chain(new).chain([journal.path(0, OVER)]) {
+    for path in journal.everything() {
         title::remove(&path, journal.names().1).map_err(|source| JournalError::Io {
             path,
             what: "remove",

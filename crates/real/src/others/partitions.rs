@@ -32,8 +32,8 @@ pub(super) struct Partitions {
 impl Partitions {
     /// Of the target, and of the other ways to its bytes, as they are now.
     pub(super) fn of(target: FileId, ways: &[(FileId, PathBuf)]) -> Self {
-        let announced = announcements().ok();
         let own = folder(target);
+        let announced = own.as_ref().and_then(|_| announcements().ok());
         // What is made beside a partition is no way to its bytes.
         let disk = own.as_ref().filter(|own| is_partition(own)).and_then(|own| own.parent());
         let others = ways.iter().filter_map(|(id, _)| folder(*id)).filter(|way| Some(way.as_path()) != disk);

@@ -13,6 +13,14 @@ fn run(program: &str, arguments: &[&str]) -> Option<String> {
     done.status.success().then(|| String::from_utf8(done.stdout).unwrap().trim().to_owned())
 }
 
+/// A file of so many MiB, and its folder, which goes with the test.
+fn file(mib: usize) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.img");
+    fs::write(&path, vec![7; mib << 20]).unwrap();
+    (folder, path)
+}
+
 /// Whoever looks for a free loop device opens those that others have: one test at a time does.
 fn turn() -> std::sync::MutexGuard<'static, ()> {
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -86,9 +94,7 @@ fn seen(target: &Path, theirs: &Path) -> [Seen; 3] {
 #[test]
 fn whoever_comes_below_or_above_is_seen() {
     let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("disk.img");
-    fs::write(&path, vec![7; 4 << 20]).unwrap();
+    let (_folder, path) = file(4);
     let Some(first) = Loop::over(&path) else { return };
     let second = Loop::over(&first.0).unwrap();
     let third = Loop::over(&second.0).unwrap();
@@ -140,9 +146,7 @@ impl Drop for Writer {
 /// Between the look at who uses a target and the look-out there is a moment.
 #[test]
 fn whoever_came_before_the_look_out_is_asked_for_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("disk.img");
-    fs::write(&path, vec![7; 1 << 20]).unwrap();
+    let (_folder, path) = file(1);
     let opened = Opened::open(&path, Access::Claim, Io::Buffered).unwrap();
     let writer = Writer::of(&path);
     let mut others = Others::of(&opened, Access::Claim).unwrap();
@@ -156,9 +160,7 @@ fn whoever_came_before_the_look_out_is_asked_for_again() {
 #[test]
 fn a_look_out_that_does_not_see_everything_is_none() {
     let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("disk.img");
-    fs::write(&path, vec![7; 1 << 20]).unwrap();
+    let (_folder, path) = file(1);
     let Some(device) = Loop::over(&path) else { return };
     let opened = Opened::open(&device.0, Access::Claim, Io::Buffered).unwrap();
     assert!(Others::of(&opened, Access::Claim).is_ok());
@@ -170,9 +172,7 @@ fn a_look_out_that_does_not_see_everything_is_none() {
 #[test]
 fn a_partition_that_is_made_without_an_open_is_seen() {
     let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("disk.img");
-    fs::write(&path, vec![7; 4 << 20]).unwrap();
+    let (_folder, path) = file(4);
     let Some(device) = Loop::over(&path) else { return };
     for announced in [true, false] {
         let opened = Opened::open(&device.0, Access::Share, Io::Buffered).unwrap();
@@ -193,9 +193,7 @@ fn a_partition_that_is_made_without_an_open_is_seen() {
 #[test]
 fn only_a_new_partition_of_the_target_counts() {
     let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("disk.img");
-    fs::write(&path, vec![7; 4 << 20]).unwrap();
+    let (_folder, path) = file(4);
     let Some(device) = Loop::over(&path) else { return };
     let opened = Opened::open(&device.0, Access::Claim, Io::Buffered).unwrap();
     let others = Others::of(&opened, Access::Claim).unwrap();
@@ -213,9 +211,7 @@ fn only_a_new_partition_of_the_target_counts() {
 #[test]
 fn what_is_behind_a_loop_device_is_claimed_with_it() {
     let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("disk.img");
-    fs::write(&path, vec![7; 4 << 20]).unwrap();
+    let (_folder, path) = file(4);
     let Some(first) = Loop::over(&path) else { return };
     let second = Loop::over(&first.0).unwrap();
     let claim = || {
@@ -236,9 +232,7 @@ fn what_is_behind_a_loop_device_is_claimed_with_it() {
 #[test]
 fn a_partition_that_is_made_is_seen() {
     let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("disk.img");
-    fs::write(&path, vec![7; 4 << 20]).unwrap();
+    let (_folder, path) = file(4);
     let Some(device) = Loop::over(&path) else { return };
     let opened = Opened::open(&device.0, Access::Claim, Io::Buffered).unwrap();
     let mut others = Others::of(&opened, Access::Claim).unwrap();
@@ -254,9 +248,7 @@ fn what_is_mapped_for_writing_is_in_use() {
     const MAPS: &str = "import ctypes, os, sys, time\nlibc = ctypes.CDLL(None)\nlibc.mmap.restype = ctypes.c_void_p\n\
         file = os.open(sys.argv[1], os.O_RDWR)\nlibc.mmap(None, ctypes.c_size_t(4096), 3, 1, file, ctypes.c_long(0))\n\
         os.close(file)\nprint(flush=True)\ntime.sleep(1000)";
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("disk.img");
-    fs::write(&path, vec![7; 1 << 20]).unwrap();
+    let (_folder, path) = file(1);
     let mut python = Command::new("python3");
     python.args(["-c", MAPS]).arg(&path).stdout(std::process::Stdio::piped());
     let mut maps = Writer(python.spawn().unwrap());

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use straddle_device::Target;
 use straddle_device::live::{LiveDevice, LiveKind, Owner};
-use straddle_layout::{Beside, Stack, TableKind, is_member};
+use straddle_layout::{Beside, Stack, TableKind};
 
 use super::Run;
 
@@ -62,9 +62,7 @@ pub(super) fn arrays(target: &Target, run: &Run, name: &str) -> Vec<String> {
     let is_array = |holder: &&LiveDevice| match &holder.kind {
         LiveKind::Md(_) => name != "drbd",
         LiveKind::Dm(mapping) => {
-            is_member(name)
-                && !matches!(name, "linux_raid_member" | "drbd")
-                && mapping.uuid.starts_with("DMRAID-")
+            !matches!(name, "linux_raid_member" | "drbd") && mapping.uuid.starts_with("DMRAID-")
         }
         LiveKind::Disk => name == "drbd" && holder.name.starts_with("drbd"),
         _ => false,
