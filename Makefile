@@ -22,6 +22,7 @@ test: setup
 lint: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --all-targets --target-dir target -- -D warnings
 	shellcheck scripts/* tests/guest/run tests/guest/init tests/guest/*.sh tests/emulated/kernel tests/emulated/run tests/emulated/init \
 	    tests/emulated/*.sh experiments/scripts/*.sh \
 	    crates/guest/init/init crates/lab/guest/lib.sh tests/lab/*.sh tests/sysroots/capture \

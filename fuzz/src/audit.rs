@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use straddle_audit::{Asked, Context, Cure, Finding, Judgement, Recognised, Severity, Subject};
-use straddle_device::DeviceKind;
 use straddle_device::Assume;
+use straddle_device::DeviceKind;
 use straddle_device::image::Container;
 use straddle_device::topology::{AlignmentOffset, Figure, Source, Topology};
 use straddle_layout::{MAX_PARTITIONS, Partition, PartitionType, Role, Stack, TableKind};
@@ -147,7 +147,10 @@ fn check_finding(finding: &Finding) {
     assert!(!finding.message.is_empty());
     assert!(!finding.message.contains(char::is_control), "{:?}", finding.message);
     let layer = finding.way();
-    assert!(layer.as_ref().is_none_or(|layer| !layer.is_empty() && !layer.contains(char::is_control)), "{layer:?}");
+    assert!(
+        layer.as_ref().is_none_or(|layer| !layer.is_empty() && !layer.contains(char::is_control)),
+        "{layer:?}"
+    );
     let Some(miss) = finding.miss else { return };
     assert!(miss.past > ByteCount::ZERO && miss.past < miss.boundary.size());
     let at = finding.at.expect("a boundary is missed somewhere");

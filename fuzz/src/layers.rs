@@ -133,6 +133,7 @@ fn whole_disk(kind: &'static str, layer: Layer) -> Stack {
         partitions: Vec::new(),
         problems: Vec::new(),
         is_hybrid_iso: false,
+        has_long_entries: false,
     }
 }
 
