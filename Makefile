@@ -21,6 +21,7 @@ test: setup
 
 lint: setup
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --all-targets --target-dir target -- -D warnings
 	shellcheck scripts/* tests/guest/run tests/guest/init tests/guest/*.sh tests/emulated/kernel tests/emulated/run tests/emulated/init \
