@@ -31,24 +31,14 @@ pub(crate) fn target(
     }
     Ok(Target {
         kind: DeviceKind::Modelled,
-        container: None,
-        through: None,
-        size,
-        medium: Some(Box::new(MemoryMedium::sparse(Vec::new(), size))),
         topology,
         identity: Identity {
             model: Some(profile.claims.model.clone()),
             rotational: Some(profile.claims.rotational),
             ..Identity::default()
         },
-        kernel_name: None,
-        kernel_partitions: None,
-        partition: None,
-        node: None,
-        read_only: false,
-        id: None,
-        zoned: None,
         remarks: vec![format!("modelled: {}; nothing is written on it", profile.title)],
+        ..Target::image(Box::new(MemoryMedium::sparse(Vec::new(), size)))
     })
 }
 

@@ -20,12 +20,11 @@ use straddle_audit::{Cause, Command, Cure, Finding, Judgement, Kind, Risk, Subje
 use straddle_device::DeviceKind;
 use straddle_device::identify::RotationRate;
 use straddle_device::topology::{AlignmentOffset, AtomicWrites, Figure, Topology};
+use straddle_examine::{Cost, Examined};
 use straddle_layout::{Partition, PartitionType, Role, Stack, TableKind, types};
 use straddle_units::ByteCount;
 
 use self::layers::{ContainerReport, LayerReport, container_report, layer_report};
-use crate::commands::check::Audited;
-use crate::cost::Cost;
 
 /// The version of this form.
 pub(crate) const SCHEMA: u32 = 2;
@@ -448,11 +447,11 @@ impl TargetReport {
     }
 
     /// An audited target.
-    pub(crate) fn of(audited: &Audited) -> Self {
-        let Audited { name, target, stack, judgement, .. } = audited;
+    pub(crate) fn of(audited: &Examined) -> Self {
+        let Examined { name, target, stack, judgement, .. } = audited;
         Self {
             target: name.clone(),
-            status: audited.status(),
+            status: judgement.status.into(),
             kinds: audited.kinds().iter().copied().map(KindReport::from).collect(),
             reason: audited.not_judged().map(str::to_owned),
             error: None,
@@ -461,7 +460,7 @@ impl TargetReport {
             container: target.container.as_ref().map(container_report),
             layer: stack.layer.as_ref().map(layer_report),
             partitions: stack.partitions.iter().map(|p| partition_report(p, judgement)).collect(),
-            findings: audited.told().map(|(finding, cost)| finding_report(finding, cost)).collect(),
+            findings: audited.reported().map(|(finding, cost)| finding_report(finding, cost)).collect(),
             remarks: audited.remarks(),
         }
     }
@@ -481,7 +480,7 @@ fn figure<T: Copy + PartialEq, U>(figure: &Figure<T>, value: impl Fn(T) -> U) ->
     }
 }
 
-fn device_report(audited: &Audited) -> DeviceReport {
+fn device_report(audited: &Examined) -> DeviceReport {
     let target = &audited.target;
     let topology: &Topology = &target.topology;
     let bytes = |f: &Option<Figure<ByteCount>>| f.as_ref().map(|f| figure(f, ByteCount::get));

@@ -17,12 +17,11 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use straddle_audit::{ATOMIC_UNIT, Cause, Cure, Finding, OfPartition, Severity, Subject, Verdict, picture};
 use straddle_device::identify::RotationRate;
 use straddle_device::topology::{AlignmentOffset, AtomicWrites, Figure, SectorFormat, Source, Topology};
+use straddle_examine::{Cost, Examined};
 use straddle_layout::{Partition, PartitionType, Problem, Stack, TableKind, types};
 use straddle_units::{BlockSize, ByteCount, Span};
 use textwrap::WordSplitter;
 
-use crate::commands::check::Audited;
-use crate::cost::Cost;
 use crate::output::{self, Styles, paint, plural, printable, width};
 use crate::report::Status;
 use crate::schema::Summary;
@@ -66,9 +65,9 @@ pub(crate) fn severity_style(severity: Severity, styles: Styles) -> Style {
 }
 
 /// A target's findings, a line each: `vm.img: error S001 partition 1: starts at …`
-pub(crate) fn lines(audited: &Audited) -> String {
+pub(crate) fn lines(audited: &Examined) -> String {
     let mut text = String::new();
-    for (finding, _) in audited.told() {
+    for (finding, _) in audited.reported() {
         let rule = finding.rule;
         let _ = writeln!(
             text,
@@ -98,7 +97,7 @@ fn subject(subject: Subject) -> String {
 }
 
 /// A target in full: what it is, its partitions with their verdicts, and each finding with its cure.
-pub(crate) fn target(audited: &Audited, verbose: bool, styles: Styles) -> String {
+pub(crate) fn target(audited: &Examined, verbose: bool, styles: Styles) -> String {
     let mut text = heading(audited, styles);
     let topology = &audited.target.topology;
     if verbose {
@@ -123,7 +122,7 @@ pub(crate) fn target(audited: &Audited, verbose: bool, styles: Styles) -> String
     if verbose {
         let _ = write!(text, "\n{}", tree::draw(audited, styles));
     }
-    let told: Vec<(&Finding, Option<&Cost>)> = audited.told().collect();
+    let told: Vec<(&Finding, Option<&Cost>)> = audited.reported().collect();
     for at in 0..told.len() {
         text += &finding_text(audited, &told, at, styles);
     }
@@ -131,7 +130,7 @@ pub(crate) fn target(audited: &Audited, verbose: bool, styles: Styles) -> String
 }
 
 /// A target drawn: what it is, and its layers with the codes of their findings.
-pub(crate) fn map(audited: &Audited, styles: Styles) -> String {
+pub(crate) fn map(audited: &Examined, styles: Styles) -> String {
     let mut text = heading(audited, styles);
     let _ = writeln!(
         text,
@@ -143,7 +142,7 @@ pub(crate) fn map(audited: &Audited, styles: Styles) -> String {
     text + &tree::draw(audited, styles)
 }
 
-fn heading(audited: &Audited, styles: Styles) -> String {
+fn heading(audited: &Examined, styles: Styles) -> String {
     let target = &audited.target;
     let mut parts = Vec::new();
     let identity = [&target.identity.vendor, &target.identity.model];
@@ -285,8 +284,8 @@ fn every_figure(topology: &Topology) -> String {
 }
 
 /// `  status: error (alignment, table damage)`
-fn status_line(audited: &Audited, styles: Styles) -> String {
-    let status = audited.status();
+fn status_line(audited: &Examined, styles: Styles) -> String {
+    let status = Status::from(audited.judgement.status);
     let style = match status {
         Status::Ok | Status::Blank => styles.good,
         Status::Advice => styles.advice,
@@ -304,7 +303,7 @@ fn status_line(audited: &Audited, styles: Styles) -> String {
     format!("  status: {}{}{through}", paint(style, status.word()), printable(&why))
 }
 
-fn table_line(audited: &Audited) -> String {
+fn table_line(audited: &Examined) -> String {
     let stack: &Stack = &audited.stack;
     let count = plural(audited.in_table, "partition");
     let block = stack.block;
@@ -338,7 +337,7 @@ fn is_unread(stack: &Stack) -> bool {
 const DISPENSABLE: [&str; 4] = ["START BYTE", "SECTORS", "TYPE", "SIZE"];
 
 /// The table of partitions, as wide as stdout takes it.
-fn partition_table(audited: &Audited) -> String {
+fn partition_table(audited: &Examined) -> String {
     let all = ["  #", "START LBA", "START BYTE", "SECTORS", "SIZE", "TYPE", "CONTENT", "VERDICT"];
     let rows: Vec<[String; 8]> = audited.stack.partitions.iter().map(|p| row(p, audited)).collect();
     let drawn = |left_out: &[&str]| {
@@ -360,7 +359,7 @@ fn partition_table(audited: &Audited) -> String {
 }
 
 /// A partition's line in the table.
-fn row(partition: &Partition, audited: &Audited) -> [String; 8] {
+fn row(partition: &Partition, audited: &Examined) -> [String; 8] {
     let kind = types::name(&partition.kind).map(str::to_owned).unwrap_or_else(|| match partition.kind {
         PartitionType::Guid(guid) => types::guid_text(guid),
         PartitionType::Mbr(kind) => format!("{kind:#04x}"),
@@ -378,7 +377,7 @@ fn row(partition: &Partition, audited: &Audited) -> [String; 8] {
     ]
 }
 
-fn partitions(audited: &Audited, styles: Styles) -> String {
+fn partitions(audited: &Examined, styles: Styles) -> String {
     // Styled line by line: the table counts escape sequences as text.
     let mut lines = partition_table(audited).lines().map(str::to_owned).collect::<Vec<_>>();
     if let Some(header) = lines.first_mut() {
@@ -406,14 +405,14 @@ fn partitions(audited: &Audited, styles: Styles) -> String {
 }
 
 /// What is made of a partition, and the worst of what stands on it.
-fn judged<'a>(partition: &Partition, audited: &'a Audited) -> (OfPartition, Option<&'a Finding>) {
+fn judged<'a>(partition: &Partition, audited: &'a Examined) -> (OfPartition, Option<&'a Finding>) {
     let nothing = OfPartition { verdict: Verdict::Aligned, decisive: None, inside: None, made_up: None };
     let of = audited.judgement.partition(partition.number).copied().unwrap_or(nothing);
     (of, of.inside.and_then(|at| audited.findings.get(at)))
 }
 
 /// The verdict on a partition, and on what stands on it. It counts every finding, told here or not.
-fn verdict_text(partition: &Partition, audited: &Audited) -> String {
+fn verdict_text(partition: &Partition, audited: &Examined) -> String {
     let (of, inside) = judged(partition, audited);
     let decisive = of.decisive.and_then(|at| audited.findings.get(at));
     let own = placement_text(partition, of.verdict, decisive);
@@ -479,7 +478,7 @@ fn cost_text(cost: &Cost) -> String {
 }
 
 /// The finding number `at` of those that are `told`, its cost, and its cure, which is told once for all that share it.
-fn finding_text(audited: &Audited, told: &[(&Finding, Option<&Cost>)], at: usize, styles: Styles) -> String {
+fn finding_text(audited: &Examined, told: &[(&Finding, Option<&Cost>)], at: usize, styles: Styles) -> String {
     let (before, rest) = told.split_at(at.min(told.len()));
     let Some(((finding, cost), after)) = rest.split_first() else { return String::new() };
     let style = severity_style(finding.severity, styles);
@@ -540,7 +539,7 @@ fn sharing(finding: &Finding, others: &[&Finding]) -> String {
 }
 
 /// The physical sectors (or units) at a partition's start, and its first file-system block over them.
-fn drawing(audited: &Audited, finding: &Finding) -> Option<String> {
+fn drawing(audited: &Examined, finding: &Finding) -> Option<String> {
     let (Subject::Partition(number), Some(miss)) = (finding.subject, &finding.miss) else { return None };
     // Advice costs nothing, and what is lost with atomic writes is no read-modify-write.
     if finding.severity == Severity::Advice || miss.name == ATOMIC_UNIT {
