@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::str::FromStr;
 
+use straddle_device::shown::with_causes;
 use straddle_device::topology::{AlignmentOffset, Figure, Source, Topology};
 use straddle_device::{Assume, DeviceKind, Identity, MemoryMedium, Target};
 use straddle_drive::Profile;
@@ -89,9 +90,9 @@ fn first_boundary(profile: &Profile) -> ByteCount {
 /// `--assume`: a topology as [`Assume`] reads it, or that of a modelled drive.
 pub(crate) fn assume(text: &str) -> Result<Assume, String> {
     let Some(specification) = text.strip_prefix(PREFIX) else {
-        return Assume::from_str(text).map_err(|error| error.to_string());
+        return Assume::from_str(text).map_err(|error| with_causes(&error));
     };
-    let profile = Profile::open(specification).map_err(|error| error.to_string())?;
+    let profile = Profile::open(specification).map_err(|error| with_causes(&error))?;
     let (logical, claimed) = (profile.claims.logical_sector, profile.claims.physical_sector);
     let words = match profile.body {
         Body::Disk(_) => {
@@ -100,5 +101,5 @@ pub(crate) fn assume(text: &str) -> Result<Assume, String> {
         }
         Body::Ssd(_) => format!("logical={logical},physical={claimed},iu={}", profile.sectors.physical),
     };
-    Assume::from_str(&words).map_err(|error| error.to_string())
+    Assume::from_str(&words).map_err(|error| with_causes(&error))
 }

@@ -1,7 +1,6 @@
 //! What is on a target.
 
-use std::error::Error;
-
+use straddle_device::shown::with_causes;
 use straddle_device::{ReadError, Target};
 use straddle_layout::{Problem, Stack, TableKind};
 
@@ -27,19 +26,8 @@ pub(crate) fn read(target: &mut Target, options: &straddle_device::Options) -> R
         }
         Err(error) if listed.is_empty() => Err(error),
         Err(error) => {
-            target.remarks.push(chain(&error));
+            target.remarks.push(with_causes(&error));
             Ok(by_kernel())
         }
     }
-}
-
-/// An error with its causes, in a line.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        line += &format!(": {error}");
-        cause = error.source();
-    }
-    line
 }

@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use straddle_audit::Recognised;
+use straddle_device::shown::with_causes;
 use straddle_device::{DeviceKind, Target};
 use straddle_layout::{Beside, Stack, TableKind, is_member};
 
-use crate::read::chain;
 use crate::{Examiner, in_use, member};
 
 /// Whether this process is root's.
@@ -79,6 +79,7 @@ fn is_blank(target: &Target, is_captured: bool) -> Result<bool, String> {
     let Some(medium) = &target.medium else {
         return Err(unread(is_captured));
     };
-    straddle_layout::is_blank(medium.as_ref())
-        .map_err(|error| format!("nothing on it is recognised, and not all can be read: {}", chain(&error)))
+    straddle_layout::is_blank(medium.as_ref()).map_err(|error| {
+        format!("nothing on it is recognised, and not all can be read: {}", with_causes(&error))
+    })
 }
