@@ -1,10 +1,11 @@
-//! Notices partitions that are made of the target, or of what it stands on, by whoever has that open already.
+//! Notices partitions that are made of the target, or of what it stands on, or changed, by a process that has that open already.
 //!
 //! The law of this module: it opens no device, for that is what it would be noticed by.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -21,12 +22,34 @@ const EVERY: Duration = Duration::from_millis(200);
 pub(super) struct Partitions {
     /// The devices' folders in /sys.
     folders: Vec<PathBuf>,
-    /// What was there.
-    known: BTreeSet<PathBuf>,
+    /// Those that were there.
+    known: BTreeSet<Partition>,
     /// The kernel's announcements of devices.
     pub(super) announced: Option<OwnedFd>,
     /// When /sys was looked at.
     pub(super) looked: Instant,
+}
+
+/// A partition as /sys has it: the folder of one that is made again is another one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Partition {
+    folder: PathBuf,
+    inode: u64,
+    start: String,
+    size: String,
+}
+
+impl Partition {
+    /// Of the folder of a partition; none of another one.
+    fn of(folder: PathBuf) -> Option<Self> {
+        if !is_partition(&folder) {
+            return None;
+        }
+        let inode = fs::metadata(&folder).ok()?.ino();
+        let attribute = |name| fs::read_to_string(folder.join(name)).unwrap_or_default();
+        let (start, size) = (attribute("start"), attribute("size"));
+        Some(Self { folder, inode, start, size })
+    }
 }
 
 impl Partitions {
@@ -42,7 +65,7 @@ impl Partitions {
         Self { folders, known, announced, looked: Instant::now() }
     }
 
-    /// Whether one was made since.
+    /// Whether one was made or changed since.
     pub(super) fn has_new(&mut self) -> bool {
         if self.folders.is_empty() {
             return false;
@@ -73,12 +96,15 @@ impl Partitions {
         is_announced
     }
 
-    /// Whether an announcement, texts that each end with a zero, is of a new partition of one of these.
+    /// Whether an announcement, texts that each end with a zero, is of a partition of one of these that was not there before.
+    /// Those that were are announced when a program asks for it (udevadm trigger).
     pub(super) fn is_new(&self, text: &[u8]) -> bool {
         let mut words = text.split(|byte| *byte == 0).filter_map(|word| std::str::from_utf8(word).ok());
         let path = words.clone().find_map(|word| word.strip_prefix("DEVPATH=/"));
-        let folder = path.and_then(|path| Path::new("/sys").join(path).parent().map(Path::to_owned));
-        words.any(|word| word == "ACTION=add") && folder.is_some_and(|folder| self.folders.contains(&folder))
+        let Some(path) = path.map(|path| Path::new("/sys").join(path)) else { return false };
+        words.any(|word| word == "ACTION=add")
+            && path.parent().is_some_and(|disk| self.folders.iter().any(|folder| folder == disk))
+            && Partition::of(path).is_none_or(|partition| !self.known.contains(&partition))
     }
 }
 
@@ -95,9 +121,9 @@ fn is_partition(folder: &Path) -> bool {
     folder.join("partition").exists()
 }
 
-fn listed(folders: &[PathBuf]) -> BTreeSet<PathBuf> {
+fn listed(folders: &[PathBuf]) -> BTreeSet<Partition> {
     let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
-    entries.map(|entry| entry.path()).filter(|path| is_partition(path)).collect()
+    entries.filter_map(|entry| Partition::of(entry.path())).collect()
 }
 
 /// What the kernel announces of devices (lib/kobject_uevent.c): group 1, without rights. In a user namespace there may be none.

@@ -207,6 +207,29 @@ fn only_a_new_partition_of_the_target_counts() {
     }
 }
 
+/// One that was there is announced again where a program asks for that, and is another one when it is made elsewhere.
+#[test]
+fn a_known_partition_counts_only_where_it_is_made_elsewhere() {
+    let _turn = turn();
+    let (_folder, path) = file(4);
+    let Some(device) = Loop::over(&path) else { return };
+    let Some(partition) = Partition::of(&device) else { return };
+    let opened = Opened::open(&device.0, Access::Share, Io::Buffered).unwrap();
+    let mut others = Others::of(&opened, Access::Share).unwrap();
+    let name = device.0.file_name().unwrap().to_str().unwrap();
+    fs::write(format!("/sys/block/{name}/{name}p1/uevent"), "add").unwrap();
+    let listed = |others: &mut Others| {
+        others.partitions.looked = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
+        others.partitions.has_new()
+    };
+    assert!(!listed(&mut others));
+    drop(partition);
+    assert!(!listed(&mut others));
+    others.partitions.announced = None;
+    let Some(_partition) = Partition::of(&device) else { return };
+    assert!(listed(&mut others));
+}
+
 /// Loop devices claim nothing: the kernel mounts or maps what is behind them, and no node of it is opened.
 #[test]
 fn what_is_behind_a_loop_device_is_claimed_with_it() {
