@@ -189,6 +189,14 @@ fn files_and_scripts_ask_for_the_same() {
     let dump = run(Command::new("sfdisk").args(["--dump", "disk.img"]).current_dir(dir.path()), "");
     assert_eq!(dump, script);
     ends(&dir, 2, &["plan", "disk.img", "--file", "script"]);
+    // Read to its limit, however much there is.
+    fs::write(dir.join("large"), "[[part]]\nsize = '1MiB'\n".repeat(100_000)).unwrap();
+    for option in ["--file", "--from-sfdisk"] {
+        for request in ["large", "/dev/zero"] {
+            let told = ends(&dir, 3, &["plan", "disk.img", option, request]);
+            assert!(told.contains(&format!("{request}: cannot read the request: ")), "{told}");
+        }
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod cost;
 mod drive_target;
 mod exit;
 mod html;
+mod input;
 mod keep;
 mod limited;
 mod measured;

@@ -14,10 +14,17 @@ use straddle_units::{BlockSize, ByteOffset, Lba};
 
 use crate::args::PlanArguments;
 use crate::exit::{Exit, RefusedError, UsageError};
+use crate::input;
 use crate::keep;
 use crate::output::{self, Styles};
 use crate::report::plan::PlanReport;
 use crate::text;
+
+/// The largest plan that a file is taken for.
+const LARGEST_PLAN: u64 = 16 << 20;
+
+/// The largest request in bytes: tens of thousands of partitions.
+const LARGEST_REQUEST: u64 = 1 << 20;
 
 /// A plan with what is told beside it.
 pub(crate) struct Planned {
@@ -83,7 +90,8 @@ fn keep_plan(path: &Path, plan: &Plan, arguments: &PlanArguments) -> Result<()> 
     let inputs: Vec<&Path> = files.into_iter().flatten().map(PathBuf::as_path).collect();
     keep::may_replace(path, &inputs)?;
     let present = fs::metadata(path).is_ok_and(|present| present.is_file() && present.len() > 0);
-    if present && fs::read_to_string(path).map_or(true, |text| Plan::from_json(&text).is_err()) {
+    let is_plan = || input::text(path, LARGEST_PLAN).is_ok_and(|text| Plan::from_json(&text).is_ok());
+    if present && !is_plan() {
         let text =
             format!("{}: is there, and is not a plan: name a file that does not exist", path.display());
         return Err(RefusedError(text).into());
@@ -104,7 +112,8 @@ fn request(arguments: &PlanArguments) -> Result<Request> {
     request.convert = arguments.convert_table.is_some();
     (request.repair, request.relocate_backup) = (arguments.repair, arguments.relocate_backup);
     let read = |path: &Path| {
-        fs::read_to_string(path).with_context(|| format!("{}: cannot read the request", path.display()))
+        let text = input::text(path, LARGEST_REQUEST);
+        text.with_context(|| format!("{}: cannot read the request", path.display()))
     };
     let told = |path: &Path, error: PlanError| {
         UsageError(format!("{}: {:#}", path.display(), anyhow::Error::from(error)))
