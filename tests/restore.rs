@@ -8,7 +8,7 @@ mod tools;
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -202,4 +202,99 @@ fn journal_is_damaged(target: &Path, journals: &Path, journal: &Path, bytes: &[u
     assert!(told.contains(renamed.to_str().unwrap()) && !told.contains("removed"), "{again}: {told}");
     assert!(fs::read(&renamed).unwrap() == whole && !journal.exists(), "{again}: {told}");
     fs::remove_file(renamed).unwrap();
+}
+
+/// A device over a file, detached at the end.
+struct Loop(PathBuf);
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
+    }
+}
+
+/// An owner comes while it is put back, and writes what is to be put back yet, what was put back, and what is beside it. On a file
+/// the owner waits; on a device at most the write that is on its way is lost. Neither is called restored.
+#[test]
+fn whoever_comes_while_it_is_put_back_loses_nothing() {
+    if !tools::present(&["strace", "losetup"]) {
+        return;
+    }
+    let dir = Dir::new("restore-owner");
+    let bytes: Vec<u8> = (0..SIZE).map(|at| mixed(at / 8).to_le_bytes()[(at % 8) as usize]).collect();
+    for is_device in [false, true] {
+        let (file, journals) = (dir.join("disk.img"), dir.join("journals"));
+        fs::write(&file, &bytes).unwrap();
+        let device = is_device.then(|| {
+            let mut losetup = Command::new("losetup");
+            Loop(run(losetup.args(["--find", "--show"]).arg(&file), "").trim().into())
+        });
+        let target = device.as_ref().map_or(&file, |device| &device.0);
+        let opened = || OpenOptions::new().read(true).write(true).open(target).unwrap();
+        let area = killed_while_it_measures(target, &journals);
+        // Yesterday's: what may go.
+        let spots: Vec<u64> = (0..3).map(|number| area + number * 16384).collect();
+        let owner = opened();
+        spots.iter().for_each(|at| owner.write_all_at(&[b'Y'; 512], *at).unwrap());
+        owner.sync_all().unwrap();
+        drop(owner);
+
+        let log = dir.join(&format!("log-{is_device}"));
+        let mut traced = Command::new("strace");
+        traced.args([
+            "-f",
+            "-qq",
+            "-e",
+            "trace=pwrite64",
+            "-e",
+            "inject=pwrite64:delay_enter=3000000:when=2",
+        ]);
+        traced.arg("-P").arg(target).arg("-o").arg(&log).arg(STRADDLE);
+        traced.args(["bench", "--restore", "--force", "--journals"]).arg(&journals);
+        let mut restore = traced.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        while !fs::read_to_string(&log).is_ok_and(|text| text.contains("pwrite64(")) {
+            assert!(restore.try_wait().unwrap().is_none(), "it wrote nothing");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let is_early = restore.try_wait().unwrap().is_none();
+        let owner = opened();
+        let todays: Vec<u64> = spots.iter().flat_map(|at| [*at, *at + 4096]).collect();
+        todays.iter().for_each(|at| owner.write_all_at(&[b'T'; 512], *at).unwrap());
+        owner.sync_all().unwrap();
+        let done = restore.wait_with_output().unwrap();
+        let told =
+            String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+        let lost = todays.iter().filter(|at| {
+            let mut now = [0; 512];
+            owner.read_exact_at(&mut now, **at).unwrap();
+            now != [b'T'; 512]
+        });
+        assert!(lost.count() <= usize::from(is_device), "{is_device}: {told}");
+        assert!(is_early, "the owner came when all was over");
+        assert_eq!(done.status.code(), Some(4), "{is_device}: {told}");
+        assert!(told.contains("another program opened it while it was put back"), "{told}");
+        assert!(fs::read_dir(&journals).unwrap().count() > 0, "{told}");
+        fs::remove_dir_all(&journals).unwrap();
+    }
+}
+
+/// Kills a run that has begun to measure; the first byte of one of its areas, of 64 KiB and more.
+fn killed_while_it_measures(target: &Path, journals: &Path) -> u64 {
+    let complete = || {
+        let found = fs::read_dir(journals).into_iter().flatten().flatten().map(|entry| entry.path());
+        found.into_iter().find(|path| path.extension().is_some_and(|end| end == "journal"))
+    };
+    let mut measured = bench(target, journals).spawn().unwrap();
+    while complete().is_none() {
+        assert!(measured.try_wait().unwrap().is_none(), "it did not measure");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    measured.kill().unwrap();
+    measured.wait().unwrap();
+    let text = fs::read(complete().unwrap()).unwrap();
+    let mut lines = text[..16384].split(|byte| *byte == b'\n');
+    let header = lines.find_map(|line| serde_json::from_slice::<serde_json::Value>(line).ok()).unwrap();
+    let areas = header["areas"].as_array().unwrap();
+    let area = areas.iter().find(|area| area["length"].as_u64() >= Some(65536));
+    area.unwrap_or_else(|| panic!("{areas:?}"))["start"].as_u64().unwrap()
 }

@@ -9,6 +9,7 @@
 mod area;
 mod conditions;
 mod journal;
+mod lookout;
 mod memory;
 mod moment;
 mod open;

@@ -200,16 +200,11 @@ impl Opened {
 
     /// Writes `bytes` at `at`, as far as the file still reaches.
     pub(crate) fn write_inside(&self, bytes: &[u8], at: u64) -> io::Result<()> {
-        self.write_inside_by(&self.file, bytes, at)
-    }
-
-    /// The same by another way to the same file.
-    pub(crate) fn write_inside_by(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
         let end = u64::try_from(bytes.len()).ok().and_then(|length| at.checked_add(length));
         if end.is_none_or(|end| end > self.size) || !self.is_whole() {
             return Err(io::Error::other("it has been cut short"));
         }
-        file.write_all_at(bytes, at)
+        self.file.write_all_at(bytes, at)
     }
 }
 

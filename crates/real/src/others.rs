@@ -94,9 +94,15 @@ impl Others {
         users
     }
 
-    /// Whether nobody who uses the target came so far. Those who opened it and are gone, we among them, count if they wrote.
-    pub(crate) fn is_alone(&mut self) -> bool {
-        self.users().is_empty() && !std::mem::take(&mut self.wrote)
+    /// Whether nobody who uses the target came so far; an error says by whom it is used. Those who opened it and are gone, we among
+    /// them, count if they wrote.
+    pub(crate) fn is_alone(&mut self) -> Result<(), String> {
+        let wrote = || "another program has opened it for writing".to_owned();
+        match self.users().into_iter().next() {
+            Some(user) => Err(user),
+            None if std::mem::take(&mut self.wrote) => Err(wrote()),
+            None => Ok(()),
+        }
     }
 
     /// Whether somebody has, or had, the target open for writing, since the look before.

@@ -14,15 +14,16 @@ use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 use straddle_bench::{Description, Target, TargetError};
-use straddle_device::claim::{self, LockError};
+use straddle_device::claim;
 use straddle_drive::{Completion, Counters, Nanos, Operation, Request, Time};
 use straddle_probe::Surface;
 use straddle_units::Span;
 
 use crate::area::Give;
 use crate::journal::{Journal, JournalError};
+use crate::lookout::{Lookout, Readers};
 use crate::moment::told_moment;
-use crate::open::{Access, Io, Kind, OpenError, Opened};
+use crate::open::{Access, Io, OpenError, Opened};
 use crate::others::{Others, Seen};
 use crate::target::{Contents, Real, RealError, Settings};
 
@@ -105,15 +106,6 @@ pub enum SessionError {
     Journal(#[from] JournalError),
 }
 
-/// How others are noticed.
-#[derive(Debug)]
-enum Lookout {
-    /// They wait until the target is given up.
-    Kept,
-    /// They go on.
-    Watched(Box<Others>),
-}
-
 /// Somebody else came.
 #[derive(Clone, Copy, Debug)]
 struct Disturbance {
@@ -151,18 +143,10 @@ impl Session {
     ) -> Result<Self, SessionError> {
         let Claimed { opened, others } = claimed;
         let path = opened.path.clone();
-        let in_use = |by: &str| SessionError::InUse { path: path.clone(), by: by.to_owned() };
-        let mut others =
+        let others =
             others.map_err(|(what, source)| SessionError::Blind { path: path.clone(), what, source })?;
-        let is_kept = opened.kind == Kind::File
-            && match claim::keep(&opened.file) {
-                Err(LockError::Opened) => return Err(in_use(&LockError::Opened.to_string())),
-                kept => kept.unwrap_or(false),
-            };
-        // Nothing of what will be written has been read yet.
-        if !others.is_alone() {
-            return Err(in_use("another program has opened it for writing"));
-        }
+        let lookout = Lookout::over(&opened, others, Readers::Refused)
+            .map_err(|by| SessionError::InUse { path, by })?;
         let began = SystemTime::now();
         let depth = settings.depth.max(1);
         let real = Real::new(opened, title, &Contents::Kept(areas.to_vec()), settings, stop)?;
@@ -172,7 +156,6 @@ impl Session {
             let _ = journal.remove();
             return Err(error.into());
         }
-        let lookout = if is_kept { Lookout::Kept } else { Lookout::Watched(Box::new(others)) };
         Ok(Self { real, journal, lookout, began, clear: began, disturbed: None, depth, largest: 0 })
     }
 
@@ -186,11 +169,7 @@ impl Session {
         if self.disturbed.is_some() {
             return false;
         }
-        let seen = match &mut self.lookout {
-            Lookout::Kept if claim::is_kept(&self.real.opened().file) => Seen::Nobody,
-            Lookout::Kept => Seen::Opened,
-            Lookout::Watched(others) => others.look(),
-        };
+        let seen = self.lookout.look(&self.real.opened().file);
         let noticed = SystemTime::now();
         if seen == Seen::Nobody {
             self.clear = noticed;

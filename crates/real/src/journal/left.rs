@@ -26,7 +26,7 @@ pub struct Left {
     /// Of those that were not.
     pub(super) new: BTreeSet<u64>,
     /// Of those that were set aside.
-    pub(super) damaged: BTreeMap<u64, PathBuf>,
+    pub(super) damaged: BTreeMap<u64, Vec<PathBuf>>,
     /// Whether the run had seen that its target holds what it held.
     pub(super) is_over: bool,
 }
@@ -34,9 +34,16 @@ pub struct Left {
 /// What is in `folder` for [`restore`](super::restore()), in order of name: journals, and beginnings of such. Nothing where there is
 /// no folder; an error where it cannot be known.
 pub fn left(folder: &Path) -> io::Result<Vec<Left>> {
+    // What is damaged is in nobody's way.
+    let is_there = |left: &Left| left.is_over || !left.files.is_empty() || !left.new.is_empty();
+    Ok(found(folder)?.into_values().filter(is_there).collect())
+}
+
+/// Every journal of which a file is in `folder`, by its name.
+fn found(folder: &Path) -> io::Result<BTreeMap<String, Left>> {
     let mut found: BTreeMap<String, Left> = BTreeMap::new();
     let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
         entries => entries?,
     };
     for entry in entries {
@@ -60,12 +67,10 @@ pub fn left(folder: &Path) -> io::Result<Vec<Left>> {
             SUFFIX => _ = journal.files.insert(number),
             NEW => _ = journal.new.insert(number),
             OVER => journal.is_over = true,
-            _ => _ = journal.damaged.insert(number, path),
+            _ => journal.damaged.entry(number).or_default().push(path),
         }
     }
-    // What is damaged is in nobody's way.
-    let is_there = |left: &Left| left.is_over || !left.files.is_empty() || !left.new.is_empty();
-    Ok(found.into_values().filter(is_there).collect())
+    Ok(found)
 }
 
 /// A journal that comes before the next run.
@@ -112,9 +117,18 @@ impl Left {
     }
 
     /// Every file that it had, but for damaged ones, in the order in which they are to be removed: the first says longest what it is.
-    pub fn everything(&self) -> Vec<PathBuf> {
+    pub(super) fn everything(&self) -> Vec<PathBuf> {
         let new = self.new.iter().rev().map(|number| self.path(*number, NEW));
         self.paths().into_iter().rev().chain(new).chain([self.path(0, OVER)]).collect()
+    }
+
+    /// Every file of it that is there now, damaged ones too.
+    pub fn present(&self) -> Vec<PathBuf> {
+        let now = found(&self.folder).ok().and_then(|mut found| found.remove(&self.stem));
+        let now = now.as_ref().unwrap_or(self);
+        let is_there = |path: &PathBuf| fs::symlink_metadata(path).is_ok();
+        let whole = now.everything().into_iter().filter(is_there);
+        whole.chain(now.damaged.values().flatten().cloned()).collect()
     }
 
     /// What there is of it now; `None` where nothing is.
@@ -165,7 +179,7 @@ impl Left {
             .collect();
         Lacks {
             missing,
-            damaged: damaged().map(|(_, path)| path.clone()).collect(),
+            damaged: damaged().filter_map(|(_, paths)| paths.first().cloned()).collect(),
             has_end: !self.new.is_empty(),
         }
     }

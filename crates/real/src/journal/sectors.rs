@@ -2,10 +2,9 @@
 //!
 //! The law of this module: it says that something cannot be read only after the drive has been asked for just that, and again.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -18,40 +17,49 @@ const UNITS: [usize; 4] = [512, 1024, 2048, 4096];
 /// How often a unit is asked for: drives and cables err for a moment.
 const TRIES: u32 = 2;
 
-/// A target, and the way to it past the page cache, where there is one. It is opened before anything is looked out for: who closes it
-/// after writing is not told from others.
+/// A target, and the way to it past the page cache, where there is one. It stays one open file: another one would be an opener, who
+/// is not told from others.
 pub(super) struct Ways<'a> {
     pub(super) opened: &'a Opened,
-    direct: Option<File>,
+    /// Whether the file system takes O_DIRECT.
+    is_direct: bool,
 }
 
 impl<'a> Ways<'a> {
     pub(super) fn to(opened: &'a Opened) -> Self {
-        // By the open file, whatever is called so now.
-        let path = format!("/proc/self/fd/{}", opened.file.as_raw_fd());
-        let flags = (OFlags::DIRECT | OFlags::NONBLOCK).bits().cast_signed();
-        let direct = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).ok();
-        Self { opened, direct }
+        let is_direct = past_cache(&opened.file, |_| ()).is_some();
+        Self { opened, is_direct }
     }
 
     /// What it takes is tried at byte `at`.
-    pub(super) fn sectors(&self, at: u64) -> Sectors<'_> {
+    pub(super) fn sectors(&self, at: u64) -> Sectors<'a> {
         let mut memory = Memory::new(UNITS[3]);
-        let mut is_taken = |file: &File, unit: usize| {
-            let found = file.read_at(&mut memory.bytes_mut()[..unit], at - at % unit as u64);
-            found.err().and_then(|error| Errno::from_io_error(&error)) != Some(Errno::INVAL)
+        let mut is_taken = |unit: &usize| {
+            let read = |file: &File| file.read_at(&mut memory.bytes_mut()[..*unit], at - at % *unit as u64);
+            let refused = |done: io::Result<usize>| {
+                done.err().and_then(|error| Errno::from_io_error(&error)) == Some(Errno::INVAL)
+            };
+            past_cache(&self.opened.file, read).is_some_and(|done| !refused(done))
         };
-        let direct = self.direct.as_ref();
-        let unit = direct.and_then(|file| UNITS.into_iter().find(|unit| is_taken(file, *unit)));
-        let direct = direct.filter(|_| unit.is_some());
-        Sectors { opened: self.opened, direct, unit: unit.unwrap_or(UNITS[0]) }
+        let unit = UNITS.into_iter().filter(|_| self.is_direct).find(|unit| is_taken(unit));
+        Sectors { opened: self.opened, is_direct: unit.is_some(), unit: unit.unwrap_or(UNITS[0]) }
     }
+}
+
+/// Calls `of` with a file whose reads and writes pass the page cache meanwhile; `None` where they cannot.
+fn past_cache<T>(file: &File, of: impl FnOnce(&File) -> T) -> Option<T> {
+    let flags = rustix::fs::fcntl_getfl(file).ok()?;
+    rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT).ok()?;
+    let done = of(file);
+    // They were set before.
+    let _ = rustix::fs::fcntl_setfl(file, flags);
+    Some(done)
 }
 
 /// A target that is read and written past the page cache, where that can be.
 pub(super) struct Sectors<'a> {
     opened: &'a Opened,
-    direct: Option<&'a File>,
+    is_direct: bool,
     unit: usize,
 }
 
@@ -84,7 +92,7 @@ impl Sectors<'_> {
         let mut tries = TRIES;
         loop {
             tries -= 1;
-            match self.direct.unwrap_or(&self.opened.file).read_at(bytes, at) {
+            match self.by(|file| file.read_at(bytes, at)) {
                 Ok(done) if done >= least => return Ok(()),
                 Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Err(error) if is_unreadable(&error) && tries > 0 => {}
@@ -96,12 +104,18 @@ impl Sectors<'_> {
     /// Writes `bytes` at `at`, as far as the target still reaches: only these, where they are whole units.
     pub(super) fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         let are_units = bytes.len().is_multiple_of(self.unit) && at.is_multiple_of(self.unit as u64);
-        let Some(direct) = self.direct.filter(|_| are_units) else {
+        if !self.is_direct || !are_units {
             return self.opened.write_inside(bytes, at);
-        };
+        }
         let mut memory = Memory::new(bytes.len());
         memory.bytes_mut().copy_from_slice(bytes);
-        self.opened.write_inside_by(direct, memory.bytes(), at)
+        self.by(|_| self.opened.write_inside(memory.bytes(), at))
+    }
+
+    fn by<T>(&self, mut of: impl FnMut(&File) -> T) -> T {
+        let file = &self.opened.file;
+        let done = if self.is_direct { past_cache(file, &mut of) } else { None };
+        done.unwrap_or_else(|| of(file))
     }
 }
 

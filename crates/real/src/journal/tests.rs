@@ -316,6 +316,20 @@ fn a_journal_of_which_files_are_lost_is_not_called_restored() {
 }
 
 #[test]
+fn every_file_of_a_journal_is_named_damaged_ones_beside_good_ones_too() {
+    let case = Case::new();
+    let path = case.dead();
+    for suffix in ["damaged", "damaged-1", "damaged-2"] {
+        fs::copy(&path, path.with_extension(suffix)).unwrap();
+    }
+    let mut present = left(&case.journals()).unwrap()[0].present();
+    present.sort();
+    let mut all: Vec<PathBuf> = case.names().iter().map(|name| case.journals().join(name)).collect();
+    all.sort();
+    assert_eq!((present.len(), present), (all.len().max(4), all));
+}
+
+#[test]
 fn a_journal_with_a_damaged_file_is_not_called_restored() {
     let case = Case::new();
     for bad in 0..5 {

@@ -45,9 +45,7 @@ pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
 /// What came of a journal, in lines, and the status for it.
 fn told(journal: &Left, settled: &Settled, command: &str) -> (String, Exit) {
     let name = printable(&journal.stem().display().to_string());
-    let there = journal.everything().into_iter().filter(|path| path.symlink_metadata().is_ok());
-    let files = there.chain(settled.lacks.damaged.iter().cloned());
-    let files: Vec<String> = files.map(|path| quote_path(&path)).collect();
+    let files: Vec<String> = journal.present().iter().map(|path| quote_path(path)).collect();
     let removed = format!("remove the journal (rm {})", files.join(" "));
     let lacks = printable(&settled.lacks.to_string());
     match &settled.restored {
