@@ -4,13 +4,11 @@
 //! becomes text, JSON and an exit code.
 
 mod args;
-mod chart;
 mod closed;
 mod commands;
 mod cost;
 mod drive_target;
 mod exit;
-mod html;
 mod keep;
 mod limited;
 mod measured;
@@ -18,14 +16,15 @@ mod modelled;
 mod output;
 mod overlay;
 mod progress;
-mod report;
 mod schema;
-mod text;
-mod tree;
+mod view;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+
+use crate::view::text::tree;
+use crate::view::{chart, html, json as report, text};
 
 fn main() -> ExitCode {
     let run = args::Arguments::try_parse()

@@ -9,6 +9,7 @@ pub(crate) mod probe;
 pub(crate) mod reproduce;
 pub(crate) mod serve;
 pub(crate) mod sim;
+pub(crate) mod tree;
 
 use std::fmt::Write;
 
@@ -26,7 +27,6 @@ use crate::cost::Cost;
 use crate::output::{self, Styles, paint, plural, printable, width};
 use crate::report::Status;
 use crate::schema::Summary;
-use crate::tree;
 
 /// The block in which most file systems write; what a picture shows of a partition's start.
 const FILE_SYSTEM_BLOCK: ByteCount = ByteCount::new(4096);

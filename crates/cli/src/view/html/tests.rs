@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../../../tests/tools/skip.rs"]
+#[path = "../../../../../tests/tools/skip.rs"]
 mod skip;
 
 use std::num::NonZeroUsize;
