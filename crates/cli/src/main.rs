@@ -16,15 +16,11 @@ mod modelled;
 mod output;
 mod overlay;
 mod progress;
-mod schema;
 mod view;
 
 use std::process::ExitCode;
 
 use clap::Parser;
-
-use crate::view::text::tree;
-use crate::view::{chart, html, json as report, text};
 
 fn main() -> ExitCode {
     let run = args::Arguments::try_parse()

@@ -95,7 +95,7 @@ pub(crate) fn complain(message: &str) {
         terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| usize::from(width.0).max(LEAST_WIDTH));
     let (first, rest) = told.split_at(told.find('\n').unwrap_or(told.len()));
     let first =
-        width.map_or_else(|| first.to_owned(), |width| crate::text::wrap_after(first, width, "", "  "));
+        width.map_or_else(|| first.to_owned(), |width| crate::view::text::wrap_after(first, width, "", "  "));
     let _ = writeln!(io::stderr(), "{first}{rest}");
 }
 

@@ -19,8 +19,8 @@ use crate::keep;
 use crate::modelled;
 use crate::output::{self, Styles};
 use crate::progress::Bar;
-use crate::report::bench::{Bench, BenchReport};
-use crate::text;
+use crate::view::json::bench::{Bench, BenchReport};
+use crate::view::text;
 
 pub(crate) fn run(arguments: &BenchArguments, styles: Styles) -> Result<Exit> {
     if arguments.real.restore {

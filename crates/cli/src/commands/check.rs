@@ -34,9 +34,9 @@ use crate::exit::{Exit, UsageError};
 use crate::limited;
 use crate::output::{self, Styles};
 use crate::overlay;
-use crate::report::{Status, TargetReport};
-use crate::schema::{self, Summary};
-use crate::text;
+use crate::view::json::check::{self, Summary};
+use crate::view::json::{Status, TargetReport};
+use crate::view::text;
 
 /// So many targets are audited at a time, and printed before the next ones: memory does not grow with their number.
 const BATCH: usize = 512;
@@ -168,7 +168,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     let mut exit = Exit::Aligned;
     let mut readable = 0_usize;
     if arguments.json {
-        out.write_all(schema::opening().as_bytes())?;
+        out.write_all(check::opening().as_bytes())?;
     }
     for batch in targets.chunks(BATCH) {
         let is_parallel = targets.len() >= PARALLEL_FROM;
@@ -210,7 +210,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
         );
     }
     if arguments.json {
-        writeln!(out, "{}", schema::closing(summary)?)?;
+        writeln!(out, "{}", check::closing(summary)?)?;
     } else if !arguments.quiet {
         writeln!(out, "\n{}", text::summary(summary, severities, styles))?;
     }

@@ -12,9 +12,9 @@ use crate::keep;
 use crate::modelled;
 use crate::output::{self, Styles};
 use crate::progress::Bar;
-use crate::report::drive::DrivesReport;
-use crate::report::fit::FitReport;
-use crate::text;
+use crate::view::json::drive::DrivesReport;
+use crate::view::json::fit::FitReport;
+use crate::view::text;
 
 pub(crate) fn run(arguments: &DriveArguments, styles: Styles) -> Result<Exit> {
     match &arguments.action {

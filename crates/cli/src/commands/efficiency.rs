@@ -11,7 +11,7 @@ use straddle_audit::{Format, format_efficiency};
 use crate::args::EfficiencyArguments;
 use crate::exit::Exit;
 use crate::output;
-use crate::text;
+use crate::view::text;
 
 /// One row of the answer.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -16,8 +16,8 @@ use crate::exit::{Exit, UsageError};
 use crate::keep;
 use crate::modelled;
 use crate::output;
-use crate::report::lab::LabReport;
-use crate::text;
+use crate::view::json::lab::LabReport;
+use crate::view::text;
 
 /// A line of bash, or words of a command that may be one of the library's functions.
 const LINE: &str = "#!/bin/bash\n";

@@ -16,8 +16,8 @@ use crate::args::PlanArguments;
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::keep;
 use crate::output::{self, Styles};
-use crate::report::plan::PlanReport;
-use crate::text;
+use crate::view::json::plan::PlanReport;
+use crate::view::text;
 
 /// A plan with what is told beside it.
 pub(crate) struct Planned {

@@ -28,8 +28,8 @@ use crate::measured::Measured;
 use crate::modelled;
 use crate::output::{self, Styles};
 use crate::progress::Bar;
-use crate::report::probe::ProbeReport;
-use crate::text;
+use crate::view::json::probe::ProbeReport;
+use crate::view::text;
 
 /// No request of a probe is larger.
 const LARGEST: u64 = 16 << 20;

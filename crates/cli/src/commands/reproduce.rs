@@ -16,13 +16,13 @@ use straddle_lab::{Guests, Host, LabError, Machine, Planned, ReproduceError, Set
 use crate::args::ReproduceArguments;
 use crate::commands::lab::on_interrupt;
 use crate::exit::{Exit, RefusedError, UsageError};
-use crate::html;
 use crate::keep;
 use crate::modelled::PREFIX;
 use crate::output::{self, Styles};
 use crate::progress::Bar;
-use crate::report::reproduce::{ReproduceReport, Reproduced, ReproducedExperiment, Way};
-use crate::text;
+use crate::view::html;
+use crate::view::json::reproduce::{ReproduceReport, Reproduced, ReproducedExperiment, Way};
+use crate::view::text;
 
 /// Where what is random in the made-up inputs begins: always the same, so that they are made once.
 const INPUT_SEED: u64 = 1;

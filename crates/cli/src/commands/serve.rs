@@ -12,8 +12,8 @@ use crate::args::ServeArguments;
 use crate::exit::{Exit, RefusedError};
 use crate::modelled;
 use crate::output::{self, printable};
-use crate::report::serve::{Serve, ServeReport};
-use crate::text;
+use crate::view::json::serve::{Serve, ServeReport};
+use crate::view::text;
 
 pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
     let profile = modelled::profile_of_target(&arguments.target, "serve")?;

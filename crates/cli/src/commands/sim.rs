@@ -11,8 +11,8 @@ use crate::args::SimArguments;
 use crate::exit::{Exit, UsageError};
 use crate::modelled;
 use crate::output::{self, Styles};
-use crate::report::sim::{Run, Sim, SimReport};
-use crate::text;
+use crate::view::json::sim::{Run, Sim, SimReport};
+use crate::view::text;
 
 pub(crate) fn run(arguments: &SimArguments, styles: Styles) -> Result<Exit> {
     // As a target it has the prefix; who copies it from there means the same drive.

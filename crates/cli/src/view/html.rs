@@ -11,8 +11,8 @@ use straddle_bench::experiment::{Experiment, Outcome, Source, StepOutcome};
 
 use self::chart::{Bar, Chart, Group};
 use crate::output::plural;
-use crate::report::reproduce::{Reproduced, ReproducedExperiment, fitted};
-use crate::text::reproduce::{duration, measure, misses, number, percent};
+use crate::view::json::reproduce::{Reproduced, ReproducedExperiment, fitted};
+use crate::view::text::reproduce::{duration, measure, misses, number, percent};
 
 const STYLE: &str = include_str!("html/style.css");
 

@@ -12,7 +12,7 @@ use crate::exit::{Exit, UsageError};
 use crate::keep;
 use crate::modelled::PREFIX;
 use crate::output::Styles;
-use crate::report::bench::Bench;
+use crate::view::json::bench::Bench;
 
 /// fio's own unit of offsets in the job files that we write.
 const SECTOR: u64 = 512;

@@ -27,7 +27,7 @@ use crate::exit::{Exit, RefusedError, UsageError};
 use crate::keep;
 use crate::output::{self, Styles, printable};
 use crate::progress::Bar;
-use crate::report::bench::{Bench, InTurns};
+use crate::view::json::bench::{Bench, InTurns};
 
 /// How long a turn is to last.
 const TURN: Nanos = Nanos::new(500_000_000);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::chart::{short, ticks};
+use crate::view::chart::{short, ticks};
 
 const WIDTH: f64 = 720.0;
 const PANEL: f64 = 260.0;

@@ -1,6 +1,6 @@
 //! Bars of block characters, curves of braille dots.
 
-use crate::chart::short;
+use crate::view::chart::short;
 
 /// Eighths of a character cell, from the left.
 const EIGHTHS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];

@@ -6,7 +6,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::escaped;
-use crate::text::reproduce::number;
+use crate::view::text::reproduce::number;
 
 const WIDTH: u32 = 960;
 const HEIGHT: u32 = 380;

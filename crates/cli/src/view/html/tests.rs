@@ -18,8 +18,8 @@ use straddle_lab::{Ended, Job, LabError, Machine, Measured, Planned, Settings};
 
 use super::page;
 use crate::output::Styles;
-use crate::report::reproduce::{ReproduceReport, Reproduced, ReproducedExperiment, Way};
-use crate::text::reproduce as text;
+use crate::view::json::reproduce::{ReproduceReport, Reproduced, ReproducedExperiment, Way};
+use crate::view::text::reproduce as text;
 
 /// Answers what depends on the variant and the arm only.
 struct Fixed;
@@ -115,7 +115,9 @@ fn text_and_json_have_ratios_means_and_what_was_published() {
     assert_eq!((&step["drive"], step["cells"].as_array().unwrap().len()), (&"wd10ears".into(), 12));
     assert_eq!(step["published"].as_array().unwrap().len(), 17);
     assert_eq!(json["summary"]["judged"], 17);
-    let schema = serde_json::to_value(crate::schema::json_schema(crate::args::SchemaOf::Reproduce)).unwrap();
+    let schema =
+        serde_json::to_value(crate::view::json::schema::json_schema(crate::args::SchemaOf::Reproduce))
+            .unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let errors: Vec<String> = validator.iter_errors(&json).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{errors:?}");

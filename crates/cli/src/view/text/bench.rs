@@ -7,11 +7,11 @@ use straddle_bench::{Arm, Clock, Ended, FEWEST_ROUNDS, Ratio, Samples, Stop, Swe
 use straddle_real::Io;
 use straddle_units::ByteCount;
 
-use crate::chart::svg::{self, Panel, Shape};
-use crate::chart::terminal::bar;
 use crate::output::{Styles, paint, plural, printable};
-use crate::report::bench::{Bench, InTurns};
-use crate::text::{plain_table, trimmed, wrap};
+use crate::view::chart::svg::{self, Panel, Shape};
+use crate::view::chart::terminal::bar;
+use crate::view::json::bench::{Bench, InTurns};
+use crate::view::text::{plain_table, trimmed, wrap};
 
 /// Bars are at least so long; where there is no room for that, columns go.
 const SHORTEST_BAR: usize = 10;

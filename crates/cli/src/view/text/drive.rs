@@ -7,11 +7,11 @@ use straddle_drive::disk::{DiskParameters, Protection, RmwPolicy};
 use straddle_drive::profile::Body;
 use straddle_units::ByteCount;
 
-use crate::chart::svg::{self, Panel, Remark, Shape};
-use crate::chart::terminal::Plot;
 use crate::output::{Styles, paint, printable};
-use crate::report::drive::{ZoneReport, first_boundary, kind, zones};
-use crate::text::{plain_table, trimmed, wrap};
+use crate::view::chart::svg::{self, Panel, Remark, Shape};
+use crate::view::chart::terminal::Plot;
+use crate::view::json::drive::{ZoneReport, first_boundary, kind, zones};
+use crate::view::text::{plain_table, trimmed, wrap};
 
 /// Rows of a curve on the terminal.
 const PLOT_HEIGHT: usize = 8;

@@ -7,8 +7,8 @@ use straddle_bench::experiment::Quantity;
 use straddle_bench::fit::{Figure, Fit, MARGIN};
 
 use crate::output::{Styles, paint, plural, printable};
-use crate::text::reproduce::{number, percent};
-use crate::text::{plain_table, trimmed, wrap};
+use crate::view::text::reproduce::{number, percent};
+use crate::view::text::{plain_table, trimmed, wrap};
 
 /// The knobs before and after, and every figure's error.
 pub(crate) fn fit(fit: &Fit, width: usize, styles: Styles) -> String {

@@ -7,7 +7,7 @@ use straddle_guest::{Ended, GuestDrive, Job};
 use straddle_units::ByteCount;
 
 use crate::output::{plural, printable};
-use crate::text::wrap;
+use crate::view::text::wrap;
 
 /// What came of the run, for a terminal of `width` characters.
 pub(crate) fn ended(job: &Job, ended: &Ended, width: usize) -> String {

@@ -10,8 +10,8 @@ use straddle_units::ByteCount;
 
 use crate::commands::plan::Planned;
 use crate::output::{Styles, paint, plural, printable, quote_path};
-use crate::text::{plain_table, trimmed, wrap};
-use crate::tree;
+use crate::view::text::tree;
+use crate::view::text::{plain_table, trimmed, wrap};
 
 /// The plan in full, for a terminal of `width` characters; with `explain`, why.
 pub(crate) fn plan(

@@ -6,9 +6,9 @@ use straddle_bench::{Clock, Description};
 use straddle_probe::{Confidence, Finding, PhaseScan, Report, Rmw, RmwCost, Rotation, Sustained, WriteCache};
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
-use crate::chart::terminal::{Plot, bar};
 use crate::output::{Styles, paint, printable};
-use crate::text::{plain_table, trimmed, wrap};
+use crate::view::chart::terminal::{Plot, bar};
+use crate::view::text::{plain_table, trimmed, wrap};
 
 /// Up to so many phases are drawn as a bar each, more as a curve.
 const MOST_BARS: usize = 16;

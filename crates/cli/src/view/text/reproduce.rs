@@ -10,8 +10,8 @@ use straddle_bench::experiment::{
 };
 
 use crate::output::{Styles, paint, plural, printable};
-use crate::report::reproduce::{Reproduced, ReproducedExperiment, fitted};
-use crate::text::{plain_table, trimmed, wrap};
+use crate::view::json::reproduce::{Reproduced, ReproducedExperiment, fitted};
+use crate::view::text::{plain_table, trimmed, wrap};
 
 /// The headings of the table; the first four and the rest are about the figure and about the ratio.
 const HEADINGS: [&str; 8] =

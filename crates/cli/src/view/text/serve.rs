@@ -7,8 +7,8 @@ use straddle_serve::{Ending, Snapshot, Totals};
 use straddle_units::ByteCount;
 
 use crate::output::printable;
-use crate::report::serve::{Serve, classes};
-use crate::text::wrap;
+use crate::view::json::serve::{Serve, classes};
+use crate::view::text::wrap;
 
 /// Characters of the longest bar.
 const BAR: u64 = 40;

@@ -8,8 +8,8 @@ use straddle_trace::Pace;
 use straddle_units::ByteCount;
 
 use crate::output::{Styles, paint, plural, printable};
-use crate::report::sim::{Run, Sim};
-use crate::text::{plain_table, trimmed, wrap};
+use crate::view::json::sim::{Run, Sim};
+use crate::view::text::{plain_table, trimmed, wrap};
 
 /// The replays in full, for a terminal of `width` characters.
 pub(crate) fn sim(sim: &Sim<'_>, width: usize, styles: Styles) -> String {

@@ -9,7 +9,7 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::commands::check::Audited;
 use crate::output::{Styles, paint, printable};
-use crate::text::severity_style;
+use crate::view::text::severity_style;
 
 /// Cells of the bar.
 const BAR: u64 = 72;

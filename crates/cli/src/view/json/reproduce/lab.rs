@@ -6,7 +6,7 @@ use straddle_bench::experiment::{Direction, LabArm, LabMeasure, LabPublished, La
 use straddle_lab::{Cell, Comparison, Figure, StepOutcome};
 
 use super::{MeasureReport, measure_report};
-use crate::report::bench::{CountersReport, counters};
+use crate::view::json::bench::{CountersReport, counters};
 
 /// A script that was run for each variant on each arm.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -8,7 +8,7 @@ use straddle_lab::{Comparison, StepOutcome};
 
 use super::{duration, measure, note, number, percent};
 use crate::output::{Styles, paint, plural, printable};
-use crate::text::{plain_table, trimmed, wrap};
+use crate::view::text::{plain_table, trimmed, wrap};
 
 /// A line of the list.
 pub(super) fn listed(step: &LabStep, width: usize) -> String {
