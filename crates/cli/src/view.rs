@@ -6,4 +6,5 @@
 pub(crate) mod chart;
 pub(crate) mod html;
 pub(crate) mod json;
+mod markup;
 pub(crate) mod text;

@@ -2,6 +2,7 @@
 //!
 //! The law of this module: it draws numbers that it is given and knows nothing of what they mean.
 
+pub(crate) mod groups;
 pub(crate) mod svg;
 pub(crate) mod terminal;
 

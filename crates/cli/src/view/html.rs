@@ -1,6 +1,5 @@
 //! What `reproduce --html` writes: one page, with all that belongs to it, that needs no network.
 
-mod chart;
 mod lab;
 #[cfg(test)]
 mod tests;
@@ -9,10 +8,12 @@ use std::fmt::Write;
 
 use straddle_bench::experiment::{Experiment, Outcome, Source, StepOutcome};
 
-use self::chart::{Bar, Chart, Group};
 use crate::output::plural;
+use crate::view::chart::groups::{self, Bar, Chart, Group};
 use crate::view::json::reproduce::{Reproduced, ReproducedExperiment, fitted};
-use crate::view::text::reproduce::{duration, measure, misses, number, percent};
+use crate::view::markup::escaped;
+use crate::view::text::reproduce::{measure, misses};
+use crate::view::text::{duration, number, percent};
 
 const STYLE: &str = include_str!("html/style.css");
 
@@ -31,23 +32,6 @@ pub(crate) fn page(reproduced: &Reproduced) -> String {
         text += &section(experiment);
     }
     text + &again(reproduced) + "</main>\n</body>\n</html>\n"
-}
-
-/// `text` where markup is read.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped += "&amp;",
-            '<' => escaped += "&lt;",
-            '>' => escaped += "&gt;",
-            '"' => escaped += "&quot;",
-            '\n' => escaped.push(' '),
-            letter if straddle_device::shown::is_hidden(letter) => (),
-            letter => escaped.push(letter),
-        }
-    }
-    escaped
 }
 
 fn paragraph(text: &str, class: &str) -> String {
@@ -136,7 +120,7 @@ fn figure(chart: &Chart<'_>) -> String {
     if !chart.groups.iter().flat_map(|group| &group.bars).any(|bar| bar.value.is_some()) {
         return String::new();
     }
-    format!("<figure><figcaption>{}</figcaption>\n{}</figure>\n", escaped(chart.title), chart::svg(chart))
+    format!("<figure><figcaption>{}</figcaption>\n{}</figure>\n", escaped(chart.title), groups::svg(chart))
 }
 
 fn model_table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>) -> String {

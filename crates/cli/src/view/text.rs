@@ -6,35 +6,25 @@ pub(crate) mod drive;
 mod finding;
 pub(crate) mod fit;
 pub(crate) mod lab;
+mod number;
 mod partitions;
 pub(crate) mod plan;
 pub(crate) mod probe;
 pub(crate) mod reproduce;
 pub(crate) mod serve;
 pub(crate) mod sim;
+mod table;
 mod topology;
 pub(crate) mod tree;
 
 use anstyle::Style;
-use comfy_table::{ContentArrangement, Table, presets};
 use straddle_audit::Severity;
 use textwrap::WordSplitter;
 
 use crate::output::Styles;
 pub(crate) use check::{lines, map, summary, target};
-
-/// A table without lines.
-pub(crate) fn plain_table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(header.to_vec());
-    table
-}
-
-/// A table's lines without the blanks behind them.
-pub(crate) fn trimmed(table: &Table) -> String {
-    table.trim_fmt()
-}
+pub(crate) use number::{clock, duration, number, percent};
+pub(crate) use table::{headed, plain_table, right, trimmed};
 
 /// `text` in lines of at most `width`, each behind `indent`.
 pub(crate) fn wrap(text: &str, width: usize, indent: &str) -> String {

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::view::chart::{short, ticks};
+use crate::view::markup::escaped;
 
 const WIDTH: f64 = 720.0;
 const PANEL: f64 = 260.0;
@@ -68,20 +69,53 @@ pub(crate) fn draw(description: &str, panels: &[Panel<'_>]) -> String {
     )
 }
 
-/// Numbers to places in a panel.
-struct Scale {
-    top: f64,
-    x_most: f64,
-    y_most: f64,
+/// An axis: numbers to places.
+pub(crate) struct Axis {
+    /// The numbers at its ends.
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    /// The places of these numbers.
+    pub(crate) from: f64,
+    pub(crate) to: f64,
+    pub(crate) is_logarithmic: bool,
 }
 
-impl Scale {
-    fn x(&self, number: f64) -> f64 {
-        LEFT + (WIDTH - LEFT - RIGHT) * number / self.x_most
+impl Axis {
+    /// From zero on.
+    fn linear(high: f64, from: f64, to: f64) -> Self {
+        Self { low: 0.0, high: high.max(f64::MIN_POSITIVE), from, to, is_logarithmic: false }
     }
 
-    fn y(&self, number: f64) -> f64 {
-        self.top + PANEL - BOTTOM - (PANEL - TOP - BOTTOM) * number / self.y_most
+    /// The place of a number.
+    pub(crate) fn at(&self, number: f64) -> f64 {
+        let share = if self.is_logarithmic {
+            (number / self.low).ln() / (self.high / self.low).ln()
+        } else {
+            (number - self.low) / (self.high - self.low)
+        };
+        self.from + (self.to - self.from) * share
+    }
+}
+
+/// The axes of a panel.
+struct Scale {
+    x: Axis,
+    y: Axis,
+}
+
+/// A line across at each step of a vertical axis, and the step before it.
+pub(crate) fn grid(
+    text: &mut String,
+    axis: &Axis,
+    steps: &[f64],
+    left: f64,
+    right: f64,
+    told: impl Fn(f64) -> String,
+) {
+    for step in steps {
+        let y = axis.at(*step);
+        let _ = writeln!(text, "<path class=\"grid\" d=\"M{left} {y:.1}H{right:.1}\"/>");
+        label(text, "axis", left - 8.0, y + 4.0, "end", &told(*step));
     }
 }
 
@@ -95,15 +129,14 @@ impl Panel<'_> {
         };
         let steps = ticks(y_most, 5);
         // Of nothing at all: anything above zero.
-        let y_most = steps.last().copied().unwrap_or(1.0).max(f64::MIN_POSITIVE);
-        let scale = Scale { top, x_most: x_most.max(f64::MIN_POSITIVE), y_most };
+        let y_most = steps.last().copied().unwrap_or(1.0);
+        let scale = Scale {
+            x: Axis::linear(x_most, LEFT, WIDTH - RIGHT),
+            y: Axis::linear(y_most, top + PANEL - BOTTOM, top + TOP),
+        };
         let mut text = String::new();
         label(&mut text, "title", LEFT, top + 22.0, "start", self.title);
-        for step in steps {
-            let y = scale.y(step);
-            let _ = writeln!(text, "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{:.1}\"/>", WIDTH - RIGHT);
-            label(&mut text, "", LEFT - 8.0, y + 4.0, "end", &short(step));
-        }
+        grid(&mut text, &scale.y, &steps, LEFT, WIDTH - RIGHT, short);
         let (middle, side) = ((LEFT + WIDTH - RIGHT) / 2.0, top + (TOP + PANEL - BOTTOM) / 2.0);
         label(&mut text, "", middle, top + PANEL - 10.0, "middle", self.x_label);
         let _ = writeln!(
@@ -120,16 +153,17 @@ impl Panel<'_> {
 }
 
 fn line(text: &mut String, scale: &Scale, points: &[(f64, f64)], remarks: &[Remark]) {
-    for step in ticks(scale.x_most, 6).into_iter().filter(|step| *step <= scale.x_most) {
-        label(text, "", scale.x(step), scale.top + PANEL - BOTTOM + 18.0, "middle", &short(step));
+    for step in ticks(scale.x.high, 6).into_iter().filter(|step| *step <= scale.x.high) {
+        label(text, "", scale.x.at(step), scale.y.from + 18.0, "middle", &short(step));
     }
     let mut path = String::new();
     for (index, (x, y)) in points.iter().enumerate() {
-        let _ = write!(path, "{}{:.1} {:.1}", if index == 0 { 'M' } else { 'L' }, scale.x(*x), scale.y(*y));
+        let _ =
+            write!(path, "{}{:.1} {:.1}", if index == 0 { 'M' } else { 'L' }, scale.x.at(*x), scale.y.at(*y));
     }
     let _ = writeln!(text, "<path class=\"line\" d=\"{path}\"/>");
     for remark in remarks {
-        let (x, y) = (scale.x(remark.at.0), scale.y(remark.at.1));
+        let (x, y) = (scale.x.at(remark.at.0), scale.y.at(remark.at.1));
         let (anchor, x) = if x > WIDTH / 2.0 { ("end", x - 4.0) } else { ("start", x + 4.0) };
         // Below: what falls leaves room there, and what rises has just left it.
         label(text, "", x, y + 18.0, anchor, &remark.text);
@@ -142,11 +176,11 @@ const LABELS: usize = 16;
 fn draw_bars(text: &mut String, scale: &Scale, bars: &[Bar]) {
     let count = u32::try_from(bars.len()).map_or(1.0, f64::from);
     let each = (WIDTH - LEFT - RIGHT) / count;
-    let bottom = scale.y(0.0);
+    let bottom = scale.y.from;
     let every = bars.len().div_ceil(LABELS).next_power_of_two();
     let mut left = LEFT;
     for (index, bar) in bars.iter().enumerate() {
-        let (y, class) = (scale.y(bar.value), if bar.best { "best" } else { "bar" });
+        let (y, class) = (scale.y.at(bar.value), if bar.best { "best" } else { "bar" });
         let (x, width, height) = (left + each * 0.15, each * 0.7, bottom - y);
         let _ = writeln!(
             text,
@@ -164,7 +198,8 @@ fn draw_bars(text: &mut String, scale: &Scale, bars: &[Bar]) {
     }
 }
 
-fn label(text: &mut String, class: &str, x: f64, y: f64, anchor: &str, words: &str) {
+/// Words at a place.
+pub(crate) fn label(text: &mut String, class: &str, x: f64, y: f64, anchor: &str, words: &str) {
     let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
     let words = escaped(words);
     let _ = writeln!(text, "<text{class} x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>");
@@ -172,23 +207,6 @@ fn label(text: &mut String, class: &str, x: f64, y: f64, anchor: &str, words: &s
 
 fn most(numbers: impl Iterator<Item = f64>) -> f64 {
     numbers.filter(|number| number.is_finite()).fold(0.0, f64::max)
-}
-
-/// Text that says what it said, and nothing to the parser.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::new();
-    for character in text.chars() {
-        match character {
-            '&' => escaped += "&amp;",
-            '<' => escaped += "&lt;",
-            '>' => escaped += "&gt;",
-            '"' => escaped += "&quot;",
-            // Not allowed in XML 1.0, even as a reference.
-            hidden if straddle_device::shown::is_hidden(hidden) => escaped.push(' '),
-            other => escaped.push(other),
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 use straddle_bench::experiment::{Direction, LabMeasure, LabStep};
 use straddle_lab::{Comparison, StepOutcome};
 
-use super::chart::{Bar, Chart, Group};
-use super::{Cell, Table, dash, escaped, figure, paragraph};
+use super::{Cell, Table, dash, figure, paragraph};
+use crate::view::chart::groups::{Bar, Chart, Group};
+use crate::view::markup::escaped;
+use crate::view::text::number;
 use crate::view::text::reproduce::lab::{failures, mean, named, published, ran};
-use crate::view::text::reproduce::number;
 
 pub(super) fn step(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> String {
     let mut text = format!("<h3>{}, on {}</h3>\n", escaped(&step.title), escaped(&outcome.target()));

@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use comfy_table::CellAlignment;
 use straddle_bench::{Arm, Clock, Ended, FEWEST_ROUNDS, Ratio, Samples, Stop, Sweep, Sync, Workload};
 use straddle_real::Io;
 use straddle_units::ByteCount;
@@ -11,7 +10,7 @@ use crate::output::{Styles, paint, plural, printable};
 use crate::view::chart::svg::{self, Panel, Shape};
 use crate::view::chart::terminal::bar;
 use crate::view::json::bench::{Bench, InTurns};
-use crate::view::text::{plain_table, trimmed, wrap};
+use crate::view::text::{clock, plain_table, right, trimmed, wrap};
 
 /// Bars are at least so long; where there is no room for that, columns go.
 const SHORTEST_BAR: usize = 10;
@@ -81,10 +80,7 @@ pub(crate) fn sweep(bench: &Bench<'_>, width: usize, styles: Styles) -> String {
 
 /// One line that says what was run, on what, in whose time.
 fn headline(bench: &Bench<'_>) -> String {
-    let time = match bench.target.clock {
-        Clock::Virtual => "modelled, virtual time",
-        Clock::Wall => "measured",
-    };
+    let time = clock(bench.target.clock);
     let overhead = match bench.host.overhead_ns {
         0 => String::new(),
         nanos => format!(", host overhead {}", straddle_drive::Nanos::new(nanos)),
@@ -198,7 +194,7 @@ fn how(turns: &InTurns<'_>) -> String {
     format!(
         "{} with two turns of {} for each offset, {ended}; {io}; {} in {}, seed {}; {}",
         plural(measured.rounds, "round"),
-        plural_of(measured.requests),
+        plural(measured.requests, "request"),
         ByteCount::new(bytes),
         plural(order.regions.len(), "area"),
         order.seed,
@@ -254,9 +250,7 @@ fn table(sweep: &Sweep, columns: &[&Column], width: usize, styles: Styles) -> St
         row.extend(with_bars.then(|| bar(share, room)));
         table.add_row(row);
     }
-    for column in table.column_iter_mut().take(columns.len()) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    right(&mut table, 0..columns.len());
     coloured(&trimmed(&table), sweep, styles)
 }
 
@@ -284,7 +278,7 @@ fn coloured(table: &str, sweep: &Sweep, styles: Styles) -> String {
 fn verdict(sweep: &Sweep) -> String {
     let (best, worst) = (sweep.best(), sweep.worst());
     if let [only] = sweep.arms() {
-        return format!("{}: {} each.", plural_of(only.samples.requests), each(only));
+        return format!("{}: {} each.", plural(only.samples.requests, "request"), each(only));
     }
     let between = format!("between {}", plural(sweep.arms().len(), "offset"));
     if !sweep.differs() {
@@ -348,10 +342,6 @@ fn listed(offsets: &[u64]) -> String {
         [first, .., last] if offsets.len() > MOST => format!("{first}, … {last}"),
         few => words(few),
     }
-}
-
-fn plural_of(requests: u64) -> String {
-    if requests == 1 { "1 request".to_owned() } else { format!("{requests} requests") }
 }
 
 fn ratio(ratio: Ratio) -> String {

@@ -127,9 +127,9 @@ fn drawing(audited: &Audited, finding: &Finding) -> Option<String> {
     let told = format!(
         "the first {} over {} of {} bytes: writing it takes {}",
         block.len(),
-        plural(usize::try_from(coverage.touched).ok()?, miss.name),
+        plural(coverage.touched, miss.name),
         unit.get(),
-        plural(usize::try_from(coverage.partial).ok()?, "read-modify-write")
+        plural(coverage.partial, "read-modify-write")
     );
     // What is drawn is ASCII.
     Some(if output::fits(2 + line.len() + 2 + told.len()) {

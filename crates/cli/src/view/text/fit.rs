@@ -2,13 +2,11 @@
 
 use std::fmt::Write;
 
-use comfy_table::CellAlignment;
 use straddle_bench::experiment::Quantity;
 use straddle_bench::fit::{Figure, Fit, MARGIN};
 
 use crate::output::{Styles, paint, plural, printable};
-use crate::view::text::reproduce::{number, percent};
-use crate::view::text::{plain_table, trimmed, wrap};
+use crate::view::text::{headed, number, percent, plain_table, right, wrap};
 
 /// The knobs before and after, and every figure's error.
 pub(crate) fn fit(fit: &Fit, width: usize, styles: Styles) -> String {
@@ -55,15 +53,9 @@ fn figures(fit: &Fit, styles: Styles) -> String {
 }
 
 /// The table with these columns to the right, and its heading in its style.
-fn aligned(mut table: comfy_table::Table, right: std::ops::Range<usize>, styles: Styles) -> String {
-    for index in right {
-        if let Some(column) = table.column_mut(index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let table = trimmed(&table);
-    let (heading, rows) = table.split_once('\n').unwrap_or((&table, ""));
-    format!("{}\n{rows}\n", paint(styles.faint, heading))
+fn aligned(mut table: comfy_table::Table, columns: std::ops::Range<usize>, styles: Styles) -> String {
+    right(&mut table, columns);
+    headed(&table, styles.faint) + "\n"
 }
 
 fn named(figure: &Figure) -> String {

@@ -26,7 +26,7 @@ pub(crate) fn ended(job: &Job, ended: &Ended, width: usize) -> String {
     for (drive, counters) in job.drives.iter().zip(&ended.counters) {
         let _ = writeln!(text, "{}", wrap(&of_drive(drive, counters), width, "  "));
     }
-    let requests = plural(usize::try_from(ended.requests).unwrap_or(usize::MAX), "request");
+    let requests = plural(ended.requests, "request");
     let charged = format!(
         "{requests}, fingerprint {:016x}, seed {}; charged: {}",
         ended.fingerprint, job.seed, job.charges

@@ -1,10 +1,9 @@
 //! The table of partitions, with a verdict on each.
 
-use comfy_table::CellAlignment;
 use straddle_audit::{Finding, OfPartition, Severity, Subject, Verdict};
 use straddle_layout::{Partition, PartitionType, types};
 
-use super::{plain_table, trimmed};
+use super::{plain_table, right, trimmed};
 use crate::commands::check::Audited;
 use crate::output::{self, Styles, paint};
 
@@ -48,11 +47,7 @@ fn partition_table(audited: &Audited) -> String {
         for row in &rows {
             table.add_row(shown.iter().map(|index| row[*index].clone()));
         }
-        for (at, _) in shown.iter().enumerate().filter(|(_, index)| **index < 5) {
-            if let Some(column) = table.column_mut(at) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
+        right(&mut table, 0..shown.iter().filter(|index| **index < 5).count());
         trimmed(&table)
     };
     let fits = |text: &String| text.lines().all(|line| output::fits(line.chars().count()));

@@ -3,7 +3,6 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use comfy_table::CellAlignment;
 use straddle_repair::peers::Peer;
 use straddle_repair::{Change, Considered, Entry, Plan, Slot, type_name};
 use straddle_units::ByteCount;
@@ -11,7 +10,7 @@ use straddle_units::ByteCount;
 use crate::commands::plan::Planned;
 use crate::output::{Styles, paint, plural, printable, quote_path};
 use crate::view::text::tree;
-use crate::view::text::{plain_table, trimmed, wrap};
+use crate::view::text::{plain_table, right, trimmed, wrap};
 
 /// The plan in full, for a terminal of `width` characters; with `explain`, why.
 pub(crate) fn plan(
@@ -132,11 +131,7 @@ fn table(plan: &Plan) -> String {
         row(entry, change);
     }
     gone.for_each(|entry| row(entry, "deleted".to_owned()));
-    for column in 0..5 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
+    right(&mut table, 0..5);
     trimmed(&table)
 }
 

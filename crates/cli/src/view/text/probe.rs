@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-use straddle_bench::{Clock, Description};
+use straddle_bench::Description;
 use straddle_probe::{Confidence, Finding, PhaseScan, Report, Rmw, RmwCost, Rotation, Sustained, WriteCache};
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
 use crate::output::{Styles, paint, printable};
 use crate::view::chart::terminal::{Plot, bar};
-use crate::view::text::{plain_table, trimmed, wrap};
+use crate::view::text::{clock, headed, plain_table, wrap};
 
 /// Up to so many phases are drawn as a bar each, more as a curve.
 const MOST_BARS: usize = 16;
@@ -40,10 +40,7 @@ pub(crate) fn report(target: &Description, report: &Report, width: usize, styles
 
 fn headline(target: &Description, report: &Report) -> String {
     let (name, title) = (printable(&target.name), printable(&target.title));
-    let clock = match target.clock {
-        Clock::Virtual => "modelled, virtual time",
-        Clock::Wall => "measured",
-    };
+    let clock = clock(target.clock);
     let verdict = match (report.unit.value, report.misreports()) {
         (None, _) => "what it writes at a time cannot be told".to_owned(),
         (Some(unit), misreports) => {
@@ -85,9 +82,7 @@ fn table(report: &Report, styles: Styles) -> String {
     ];
     let mut table = plain_table(&["PROPERTY", "FOUND", "CONFIDENCE", "CLAIMED"]);
     table.add_rows(rows);
-    let text = trimmed(&table);
-    let (heading, rest) = text.split_once('\n').unwrap_or((&text, ""));
-    format!("{}\n{rest}\n", paint(styles.heading, heading))
+    headed(&table, styles.heading) + "\n"
 }
 
 fn row<T: Copy>(

@@ -4,14 +4,13 @@ pub(crate) mod lab;
 
 use std::fmt::Write;
 
-use comfy_table::CellAlignment;
 use straddle_bench::experiment::{
     Arm, Compared, Experiment, Judged, Measure, Outcome, Quantity, Source, StepOutcome,
 };
 
 use crate::output::{Styles, paint, plural, printable};
 use crate::view::json::reproduce::{Reproduced, ReproducedExperiment, fitted};
-use crate::view::text::{plain_table, trimmed, wrap};
+use crate::view::text::{duration, number, percent, plain_table, right, trimmed, wrap};
 
 /// The headings of the table; the first four and the rest are about the figure and about the ratio.
 const HEADINGS: [&str; 8] =
@@ -117,9 +116,7 @@ fn table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>, styles:
             }
         }
     }
-    for column in table.column_iter_mut().skip(1).take(HEADINGS.len() - 2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    right(&mut table, 1..HEADINGS.len() - 1);
     let table = trimmed(&table);
     let mut lines = table.lines();
     let mut text = lines.next().map(|line| format!("{}\n", paint(styles.faint, line))).unwrap_or_default();
@@ -259,32 +256,4 @@ fn summary(reproduced: &Reproduced) -> String {
         "{experiments}: {verdict}; {} requests, {virtual_time} of virtual time in {wall}\n",
         tally.requests
     )
-}
-
-/// Seconds as `1 h 14 min`, `2 min 5 s` or `7.5 s`.
-pub(crate) fn duration(seconds: f64) -> String {
-    let parts = |unit: f64| ((seconds / unit).floor(), seconds % unit);
-    match seconds {
-        _ if seconds >= 3600.0 => {
-            format!("{:.0} h {:.0} min", parts(3600.0).0, (parts(3600.0).1 / 60.0).floor())
-        }
-        _ if seconds >= 60.0 => format!("{:.0} min {:.0} s", parts(60.0).0, parts(60.0).1.floor()),
-        _ => format!("{seconds:.1} s"),
-    }
-}
-
-/// With four figures, or whole.
-pub(crate) fn number(value: f64) -> String {
-    let text = match value.abs() {
-        size if size >= 1000.0 => return format!("{value:.0}"),
-        size if size >= 100.0 => format!("{value:.1}"),
-        size if size >= 10.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    };
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-/// A share as `+3.4 %`.
-pub(crate) fn percent(share: f64) -> String {
-    format!("{:+.1} %", share * 100.0)
 }

@@ -2,14 +2,13 @@
 
 use std::fmt::Write;
 
-use comfy_table::CellAlignment;
 use straddle_bench::Latency;
 use straddle_trace::Pace;
 use straddle_units::ByteCount;
 
 use crate::output::{Styles, paint, plural, printable};
 use crate::view::json::sim::{Run, Sim};
-use crate::view::text::{plain_table, trimmed, wrap};
+use crate::view::text::{headed, plain_table, right, wrap};
 
 /// The replays in full, for a terminal of `width` characters.
 pub(crate) fn sim(sim: &Sim<'_>, width: usize, styles: Styles) -> String {
@@ -53,14 +52,8 @@ fn table(sim: &Sim<'_>, styles: Styles) -> String {
             }
         }
     }
-    for (index, column) in table.column_iter_mut().enumerate() {
-        if index != 1 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let text = trimmed(&table);
-    let (heading, rest) = text.split_once('\n').unwrap_or((&text, ""));
-    format!("{}\n{rest}", paint(styles.heading, heading))
+    right(&mut table, [0].into_iter().chain(2..9));
+    headed(&table, styles.heading)
 }
 
 fn row(shift: String, op: &str, times: &Latency) -> Vec<String> {
@@ -76,7 +69,7 @@ fn totals(run: &Run) -> String {
     let mut text = format!(
         "Shift {}: {}, {} in {}",
         run.shift,
-        plural(usize::try_from(replayed.requests).unwrap_or(usize::MAX), "request"),
+        plural(replayed.requests, "request"),
         ByteCount::new(replayed.bytes),
         replayed.elapsed,
     );

@@ -2,13 +2,12 @@
 
 use std::fmt::Write;
 
-use comfy_table::CellAlignment;
 use straddle_bench::experiment::{LabStep, Statistic};
 use straddle_lab::{Comparison, StepOutcome};
 
-use super::{duration, measure, note, number, percent};
+use super::{measure, note};
 use crate::output::{Styles, paint, plural, printable};
-use crate::view::text::{plain_table, trimmed, wrap};
+use crate::view::text::{duration, number, percent, plain_table, right, trimmed, wrap};
 
 /// A line of the list.
 pub(super) fn listed(step: &LabStep, width: usize) -> String {
@@ -55,9 +54,7 @@ pub(super) fn outcome(
 
 /// The table with its columns behind the first to the right.
 fn right_aligned(mut table: comfy_table::Table, columns: usize) -> String {
-    for column in table.column_iter_mut().skip(1).take(columns) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    right(&mut table, 1..=columns);
     trimmed(&table) + "\n"
 }
 
