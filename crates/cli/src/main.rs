@@ -12,10 +12,10 @@ mod exit;
 mod keep;
 mod limited;
 mod measured;
-mod modelled;
 mod output;
 mod overlay;
 mod progress;
+mod target;
 mod view;
 
 use std::process::ExitCode;

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use straddle_trace::Format;
 use straddle_units::{ByteCount, parse_size};
 
-use crate::modelled::Names;
+use crate::target::{Drive, drives};
 
 /// Examples for `sim --help`.
 const EXAMPLES: &str = "\
@@ -34,8 +34,8 @@ pub(crate) struct SimArguments {
 
     /// The modelled drive to replay it on, with options behind commas, or the path of a profile ('straddle drive list'
     /// names them).
-    #[arg(long, value_name = "NAME", value_parser = Names { prefix: "" }, hide_possible_values = true)]
-    pub(crate) drive: String,
+    #[arg(long, value_name = "NAME", value_parser = drives(), hide_possible_values = true)]
+    pub(crate) drive: Drive,
 
     /// Bytes to add to every offset: a partition that begins there. Of several, each is a run on a fresh drive.
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = parse_size)]

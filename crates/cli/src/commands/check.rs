@@ -34,6 +34,7 @@ use crate::exit::{Exit, UsageError};
 use crate::limited;
 use crate::output::{self, Styles};
 use crate::overlay;
+use crate::target::TargetSpec;
 use crate::view::json::check::{self, Summary};
 use crate::view::json::{Status, TargetReport};
 use crate::view::text;
@@ -353,9 +354,9 @@ fn to_json(report: &TargetReport) -> String {
 /// Opens, reads and audits one target.
 fn audit(path: &Path, run: &Run) -> Result<Audited> {
     let (options, arguments) = (&run.options, &run.arguments);
-    let mut target = match drive_target::specification(path) {
-        Some(name) => drive_target::target(name, &options.assume, options.logical)?,
-        None => straddle_device::open(path, options)?,
+    let mut target = match TargetSpec::parse(path)? {
+        TargetSpec::Modelled(drive) => drive_target::blank(&drive.profile, &options.assume, options.logical)?,
+        TargetSpec::Path(path) => straddle_device::open(&path, options)?,
     };
     let mut stack = read(&mut target, options)?;
     if let Some(node) = gone(&target, options) {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_bench::{
-    Arm, Clock, Description, Ended, Host, Latency, Measured, Order, Stop, Sweep, Sync, Workload,
+    Arm, Clock, Description, Ended, Host, Latency, Measured, Order, Parameters, Stop, Sweep, Sync, Workload,
 };
 use straddle_drive::Counters;
 use straddle_real::Io;
@@ -343,38 +343,29 @@ fn turns(turns: &InTurns<'_>) -> TurnsReport {
     }
 }
 
-fn workload(workload: &Workload, capacity: u64) -> WorkloadReport {
-    let (count, seconds) = workload.limits();
-    let sync = |sync: Sync| match sync {
+fn sync_report(sync: Sync) -> SyncReport {
+    match sync {
         Sync::None => SyncReport::None,
         Sync::Flush => SyncReport::Flush,
         Sync::Fua => SyncReport::Fua,
-    };
-    let base = WorkloadReport {
+    }
+}
+
+fn workload(workload: &Workload, capacity: u64) -> WorkloadReport {
+    let (count, seconds) = workload.limits();
+    let Parameters { stride, blocks, seed: _, sync, fsync_each } = workload.pattern.parameters();
+    WorkloadReport {
         kind: workload.name(),
         count,
         seconds,
-        size: workload.size(),
-        start: workload.start(),
-        stride: None,
+        size: workload.size,
+        start: workload.start,
+        stride,
         blocks: workload.blocks(capacity),
-        blocks_asked: None,
-        sync: None,
-        fsync_each: None,
-        queue_depth: workload.queue_depth(),
-    };
-    match workload {
-        Workload::RandomWrite(random) => {
-            WorkloadReport { blocks_asked: Some(random.blocks), sync: Some(sync(random.sync)), ..base }
-        }
-        Workload::StridedWrite(strided) => {
-            WorkloadReport { stride: Some(strided.stride), sync: Some(sync(strided.sync)), ..base }
-        }
-        Workload::SequentialWrite(sequential) => {
-            WorkloadReport { fsync_each: Some(sequential.fsync_each), ..base }
-        }
-        Workload::RandomRead(random) => WorkloadReport { blocks_asked: Some(random.blocks), ..base },
-        Workload::Dd(_) | Workload::SequentialRead(_) => base,
+        blocks_asked: blocks,
+        sync: sync.map(sync_report),
+        fsync_each,
+        queue_depth: workload.queue_depth,
     }
 }
 

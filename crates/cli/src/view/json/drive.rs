@@ -171,7 +171,7 @@ fn drive(profile: &Profile, full: bool) -> DriveReport {
         truth: TruthReport {
             unit: profile.sectors.physical,
             firmware_offset: profile.sectors.firmware_offset,
-            alignment_offset: first_boundary(profile),
+            alignment_offset: profile.first_boundary(),
         },
         misreports: profile.misreports(),
         variants: profile.variants.clone(),
@@ -200,12 +200,6 @@ pub(crate) const fn kind(profile: &Profile) -> &'static str {
         Body::Disk(_) => "disk",
         Body::Ssd(_) => "ssd",
     }
-}
-
-/// The byte at which the first whole physical sector begins, as the host counts.
-pub(crate) fn first_boundary(profile: &Profile) -> u64 {
-    let unit = profile.sectors.physical;
-    profile.sectors.firmware_offset.next_multiple_of(unit) - profile.sectors.firmware_offset
 }
 
 fn mechanics(disk: &DiskParameters, physical: u64) -> DiskReport {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use straddle_bench::{Arm, Clock, Ended, FEWEST_ROUNDS, Ratio, Samples, Stop, Sweep, Sync, Workload};
+use straddle_bench::{Arm, Clock, Ended, FEWEST_ROUNDS, Parameters, Ratio, Samples, Stop, Sweep, Sync};
 use straddle_real::Io;
 use straddle_units::ByteCount;
 
@@ -97,7 +97,7 @@ fn headline(bench: &Bench<'_>) -> String {
 fn described(bench: &Bench<'_>) -> String {
     let workload = bench.workload;
     let (count, seconds) = workload.limits();
-    let reads = matches!(workload, Workload::RandomRead(_) | Workload::SequentialRead(_));
+    let Parameters { stride, blocks, seed, sync, fsync_each } = workload.pattern.parameters();
     let amount = match (count, seconds) {
         // How many there were in a turn is said with the rounds.
         _ if bench.turns.is_some() => String::new(),
@@ -105,57 +105,48 @@ fn described(bench: &Bench<'_>) -> String {
         (Some(count), Some(seconds)) => format!("{count} (at most {seconds} s of) "),
         (None, seconds) => format!("{} s of ", seconds.unwrap_or(0.0)),
     };
-    let mut text = format!("{amount}{}-byte {}", workload.size(), if reads { "reads" } else { "writes" });
-    let sync = match workload {
-        Workload::RandomWrite(random) => random.sync,
-        Workload::StridedWrite(strided) => strided.sync,
-        _ => Sync::None,
-    };
-    match workload {
-        Workload::StridedWrite(strided) => {
-            let _ = write!(text, ", {} bytes apart", strided.stride);
-        }
-        Workload::SequentialWrite(sequential) if sequential.fsync_each == 1 => text += ", each with an fsync",
-        Workload::SequentialWrite(sequential) if sequential.fsync_each > 1 => {
-            let _ = write!(text, ", an fsync after every {}", sequential.fsync_each);
-        }
-        Workload::Dd(_) => text += ", one fsync at the end",
-        // Only a model is sent the blocks of the published program.
-        Workload::RandomWrite(_) | Workload::RandomRead(_) if bench.target.clock == Clock::Wall => {
-            text += " at random places";
-        }
-        Workload::RandomWrite(straddle_bench::RandomWrite { seed, .. })
-        | Workload::RandomRead(straddle_bench::RandomRead { seed, .. }) => {
-            let seed = seed.map_or_else(|| "the offset".to_owned(), |seed| seed.to_string());
-            let _ = write!(
-                text,
-                ", block = random() % {}, seed {seed}",
-                workload.blocks(bench.capacity).unwrap_or(0)
-            );
-        }
-        _ => {}
+    let what = if workload.writes() { "writes" } else { "reads" };
+    let mut text = format!("{amount}{}-byte {what}", workload.size);
+    if let Some(stride) = stride {
+        let _ = write!(text, ", {stride} bytes apart");
     }
-    match sync {
+    match fsync_each {
+        Some(1) => text += ", each with an fsync",
+        Some(each @ 2..) => {
+            let _ = write!(text, ", an fsync after every {each}");
+        }
+        Some(0) | None => {}
+    }
+    if workload.pattern.ends_with_fsync() {
+        text += ", one fsync at the end";
+    }
+    match (blocks, bench.target.clock) {
+        (None, _) => {}
+        // Only a model is sent the blocks of the published program.
+        (Some(_), Clock::Wall) => text += " at random places",
+        (Some(_), Clock::Virtual) => {
+            let seed = seed.map_or_else(|| "the offset".to_owned(), |seed| seed.to_string());
+            let blocks = workload.blocks(bench.capacity).unwrap_or(0);
+            let _ = write!(text, ", block = random() % {blocks}, seed {seed}");
+        }
+    }
+    match sync.unwrap_or_default() {
         Sync::None => {}
         Sync::Flush => text += ", each with a flush",
         Sync::Fua => text += " with FUA",
     }
-    if workload.start() > 0 {
-        let _ = write!(text, ", from byte {}", workload.start());
+    if workload.start > 0 {
+        let _ = write!(text, ", from byte {}", workload.start);
     }
-    if workload.queue_depth() > 1 {
-        let _ = write!(text, ", queue depth {}", workload.queue_depth());
+    if workload.queue_depth > 1 {
+        let _ = write!(text, ", queue depth {}", workload.queue_depth);
     }
     text
 }
 
 fn notes(bench: &Bench<'_>) -> Vec<String> {
     let mut notes = Vec::new();
-    let asked = match bench.workload {
-        Workload::RandomWrite(random) => Some(random.blocks),
-        Workload::RandomRead(random) => Some(random.blocks),
-        _ => None,
-    };
+    let asked = bench.workload.pattern.parameters().blocks;
     let asked = asked.filter(|_| bench.target.clock == Clock::Virtual);
     if let Some((asked, used)) =
         asked.zip(bench.workload.blocks(bench.capacity)).filter(|(asked, used)| used < asked)
@@ -404,7 +395,7 @@ pub(crate) fn svg(bench: &Bench<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use straddle_bench::{Host, Mock, RandomWrite, Silent, Target};
+    use straddle_bench::{Host, Mock, Pattern, Silent, Target, Workload};
     use straddle_drive::Nanos;
 
     use super::*;
@@ -413,7 +404,7 @@ mod tests {
 
     fn told(penalty: Nanos, offsets: &[u64], width: usize) -> String {
         let fresh = || Mock::new(1 << 30, MILLISECOND).with_penalty(penalty);
-        let workload = Workload::RandomWrite(RandomWrite::default());
+        let workload = Workload::from(Pattern::RANDOM_WRITE);
         let host = Host::default();
         let made = straddle_bench::sweep(fresh, &workload, offsets, host, &mut Silent).unwrap();
         let target = fresh();

@@ -10,7 +10,7 @@ use straddle_units::ByteCount;
 use crate::output::{Styles, paint, printable};
 use crate::view::chart::svg::{self, Panel, Remark, Shape};
 use crate::view::chart::terminal::Plot;
-use crate::view::json::drive::{ZoneReport, first_boundary, kind, zones};
+use crate::view::json::drive::{ZoneReport, kind, zones};
 use crate::view::text::{plain_table, trimmed, wrap};
 
 /// Rows of a curve on the terminal.
@@ -33,7 +33,7 @@ pub(crate) fn list(profiles: &[Profile], width: usize, styles: Styles) -> String
                 profile.claims.physical_sector,
                 profile.claims.alignment_offset,
             ),
-            sectors(profile.claims.logical_sector, profile.sectors.physical, first_boundary(profile)),
+            sectors(profile.claims.logical_sector, profile.sectors.physical, profile.first_boundary()),
             if profile.misreports() { "yes" } else { "no" }.to_owned(),
             printable(&options),
             printable(&profile.title),
@@ -80,7 +80,7 @@ fn claims(profile: &Profile, styles: Styles) -> String {
     let claims = &profile.claims;
     let optional = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), size);
     let unit = if kind(profile) == "ssd" { "indirection unit" } else { "physical sector" };
-    let truth = [size(profile.sectors.physical), format!("byte {}", first_boundary(profile))];
+    let truth = [size(profile.sectors.physical), format!("byte {}", profile.first_boundary())];
     let claimed = [size(claims.physical_sector), format!("byte {}", claims.alignment_offset)];
     let rows = [
         ("model", claims.model.clone(), String::new()),
