@@ -51,7 +51,7 @@ fn shifts(arguments: &SimArguments, profile: &Profile) -> Result<Vec<u64>> {
 fn one(arguments: &SimArguments, profile: &Profile, shift: u64) -> Result<Run> {
     let name = arguments.trace.display().to_string();
     let file = File::open(&arguments.trace).with_context(|| format!("{name}: cannot open"))?;
-    let mut reader = Reader::new(BufReader::new(file), &name, arguments.format.map(Into::into));
+    let mut reader = Reader::new(BufReader::new(file), &name, arguments.format);
     let pace = match (arguments.open_loop, arguments.closed_loop) {
         (true, _) => Some(Pace::Open),
         (_, true) => Some(Pace::Closed),
