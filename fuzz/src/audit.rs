@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 
 use straddle_audit::{Asked, Context, Cure, Finding, Judgement, Recognised, Severity, Subject};
-use straddle_device::Assume;
 use straddle_device::DeviceKind;
 use straddle_device::image::Container;
 use straddle_device::topology::{AlignmentOffset, Figure, Source, Topology};
+use straddle_device::{Assume, Options, Target};
+use straddle_examine::Examiner;
 use straddle_layout::{MAX_PARTITIONS, Partition, PartitionType, Role, Stack, TableKind};
 use straddle_units::{ByteCount, Lba, LbaCount, Span};
+
+use crate::disk::Disk;
 
 /// A name that a shell would take apart.
 const TARGET: &str = "/tmp/it's $HOME; a disk.img";
@@ -140,6 +143,20 @@ fn audit(
             cured += 1;
             check_place(&context, number, cure);
         }
+    }
+}
+
+/// Examines the disk as an image: what a user of `check` gets.
+pub(crate) fn examine(disk: Disk) {
+    let open = Options { logical: disk.forced_block, ..Options::default() };
+    let examiner = Examiner::new(straddle_examine::Options { open, ..straddle_examine::Options::default() });
+    let Ok(examined) = examiner.examine_target(TARGET.to_owned(), Target::image(Box::new(disk))) else {
+        return;
+    };
+    assert_eq!(examined.findings.len(), examined.costs.len());
+    examined.findings.iter().for_each(check_finding);
+    for remark in examined.remarks() {
+        assert!(!remark.is_empty() && !remark.contains(char::is_control), "{remark:?}");
     }
 }
 

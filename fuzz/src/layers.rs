@@ -112,6 +112,7 @@ pub fn layers(data: &[u8]) {
     let Ok(stack) = straddle_layout::read_all(&disk, disk.device_block, disk.forced_block) else { return };
     audit::check_stack(&stack);
     check(&stack, disk.len(), disk.choice);
+    audit::examine(disk);
 }
 
 /// All that is read of an input, for who makes it smaller without changing that.

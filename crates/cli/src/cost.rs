@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use straddle_audit::Finding;
 use straddle_bench::{Host, Modelled, Pattern, RANDOM_BLOCKS, Silent, Sync, Workload, sweep};
 use straddle_drive::Profile;
+use straddle_examine::{Cost, Price};
 use straddle_units::{Boundary, ByteCount};
 
 use crate::measured::{self, Measured};
@@ -35,28 +36,6 @@ pub(crate) enum Pricing {
     Probe(Measured),
 }
 
-/// How many times as long writes take as on the boundaries.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Cost {
-    /// What was modelled, or probed.
-    pub(crate) drive: String,
-    /// Whether it was measured; else it is derived from the model.
-    pub(crate) measured: bool,
-    /// Bytes past the drive's boundary before.
-    pub(crate) past: u64,
-    /// Random writes: of 4096 bytes on a model, of a unit each made durable where it was measured.
-    pub(crate) random_write: f64,
-    /// Writes of 4096 bytes one after the other, each with an fsync.
-    pub(crate) sequential_write: Option<f64>,
-}
-
-impl Cost {
-    /// Where it comes from.
-    pub(crate) const fn source(&self) -> &'static str {
-        if self.measured { "measured" } else { "derived from the model" }
-    }
-}
-
 /// `drive:NAME`, or a file that `probe --save` has written.
 pub(crate) fn parse(text: &str) -> Result<Pricing, String> {
     let named = TargetSpec::parse(Path::new(text)).map_err(|error| target::shown(&error))?;
@@ -71,9 +50,8 @@ pub(crate) fn parse(text: &str) -> Result<Pricing, String> {
     Ok(Pricing::Model { name: drive.specification, profile: drive.profile, known })
 }
 
-impl Pricing {
-    /// What the finding costs; none where it misses no boundary, or there is no such place on the drive.
-    pub(crate) fn of(&self, finding: &Finding) -> Option<Cost> {
+impl Price for Pricing {
+    fn price(&self, finding: &Finding) -> Option<Cost> {
         finding.miss?;
         let at = finding.at?;
         match self {

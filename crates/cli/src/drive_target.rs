@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::str::FromStr;
 
+use straddle_device::shown::with_causes;
 use straddle_device::topology::{AlignmentOffset, Figure, Source, Topology};
 use straddle_device::{Assume, DeviceKind, Identity, MemoryMedium, Target};
 use straddle_drive::Profile;
@@ -25,24 +26,14 @@ pub(crate) fn blank(
     }
     Ok(Target {
         kind: DeviceKind::Modelled,
-        container: None,
-        through: None,
-        size,
-        medium: Some(Box::new(MemoryMedium::sparse(Vec::new(), size))),
         topology,
         identity: Identity {
             model: Some(profile.claims.model.clone()),
             rotational: Some(profile.claims.rotational),
             ..Identity::default()
         },
-        kernel_name: None,
-        kernel_partitions: None,
-        partition: None,
-        node: None,
-        read_only: false,
-        id: None,
-        zoned: None,
         remarks: vec![format!("modelled: {}; nothing is written on it", profile.title)],
+        ..Target::image(Box::new(MemoryMedium::sparse(Vec::new(), size)))
     })
 }
 
@@ -87,7 +78,7 @@ fn topology(profile: &Profile) -> anyhow::Result<Topology> {
 pub(crate) fn assume(text: &str) -> Result<Assume, String> {
     let named = TargetSpec::parse(Path::new(text)).map_err(|error| target::shown(&error))?;
     let TargetSpec::Modelled(Drive { profile, .. }) = named else {
-        return Assume::from_str(text).map_err(|error| error.to_string());
+        return Assume::from_str(text).map_err(|error| with_causes(&error));
     };
     let (logical, claimed) = (profile.claims.logical_sector, profile.claims.physical_sector);
     let words = match profile.body {
@@ -97,5 +88,5 @@ pub(crate) fn assume(text: &str) -> Result<Assume, String> {
         }
         Body::Ssd(_) => format!("logical={logical},physical={claimed},iu={}", profile.sectors.physical),
     };
-    Assume::from_str(&words).map_err(|error| error.to_string())
+    Assume::from_str(&words).map_err(|error| with_causes(&error))
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
+use straddle_device::shown::with_causes;
 use straddle_drive::Profile;
 use straddle_drive::profile::ProfileError;
 
@@ -107,9 +108,7 @@ pub(crate) fn drives() -> impl TypedValueParser<Value = Drive> {
 
 /// An error with its causes. Of a profile's own words nothing hidden gets out; its lines stay lines.
 pub(crate) fn shown(error: &ProfileError) -> String {
-    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
-    let text = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
-    text.lines().map(printable).collect::<Vec<_>>().join("\n")
+    with_causes(error).lines().map(printable).collect::<Vec<_>>().join("\n")
 }
 
 /// Takes any text, and completes to the names of the shipped profiles behind `prefix`.

@@ -31,7 +31,7 @@ pub enum AssumeError {
     #[error("'{0}' is unknown: give 512n, 512e, 4kn, or key=size with a key of {KEYS}")]
     UnknownWord(String),
     /// A value that is no size.
-    #[error("{key}: {source}")]
+    #[error("{key}")]
     Size {
         /// The key.
         key: String,
@@ -39,8 +39,8 @@ pub enum AssumeError {
         source: ParseSizeError,
     },
     /// A logical size that is no block size.
-    #[error("logical: {0}")]
-    Logical(BlockSizeError),
+    #[error("logical")]
+    Logical(#[source] BlockSizeError),
     /// The same key twice.
     #[error("{0} is given twice")]
     Twice(String),

@@ -42,6 +42,7 @@ pub(crate) use through::unpack;
 pub use through::{Limits, Packing, UnpackError};
 
 use crate::medium::{FileMedium, Medium, ReadError, check_end};
+use crate::shown::with_causes;
 use host::Host;
 use unpack::Packed;
 
@@ -381,7 +382,7 @@ impl Image {
         let (placement, fault) = Placement::sample(map.as_ref(), size);
         // A file that is not opened is no damage, and is told where its bytes are asked for.
         if let Some(fault) = fault.filter(|fault| !matches!(fault, ImageError::NotOpened { .. })) {
-            let error = placement::whole_text(&fault);
+            let error = with_causes(&fault);
             remarks.push(format!("{} allocated blocks were looked at, then: {error}", placement.units()));
         }
         let size = ByteCount::new(size);

@@ -4,6 +4,7 @@
 //! than one word for a shell.
 
 use std::borrow::Cow;
+use std::error::Error;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -93,6 +94,18 @@ fn escaped(bytes: &[u8]) -> String {
         hex(&mut text, chunk.invalid());
     }
     text + "'"
+}
+
+/// Writes an error with all that caused it in a line.
+pub fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
 }
 
 #[cfg(test)]

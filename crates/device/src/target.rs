@@ -146,6 +146,29 @@ pub struct Target {
     pub remarks: Vec<String>,
 }
 
+impl Target {
+    /// A raw image of these bytes, on an unknown drive.
+    pub fn image(medium: Box<dyn Medium>) -> Self {
+        Self {
+            kind: DeviceKind::Image,
+            container: None,
+            through: None,
+            size: medium.len(),
+            medium: Some(medium),
+            topology: Topology::unknown(),
+            identity: Identity::default(),
+            kernel_name: None,
+            kernel_partitions: None,
+            partition: None,
+            node: None,
+            read_only: false,
+            zoned: None,
+            id: None,
+            remarks: Vec::new(),
+        }
+    }
+}
+
 /// A zoned device: one that is written from the start of each zone on (Documentation/ABI/stable/sysfs-block, queue/zoned).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zoned {
@@ -214,35 +237,19 @@ fn open_image(path: &Path, options: &Options) -> Result<Target, OpenError> {
     if size == ByteCount::ZERO {
         return Err(OpenError::Empty);
     }
-    let mut target = Target {
-        kind: DeviceKind::Image,
-        container: None,
-        through: None,
-        size,
-        medium: None,
-        topology: Topology::unknown(),
-        identity: Identity::default(),
-        kernel_name: None,
-        kernel_partitions: None,
-        partition: None,
-        node: None,
-        read_only: false,
-        zoned: None,
-        id: Some(FileId::of(&metadata)),
-        remarks: Vec::new(),
-    };
+
     let allowed =
         Allowed::new(&options.allow_backing).map_err(|(path, source)| OpenError::Allowed { path, source })?;
     let mut medium: Box<dyn Medium> = Box::new(FileMedium::new(file, size));
+    let mut through = None;
     if options.format.is_none()
         && let Some(limits) = options.read_through
-        && let Some((through, unpacked)) = read_through(path, medium.as_ref(), limits)?
+        && let Some((way, unpacked)) = read_through(path, medium.as_ref(), limits)?
     {
         if unpacked.is_empty() {
             return Err(OpenError::Empty);
         }
-        target.size = unpacked.len();
-        target.through = Some(through);
+        through = Some(way);
         medium = unpacked;
     }
     let access = Access::new(path, &allowed);
@@ -250,10 +257,10 @@ fn open_image(path: &Path, options: &Options) -> Result<Target, OpenError> {
         Some(format) => image::open_as(format, medium, &access),
         None => image::open(medium, &access),
     };
-    let within = target.through.as_ref().map(|through| through.packing.a_file());
+    let within = through.as_ref().map(|through| through.packing.a_file());
     let not_read = |error| match error {
         ImageError::NotRead(foreign) => {
-            let command = match &target.through {
+            let command = match &through {
                 Some(through) => {
                     let line = foreign.command(&through.unpacked);
                     line.map(|line| format!("{} && {line}", through.command))
@@ -264,21 +271,22 @@ fn open_image(path: &Path, options: &Options) -> Result<Target, OpenError> {
         }
         error => OpenError::Image(error),
     };
-    match opened.map_err(not_read)? {
-        Opened::Raw(medium) => target.medium = Some(medium),
+    let mut target = match opened.map_err(not_read)? {
+        Opened::Raw(medium) => Target::image(medium),
         Opened::Image(image) => {
             if image.len() == ByteCount::ZERO {
                 return Err(OpenError::Empty);
             }
-            target.size = image.len();
-            target.container = Some(image.container().clone());
-            target.remarks.extend_from_slice(image.remarks());
-            if let Some(sectors) = image.sectors() {
+            let (container, sectors) = (image.container().clone(), image.sectors());
+            let remarks = image.remarks().to_vec();
+            let mut target = Target { container: Some(container), remarks, ..Target::image(image) };
+            if let Some(sectors) = sectors {
                 adopt_sectors(&mut target.topology, sectors);
             }
-            target.medium = Some(image);
+            target
         }
-    }
+    };
+    (target.through, target.id) = (through, Some(FileId::of(&metadata)));
     Ok(target)
 }
 

@@ -80,7 +80,7 @@ pub enum ImportError {
         reason: String,
     },
     /// The zones make no disk.
-    #[error("{file}: the zones: {source}")]
+    #[error("{file}: the zones")]
     Geometry {
         /// The file.
         file: String,
@@ -88,7 +88,7 @@ pub enum ImportError {
         source: GeometryError,
     },
     /// The seek times make no curve.
-    #[error("{file}: the seek times: {source}")]
+    #[error("{file}: the seek times")]
     Seek {
         /// The file.
         file: String,

@@ -176,7 +176,7 @@ pub enum ProfileError {
         reason: String,
     },
     /// The tracks do not make a disk of this size.
-    #[error("profile {name}: geometry: {source}")]
+    #[error("profile {name}: geometry")]
     Geometry {
         /// Which profile.
         name: String,
@@ -184,7 +184,7 @@ pub enum ProfileError {
         source: GeometryError,
     },
     /// The flash does not make a drive.
-    #[error("profile {name}: flash: {source}")]
+    #[error("profile {name}: flash")]
     Flash {
         /// Which profile.
         name: String,
@@ -192,7 +192,7 @@ pub enum ProfileError {
         source: FlashError,
     },
     /// The seek times do not make a curve.
-    #[error("profile {name}: seek: {source}")]
+    #[error("profile {name}: seek")]
     Seek {
         /// Which profile.
         name: String,

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use straddle_device::sysfs::{Directory, name_of_disk};
-use straddle_device::{DeviceKind, Medium, OpenError, Options, Target};
-use straddle_layout::{Stack, TableKind, read_stack};
+use straddle_device::{DeviceKind, OpenError, Options, Target};
+use straddle_layout::{Stack, TableKind};
 use straddle_repair::peers::{Free, Peer, peers};
 use straddle_repair::{Plan, PlanError, Request, Seed, Situation, from_sfdisk, make, parse_file, to_sfdisk};
 use straddle_units::{BlockSize, ByteOffset, Lba};
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
         );
         return Err(RefusedError(text).into());
     }
-    let medium = target.medium.as_deref().ok_or_else(|| anyhow!("{name}: its bytes cannot be read"))?;
+    let medium = target.medium.as_deref().ok_or_else(|| unreadable(&name))?;
     let serial = target.kernel_name.as_deref().and_then(serial_of);
     let situation =
         Situation { medium, topology: &target.topology, stack: &stack, serial: serial.as_deref() };
@@ -142,24 +142,16 @@ fn read(target: &mut Target, options: &Options, name: &str) -> Result<Stack> {
             UsageError(format!("{name} tells its sector size itself: --logical is for images")).into()
         );
     }
-    let medium = medium_of(target, name)?;
-    if target.kind == DeviceKind::Image {
-        let declared = options.logical.or(options.assume.logical());
-        let found = read_stack(medium, declared, options.logical)?;
-        if matches!(found.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr) {
-            target.topology.adopt_table_block(found.block);
-        }
-    }
-    Ok(read_stack(medium_of(target, name)?, Some(target.topology.logical.value()), None)?)
+    straddle_examine::read_table(target, options)?.ok_or_else(|| unreadable(name))
 }
 
-fn medium_of<'a>(target: &'a Target, name: &str) -> Result<&'a dyn Medium> {
-    target.medium.as_deref().ok_or_else(|| anyhow!("{name}: its bytes cannot be read"))
+fn unreadable(name: &str) -> anyhow::Error {
+    anyhow!("{name}: its bytes cannot be read")
 }
 
 /// What is on a target whose table counts in another sector size than `new`, which the target has or, as an image, is to
-/// have; `said` is the size that the table counts in, where somebody knows it.
-fn read_other(target: &mut Target, said: Option<BlockSize>, new: BlockSize, name: &str) -> Result<Stack> {
+/// have; `former` is the size that the table counts in, where the user knows it.
+fn read_other(target: &mut Target, former: Option<BlockSize>, new: BlockSize, name: &str) -> Result<Stack> {
     check_kind(target, name)?;
     target.topology.adopt_table_block(new);
     let logical = target.topology.logical.value();
@@ -169,18 +161,8 @@ fn read_other(target: &mut Target, said: Option<BlockSize>, new: BlockSize, name
         );
         return Err(RefusedError(text).into());
     }
-    let medium = medium_of(target, name)?;
-    let old = match said {
-        Some(old) => old,
-        None => {
-            let stack = read_stack(medium, Some(new), None)?;
-            if stack.block == new {
-                return Ok(stack);
-            }
-            stack.block
-        }
-    };
-    Ok(read_stack(medium, Some(old), Some(old))?)
+    let medium = target.medium.as_deref().ok_or_else(|| unreadable(name))?;
+    Ok(straddle_examine::read_converted(medium, new, former)?)
 }
 
 /// The error with the target's name. What is known to be no raw image is refused: writing to it would destroy what it holds.

@@ -1,7 +1,5 @@
 //! Where a container puts the guest's blocks in its file, which decides whether aligned guests stay aligned.
 
-use std::error::Error;
-
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::vmdk::STREAM_OPTIMIZED;
@@ -135,18 +133,6 @@ impl Container {
     pub fn is_written_once(&self) -> bool {
         self.format == Format::Vmdk && self.variant == STREAM_OPTIMIZED
     }
-}
-
-/// An error with everything that caused it.
-pub(super) fn whole_text(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_audit::Kind;
+use straddle_examine::Examined;
 
 use super::device::{DeviceReport, device_report};
 use super::finding::{FindingReport, finding_report};
 use super::layers::{ContainerReport, LayerReport, container_report, layer_report};
 use super::table::{PartitionReport, TableReport, partition_report, table_report};
-use crate::commands::check::Audited;
 
 /// The version of this form.
 const SCHEMA: u32 = 2;
@@ -215,11 +215,11 @@ impl TargetReport {
     }
 
     /// An audited target.
-    pub(crate) fn of(audited: &Audited) -> Self {
-        let Audited { name, target, stack, judgement, .. } = audited;
+    pub(crate) fn of(audited: &Examined) -> Self {
+        let Examined { name, target, stack, judgement, .. } = audited;
         Self {
             target: name.clone(),
-            status: audited.status(),
+            status: judgement.status.into(),
             kinds: audited.kinds().iter().copied().map(KindReport::from).collect(),
             reason: audited.not_judged().map(str::to_owned),
             error: None,
@@ -228,7 +228,7 @@ impl TargetReport {
             container: target.container.as_ref().map(container_report),
             layer: stack.layer.as_ref().map(layer_report),
             partitions: stack.partitions.iter().map(|p| partition_report(p, judgement)).collect(),
-            findings: audited.told().map(|(finding, cost)| finding_report(finding, cost)).collect(),
+            findings: audited.reported().map(|(finding, cost)| finding_report(finding, cost)).collect(),
             remarks: audited.remarks(),
         }
     }

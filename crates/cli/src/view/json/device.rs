@@ -5,9 +5,8 @@ use serde::Serialize;
 use straddle_device::DeviceKind;
 use straddle_device::identify::RotationRate;
 use straddle_device::topology::{AlignmentOffset, AtomicWrites, Figure, Topology};
+use straddle_examine::Examined;
 use straddle_units::ByteCount;
-
-use crate::commands::check::Audited;
 
 /// A figure with its sources.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -126,7 +125,7 @@ fn figure<T: Copy + PartialEq, U>(figure: &Figure<T>, value: impl Fn(T) -> U) ->
     }
 }
 
-pub(super) fn device_report(audited: &Audited) -> DeviceReport {
+pub(super) fn device_report(audited: &Examined) -> DeviceReport {
     let target = &audited.target;
     let topology: &Topology = &target.topology;
     let bytes = |f: &Option<Figure<ByteCount>>| f.as_ref().map(|f| figure(f, ByteCount::get));

@@ -3,8 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_audit::{Cause, Command, Cure, Finding, Risk, Subject};
-
-use crate::cost::Cost;
+use straddle_examine::Cost;
 
 /// One finding.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -6,22 +6,21 @@ use anstyle::Style;
 use straddle_audit::Finding;
 use straddle_device::identify::RotationRate;
 use straddle_device::topology::SectorFormat;
+use straddle_examine::{Cost, Examined};
 use straddle_layout::{Problem, Stack, TableKind};
 
 use super::finding::{about, finding_text};
 use super::partitions::partitions;
 use super::topology::{every_figure, sectors};
 use super::{tree, wrap, wrap_after};
-use crate::commands::check::Audited;
-use crate::cost::Cost;
 use crate::output::{self, Styles, paint, plural, printable, width};
 use crate::view::json::Status;
 use crate::view::json::check::Summary;
 
 /// A target's findings, a line each: `vm.img: error S001 partition 1: starts at …`
-pub(crate) fn lines(audited: &Audited) -> String {
+pub(crate) fn lines(audited: &Examined) -> String {
     let mut text = String::new();
-    for (finding, _) in audited.told() {
+    for (finding, _) in audited.reported() {
         let rule = finding.rule;
         let _ = writeln!(
             text,
@@ -36,7 +35,7 @@ pub(crate) fn lines(audited: &Audited) -> String {
 }
 
 /// A target in full: what it is, its partitions with their verdicts, and each finding with its cure.
-pub(crate) fn target(audited: &Audited, verbose: bool, styles: Styles) -> String {
+pub(crate) fn target(audited: &Examined, verbose: bool, styles: Styles) -> String {
     let mut text = heading(audited, styles);
     let topology = &audited.target.topology;
     if verbose {
@@ -61,7 +60,7 @@ pub(crate) fn target(audited: &Audited, verbose: bool, styles: Styles) -> String
     if verbose {
         let _ = write!(text, "\n{}", tree::draw(audited, styles));
     }
-    let told: Vec<(&Finding, Option<&Cost>)> = audited.told().collect();
+    let told: Vec<(&Finding, Option<&Cost>)> = audited.reported().collect();
     for at in 0..told.len() {
         text += &finding_text(audited, &told, at, styles);
     }
@@ -69,7 +68,7 @@ pub(crate) fn target(audited: &Audited, verbose: bool, styles: Styles) -> String
 }
 
 /// A target drawn: what it is, and its layers with the codes of their findings.
-pub(crate) fn map(audited: &Audited, styles: Styles) -> String {
+pub(crate) fn map(audited: &Examined, styles: Styles) -> String {
     let mut text = heading(audited, styles);
     let _ = writeln!(
         text,
@@ -81,7 +80,7 @@ pub(crate) fn map(audited: &Audited, styles: Styles) -> String {
     text + &tree::draw(audited, styles)
 }
 
-fn heading(audited: &Audited, styles: Styles) -> String {
+fn heading(audited: &Examined, styles: Styles) -> String {
     let target = &audited.target;
     let mut parts = Vec::new();
     let identity = [&target.identity.vendor, &target.identity.model];
@@ -126,8 +125,8 @@ fn heading(audited: &Audited, styles: Styles) -> String {
 }
 
 /// `  status: error (alignment, table damage)`
-fn status_line(audited: &Audited, styles: Styles) -> String {
-    let status = audited.status();
+fn status_line(audited: &Examined, styles: Styles) -> String {
+    let status = Status::from(audited.judgement.status);
     let style = match status {
         Status::Ok | Status::Blank => styles.good,
         Status::Advice => styles.advice,
@@ -145,7 +144,7 @@ fn status_line(audited: &Audited, styles: Styles) -> String {
     format!("  status: {}{}{through}", paint(style, status.word()), printable(&why))
 }
 
-fn table_line(audited: &Audited) -> String {
+fn table_line(audited: &Examined) -> String {
     let stack: &Stack = &audited.stack;
     let count = plural(audited.in_table, "partition");
     let block = stack.block;

@@ -3,11 +3,10 @@
 use std::fmt::Write;
 
 use straddle_audit::{ATOMIC_UNIT, Cause, Cure, Finding, Severity, Subject, picture};
+use straddle_examine::{Cost, Examined};
 use straddle_units::{ByteCount, Span};
 
 use super::{severity_style, wrap, wrap_after};
-use crate::commands::check::Audited;
-use crate::cost::Cost;
 use crate::output::{self, Styles, paint, plural, printable, width};
 
 /// The block in which most file systems write; what a picture shows of a partition's start.
@@ -45,7 +44,7 @@ fn cost_text(cost: &Cost) -> String {
 
 /// The finding number `at` of those that are `told`, its cost, and its cure, which is told once for all that share it.
 pub(super) fn finding_text(
-    audited: &Audited,
+    audited: &Examined,
     told: &[(&Finding, Option<&Cost>)],
     at: usize,
     styles: Styles,
@@ -110,7 +109,7 @@ fn sharing(finding: &Finding, others: &[&Finding]) -> String {
 }
 
 /// The physical sectors (or units) at a partition's start, and its first file-system block over them.
-fn drawing(audited: &Audited, finding: &Finding) -> Option<String> {
+fn drawing(audited: &Examined, finding: &Finding) -> Option<String> {
     let (Subject::Partition(number), Some(miss)) = (finding.subject, &finding.miss) else { return None };
     // Advice costs nothing, and what is lost with atomic writes is no read-modify-write.
     if finding.severity == Severity::Advice || miss.name == ATOMIC_UNIT {

@@ -1,13 +1,13 @@
 //! The table of partitions, with a verdict on each.
 
 use straddle_audit::{Finding, OfPartition, Severity, Subject, Verdict};
+use straddle_examine::Examined;
 use straddle_layout::{Partition, PartitionType, types};
 
 use super::{plain_table, right, trimmed};
-use crate::commands::check::Audited;
 use crate::output::{self, Styles, paint};
 
-pub(super) fn partitions(audited: &Audited, styles: Styles) -> String {
+pub(super) fn partitions(audited: &Examined, styles: Styles) -> String {
     // Styled line by line: the table counts escape sequences as text.
     let mut lines = partition_table(audited).lines().map(str::to_owned).collect::<Vec<_>>();
     if let Some(header) = lines.first_mut() {
@@ -38,7 +38,7 @@ pub(super) fn partitions(audited: &Audited, styles: Styles) -> String {
 const DISPENSABLE: [&str; 4] = ["START BYTE", "SECTORS", "TYPE", "SIZE"];
 
 /// The table of partitions, as wide as stdout takes it.
-fn partition_table(audited: &Audited) -> String {
+fn partition_table(audited: &Examined) -> String {
     let all = ["  #", "START LBA", "START BYTE", "SECTORS", "SIZE", "TYPE", "CONTENT", "VERDICT"];
     let rows: Vec<[String; 8]> = audited.stack.partitions.iter().map(|p| row(p, audited)).collect();
     let drawn = |left_out: &[&str]| {
@@ -56,7 +56,7 @@ fn partition_table(audited: &Audited) -> String {
 }
 
 /// A partition's line in the table.
-fn row(partition: &Partition, audited: &Audited) -> [String; 8] {
+fn row(partition: &Partition, audited: &Examined) -> [String; 8] {
     let kind = types::name(&partition.kind).map(str::to_owned).unwrap_or_else(|| match partition.kind {
         PartitionType::Guid(guid) => types::guid_text(guid),
         PartitionType::Mbr(kind) => format!("{kind:#04x}"),
@@ -75,14 +75,14 @@ fn row(partition: &Partition, audited: &Audited) -> [String; 8] {
 }
 
 /// What is made of a partition, and the worst of what stands on it.
-fn judged<'a>(partition: &Partition, audited: &'a Audited) -> (OfPartition, Option<&'a Finding>) {
+fn judged<'a>(partition: &Partition, audited: &'a Examined) -> (OfPartition, Option<&'a Finding>) {
     let nothing = OfPartition { verdict: Verdict::Aligned, decisive: None, inside: None, made_up: None };
     let of = audited.judgement.partition(partition.number).copied().unwrap_or(nothing);
     (of, of.inside.and_then(|at| audited.findings.get(at)))
 }
 
 /// The verdict on a partition, and on what stands on it. It counts every finding, told here or not.
-fn verdict_text(partition: &Partition, audited: &Audited) -> String {
+fn verdict_text(partition: &Partition, audited: &Examined) -> String {
     let (of, inside) = judged(partition, audited);
     let decisive = of.decisive.and_then(|at| audited.findings.get(at));
     let own = placement_text(partition, of.verdict, decisive);

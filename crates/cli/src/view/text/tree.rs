@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use straddle_audit::{Finding, Severity, Step, Told};
+use straddle_examine::Examined;
 use straddle_layout::layer::{Facts, FileSystem, Layer, Segment};
 use straddle_layout::{Partition, Role, Stack, types};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use crate::commands::check::Audited;
 use crate::output::{Styles, paint, printable};
 use crate::view::text::severity_style;
 
@@ -15,7 +15,7 @@ use crate::view::text::severity_style;
 const BAR: u64 = 72;
 
 /// The whole drawing.
-pub(crate) fn draw(audited: &Audited, styles: Styles) -> String {
+pub(crate) fn draw(audited: &Examined, styles: Styles) -> String {
     let has_partitions = !audited.stack.partitions.is_empty();
     let mut text = if has_partitions { bar(audited, styles) } else { String::new() };
     let disk = Node { audited, styles };
@@ -39,7 +39,7 @@ fn cells(at: u64, size: u64) -> u64 {
 }
 
 /// The disk with its partitions, and what a character of it stands for.
-fn bar(audited: &Audited, styles: Styles) -> String {
+fn bar(audited: &Examined, styles: Styles) -> String {
     let size = audited.target.size.get();
     let listed = audited.stack.partitions.iter().filter(|p| p.role != Role::Extended);
     let line = bar_line(size, listed.map(|partition| (partition.number, partition.span)).collect());
@@ -73,7 +73,7 @@ pub(crate) fn bar_line(size: u64, mut partitions: Vec<(u32, Span)>) -> String {
 /// What is needed to draw any node.
 #[derive(Clone, Copy)]
 struct Node<'a> {
-    audited: &'a Audited,
+    audited: &'a Examined,
     styles: Styles,
 }
 

@@ -1,13 +1,13 @@
 //! What can be judged of a disk that is a member of an array, or that has a table besides what it is taken for.
 
-use std::path::PathBuf;
-
 use straddle_audit::{Cure, Finding, Recognised};
 use straddle_device::{DeviceKind, Target};
 use straddle_layout::{Beside, Stack, TableKind, is_member, is_optical};
 
+use crate::Alongside;
+
 /// What there is to judge on `target`, which is marked as a member by the content `name`.
-pub(super) fn recognised(target: &Target, stack: &Stack, name: &str) -> Recognised {
+pub(crate) fn recognised(target: &Target, stack: &Stack, name: &str) -> Recognised {
     let unseen = || {
         let why = straddle_audit::unseen(stack)?;
         Some(Recognised::Part(format!("{why}. {}", assemble(name, target.kind))))
@@ -15,11 +15,16 @@ pub(super) fn recognised(target: &Target, stack: &Stack, name: &str) -> Recognis
     rival(target, stack, name).map(Recognised::Nothing).or_else(unseen).unwrap_or(Recognised::Known)
 }
 
-/// The same where the devices `arrays` stand on it: what it does not show is judged at one of these, if that is one of `targets`, or
-/// all disks are.
-pub(super) fn of_running(stack: &Stack, arrays: &[String], targets: &[PathBuf]) -> Recognised {
-    let is_named = |array: &String| targets.iter().any(|target| target.file_name() == Some(array.as_ref()));
-    if targets.is_empty() || arrays.iter().any(is_named) {
+/// The same where the devices `arrays` stand on it: what it does not show is judged at one of these, if that is examined
+/// in the same run.
+pub(crate) fn of_running(stack: &Stack, arrays: &[String], alongside: &Alongside) -> Recognised {
+    let is_examined = match alongside {
+        Alongside::Everything => true,
+        Alongside::These(targets) => {
+            targets.iter().any(|target| arrays.iter().any(|array| target.file_name() == Some(array.as_ref())))
+        }
+    };
+    if is_examined {
         return Recognised::Known;
     }
     let named: Vec<String> = arrays.iter().map(|array| format!("/dev/{array}")).collect();
@@ -42,7 +47,7 @@ fn assemble(name: &str, kind: DeviceKind) -> String {
 }
 
 /// Why a target is not judged that is taken for `name` as a whole, and has a table that contradicts it: either may be left over.
-pub(super) fn rival(target: &Target, stack: &Stack, name: &str) -> Option<String> {
+pub(crate) fn rival(target: &Target, stack: &Stack, name: &str) -> Option<String> {
     let table = straddle_layout::rival_table(target.medium.as_deref()?, stack).ok()??;
     let lists = match table.partition {
         Some((number, Some(content))) => format!("with {content} in partition {number}"),
@@ -62,7 +67,7 @@ pub(super) fn rival(target: &Target, stack: &Stack, name: &str) -> Option<String
 }
 
 /// Why a target is not judged whose table leaves alone what the whole of it is known to be, where nothing is known in a partition.
-pub(super) fn beside_table(target: &Target, stack: &Stack) -> Option<String> {
+pub(crate) fn beside_table(target: &Target, stack: &Stack) -> Option<String> {
     let content = straddle_layout::rival_content(target.medium.as_deref()?, stack).ok()??;
     let (name, table) = (content.name, content.table);
     let lists = content.partition.map_or_else(
@@ -78,7 +83,7 @@ pub(super) fn beside_table(target: &Target, stack: &Stack) -> Option<String> {
 
 /// Takes the commands away that write a table or move data where something else stands beside it that no partition is over, as
 /// `plan` refuses to: they would go over that.
-pub(super) fn spare(stack: &Stack, beside: &[Beside], findings: &mut [Finding]) {
+pub(crate) fn spare(stack: &Stack, beside: &[Beside], findings: &mut [Finding]) {
     let is_harmed = |found: &Beside| !found.is_table && !found.is_covered && !is_optical(found.name);
     if matches!(stack.kind, TableKind::Content(_)) || !beside.iter().any(is_harmed) {
         return;

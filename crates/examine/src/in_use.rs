@@ -1,24 +1,23 @@
 //! What a disk counts as that could be two things, by what of it is in use: the other is left over.
 
-use anyhow::Result;
-use straddle_device::Target;
 use straddle_device::live::{LiveDevice, LiveKind, Owner};
+use straddle_device::{ReadError, Target};
 use straddle_layout::{Beside, Stack, TableKind};
 
-use super::Run;
+use crate::Examiner;
 
 /// What is on a disk that is taken for a whole and whose partitions are in use, or the other way round.
-pub(super) fn stack(target: &Target, run: &Run, stack: &Stack) -> Result<Option<Stack>> {
+pub(crate) fn stack(target: &Target, examiner: &Examiner, stack: &Stack) -> Result<Option<Stack>, ReadError> {
     let Some(medium) = target.medium.as_deref() else { return Ok(None) };
-    let (block, forced) = (Some(target.topology.logical.value()), run.options.logical);
+    let (block, forced) = (Some(target.topology.logical.value()), examiner.options().open.logical);
     match stack.kind {
-        TableKind::Content(_) if is_in_partitions(target, run) => {
+        TableKind::Content(_) if is_in_partitions(target, examiner) => {
             let is_table = |found: &Beside| found.is_table;
             let has_table = straddle_layout::beside(medium, stack)?.iter().any(is_table);
             Ok(has_table.then(|| straddle_layout::read_in_use(medium, block, forced)).transpose()?)
         }
         TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr
-            if !is_in_partitions(target, run) && is_content(target, run) =>
+            if !is_in_partitions(target, examiner) && is_content(target, examiner) =>
         {
             let is_rival = straddle_layout::rival_content(medium, stack)?.is_some();
             Ok(is_rival.then(|| straddle_layout::read_whole_in_use(medium, block, forced)).transpose()?)
@@ -28,7 +27,7 @@ pub(super) fn stack(target: &Target, run: &Run, stack: &Stack) -> Result<Option<
 }
 
 /// Whether somebody uses the device as what fills it, and not a partition of it.
-pub(super) fn is_content(target: &Target, run: &Run) -> bool {
+pub(crate) fn is_content(target: &Target, examiner: &Examiner) -> bool {
     let reads_content = |holder: &LiveDevice| match &holder.kind {
         LiveKind::Dm(mapping) => {
             let is_bitlocker = mapping.uuid.starts_with("CRYPT-BITLK-");
@@ -37,28 +36,31 @@ pub(super) fn is_content(target: &Target, run: &Run) -> bool {
         LiveKind::Bcache => true,
         _ => false,
     };
-    let Some(device) = device(target, run) else { return false };
+    let Some(device) = device(target, examiner) else { return false };
     let shown = shown(&device);
     shown.iter().any(|device| device.used_by.is_used() || device.holders.iter().any(reads_content))
 }
 
 /// Whether somebody uses a partition, that the kernel lists or kpartx mapped.
-pub(super) fn is_in_partitions(target: &Target, run: &Run) -> bool {
+pub(crate) fn is_in_partitions(target: &Target, examiner: &Examiner) -> bool {
     let listed = target.kernel_partitions.as_deref().unwrap_or_default();
-    if listed.iter().any(|partition| run.machine().layers(&partition.name).0.is_some_and(|it| is_used(&it))) {
+    if listed
+        .iter()
+        .any(|partition| examiner.machine().layers(&partition.name).0.is_some_and(|it| is_used(&it)))
+    {
         return true;
     }
     let is_partition = |holder: &LiveDevice| match &holder.kind {
         LiveKind::Dm(mapping) => matches!(mapping.owner, Owner::Partition(_)),
         _ => false,
     };
-    let Some(device) = device(target, run) else { return false };
+    let Some(device) = device(target, examiner) else { return false };
     let shown = shown(&device);
     shown.iter().flat_map(|device| &device.holders).any(|holder| is_partition(holder) && is_used(holder))
 }
 
 /// The names of the devices on the target that can be the array as whose member `name` marks it.
-pub(super) fn arrays(target: &Target, run: &Run, name: &str) -> Vec<String> {
+pub(crate) fn arrays(target: &Target, examiner: &Examiner, name: &str) -> Vec<String> {
     let is_array = |holder: &&LiveDevice| match &holder.kind {
         LiveKind::Md(_) => name != "drbd",
         LiveKind::Dm(mapping) => {
@@ -67,14 +69,14 @@ pub(super) fn arrays(target: &Target, run: &Run, name: &str) -> Vec<String> {
         LiveKind::Disk => name == "drbd" && holder.name.starts_with("drbd"),
         _ => false,
     };
-    let Some(device) = device(target, run) else { return Vec::new() };
+    let Some(device) = device(target, examiner) else { return Vec::new() };
     let shown = shown(&device);
     let holders = shown.iter().flat_map(|device| &device.holders);
     holders.filter(is_array).map(|holder| holder.name.clone()).collect()
 }
 
-fn device(target: &Target, run: &Run) -> Option<LiveDevice> {
-    run.machine().layers(target.kernel_name.as_deref()?).0
+fn device(target: &Target, examiner: &Examiner) -> Option<LiveDevice> {
+    examiner.machine().layers(target.kernel_name.as_deref()?).0
 }
 
 fn is_used(device: &LiveDevice) -> bool {

@@ -7,11 +7,11 @@ use straddle_device::image::Container;
 use straddle_device::shown::{is_hidden, quote_path};
 
 /// The node that commands name for it.
-pub(super) const NODE: &str = "/dev/nbd0";
+pub(crate) const NODE: &str = "/dev/nbd0";
 
 /// Says how the image is connected to [`NODE`] where commands name that, and the command; where it could not be written
 /// there, takes the commands away and says how it is converted.
-pub(super) fn prepare(
+pub(crate) fn prepare(
     name: &str,
     container: &Container,
     findings: &mut [Finding],

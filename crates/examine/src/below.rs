@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use straddle_device::live::Machine;
 
 /// The disks that the device `name` stands on, by the kernel's names: what has nothing below it itself.
-pub(super) fn disks(machine: &Machine, name: &str) -> BTreeSet<String> {
+pub(crate) fn disks(machine: &Machine, name: &str) -> BTreeSet<String> {
     let mut disks = BTreeSet::new();
     let mut passed = BTreeSet::from([name.to_owned()]);
     let mut left = vec![name.to_owned()];

@@ -1,0 +1,107 @@
+//! One target's part of the output, and what it adds to the exit status.
+
+use std::path::Path;
+
+use anyhow::Result;
+use straddle_audit::{Finding, Severity, Told};
+use straddle_device::OpenError;
+use straddle_examine::{ExamineError, Examined};
+
+use super::{Form, Run};
+use crate::args::CheckArguments;
+use crate::exit::Exit;
+use crate::output;
+use crate::overlay;
+use crate::view::json::{Status, TargetReport};
+use crate::view::text;
+
+/// One target's part of the output, and what it adds to the exit status.
+pub(super) struct Outcome {
+    pub(super) text: String,
+    /// Goes to stderr.
+    pub(super) complaint: Option<String>,
+    pub(super) status: Status,
+    pub(super) exit: Exit,
+    /// Errors, warnings and advice.
+    pub(super) severities: [usize; 3],
+}
+
+impl Outcome {
+    /// Of a target, with what came of examining it.
+    pub(super) fn of(name: String, examined: Result<Examined>, run: &Run) -> Self {
+        let error = match examined {
+            Ok(examined) => return judged(&name, &examined, run),
+            Err(error) => error,
+        };
+        if let Some(ExamineError::Open(OpenError::NotRead { .. })) = error.downcast_ref() {
+            let reason = format!("it {error:#}");
+            let json = || to_json(&TargetReport::not_read(name.clone(), reason.clone()));
+            return Self {
+                text: if run.arguments.json { json() } else { String::new() },
+                complaint: Some(output::printable(&format!("{name}: not judged: {reason}"))),
+                status: Status::NotJudged,
+                exit: Exit::Failed,
+                severities: [0; 3],
+            };
+        }
+        let verb = if run.form == Form::Map { "map" } else { "check" };
+        let ready = overlay::command(&error, verb, Path::new(&name), &run.arguments.allow_backing);
+        failed(name, format!("{error:#}"), ready, &run.arguments)
+    }
+}
+
+fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
+    let arguments = &run.arguments;
+    let severities = [Severity::Error, Severity::Warning, Severity::Advice];
+    let count = |severity| examined.reported().filter(|(finding, _)| finding.severity == severity).count();
+    let counts = |f: &Finding| matches!(f.told, Told::Here | Told::At(_));
+    let fails = examined.findings.iter().filter(|f| counts(f));
+    let fails = fails.map(|f| f.severity).any(|severity| severity >= arguments.fail_on.severity());
+    let unknown = examined.not_judged().filter(|_| !arguments.allow_unknown);
+    // The text says it in its place; a list of findings has none for it.
+    let alone = examined.not_judged().filter(|_| arguments.quiet);
+    Outcome {
+        text: render(examined, run),
+        complaint: alone.map(|why| output::printable(&format!("{name}: not judged: {why}"))),
+        status: examined.judgement.status.into(),
+        exit: match (unknown.is_some() || examined.judgement.is_unread, fails) {
+            (true, _) => Exit::Failed,
+            (false, true) => Exit::Findings,
+            (false, false) => Exit::Aligned,
+        },
+        severities: severities.map(count),
+    }
+}
+
+/// A target of which only `message` can be said, and the command that is `ready` to be run instead.
+fn failed(name: String, message: String, ready: Option<String>, arguments: &CheckArguments) -> Outcome {
+    let complaint = output::printable(&format!("{name}: {message}"));
+    let line = ready.as_deref().map(|line| format!(":\n    {}", output::printable(line))).unwrap_or_default();
+    let message = message + &ready.map(|line| format!(": {line}")).unwrap_or_default();
+    let json = || to_json(&TargetReport::failed(name.clone(), message.clone()));
+    Outcome {
+        text: if arguments.json { json() } else { String::new() },
+        complaint: Some(complaint + &line),
+        status: Status::Failed,
+        exit: Exit::Failed,
+        severities: [0; 3],
+    }
+}
+
+fn render(examined: &Examined, run: &Run) -> String {
+    let styles = run.styles;
+    if run.arguments.json {
+        to_json(&TargetReport::of(examined))
+    } else if run.arguments.quiet {
+        text::lines(examined)
+    } else if run.form == Form::Map {
+        text::map(examined, styles)
+    } else {
+        text::target(examined, run.arguments.verbose, styles)
+    }
+}
+
+fn to_json(report: &TargetReport) -> String {
+    // Strings, numbers and vectors of them: serialising cannot fail.
+    output::json_escaped(&serde_json::to_string(report).unwrap_or_default())
+}

@@ -1,0 +1,28 @@
+//! Devices that are unplugged while they are read.
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use straddle_device::Target;
+
+use crate::Options;
+
+/// The node of a device that the kernel no longer has.
+pub(crate) fn gone<'a>(target: &'a Target, options: &Options) -> Option<&'a Path> {
+    let name = target.kernel_name.as_ref().filter(|_| options.open.sysroot.is_none())?;
+    let is_there = Path::new("/sys/block").join(name).exists();
+    target.node.as_deref().filter(|_| !is_there)
+}
+
+/// The same of a device that fails: the kernel may still be removing it.
+pub(crate) fn gone_soon<'a>(target: &'a Target, options: &Options) -> Option<&'a Path> {
+    const PAUSE: Duration = Duration::from_millis(100);
+    target.kernel_name.as_ref().filter(|_| options.open.sysroot.is_none())?;
+    (0..5).find_map(|_| {
+        gone(target, options).or_else(|| {
+            thread::sleep(PAUSE);
+            None
+        })
+    })
+}

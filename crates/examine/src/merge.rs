@@ -1,0 +1,45 @@
+//! What several targets of a run show of the same thing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use straddle_audit::Seen;
+use straddle_device::live::{LiveDevice, Machine};
+
+use crate::{Examined, below};
+
+/// Reports what several targets show of the same thing at one of them only.
+pub fn merge(examined: &mut [&mut Examined], machine: &Machine) {
+    let mut seen: Vec<Seen<'_>> = Vec::new();
+    for one in examined {
+        let (above, on) = all_above(machine, one);
+        let below =
+            one.target.kernel_name.as_deref().map(|name| below::disks(machine, name)).unwrap_or_default();
+        let Examined { name, target, findings, .. } = &mut **one;
+        seen.push(Seen { name, device: target.kernel_name.as_deref(), above, on, below, findings });
+    }
+    straddle_audit::merge_targets(&mut seen);
+}
+
+/// The devices that stand on a target, or on a partition of it; and those on each of its partitions.
+fn all_above(machine: &Machine, examined: &Examined) -> (BTreeSet<String>, BTreeMap<u32, BTreeSet<String>>) {
+    let target = &examined.target;
+    let above = |name: &str| {
+        let mut names = BTreeSet::new();
+        if let Some(device) = machine.layers(name).0 {
+            add_holders(&device, &mut names);
+        }
+        names
+    };
+    let partitions = target.kernel_partitions.iter().flatten();
+    let on: BTreeMap<_, _> = partitions.map(|partition| (partition.number, above(&partition.name))).collect();
+    let whole = target.kernel_name.as_deref().map(above).unwrap_or_default();
+    (on.values().flatten().cloned().chain(whole).collect(), on)
+}
+
+fn add_holders(device: &LiveDevice, names: &mut BTreeSet<String>) {
+    // A device that is reached again may be followed further on one of the ways only.
+    for holder in &device.holders {
+        names.insert(holder.name.clone());
+        add_holders(holder, names);
+    }
+}

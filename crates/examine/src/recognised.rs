@@ -1,0 +1,85 @@
+//! What there is to judge on a target: what it is known to hold, and what stands beside that.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use straddle_audit::Recognised;
+use straddle_device::shown::with_causes;
+use straddle_device::{DeviceKind, Target};
+use straddle_layout::{Beside, Stack, TableKind, is_member};
+
+use crate::{Examiner, in_use, member};
+
+/// Whether this process is root's.
+pub fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
+/// What the target holds besides what the stack says.
+pub(crate) fn beside(target: &Target, stack: &Stack) -> Vec<Beside> {
+    if matches!(stack.kind, TableKind::Kernel | TableKind::None) {
+        return Vec::new();
+    }
+    let found = target.medium.as_deref().map(|medium| straddle_layout::beside(medium, stack));
+    found.and_then(Result::ok).unwrap_or_default()
+}
+
+/// Describes each of these in a sentence.
+pub(crate) fn remarks_beside(target: &Target, stack: &Stack, found: &[Beside]) -> Vec<String> {
+    let is_of_member = matches!(stack.kind, TableKind::Content(name) if is_member(name));
+    let rival = || target.medium.as_deref().map(|medium| straddle_layout::rival_table(medium, stack));
+    let may_be_arrays = || is_of_member && matches!(rival(), Some(Ok(None)));
+    let remark = |found: &Beside| match found {
+        Beside { name, is_table: true, .. } if may_be_arrays() => format!(
+            "it also has a partition table ({name}), the array's own or one that is left over: check the array for its partitions"
+        ),
+        Beside { name, is_table: true, .. } => format!("it also has a partition table ({name})"),
+        Beside { name, .. } => format!("it also holds {name}"),
+    };
+    found.iter().map(remark).collect()
+}
+
+/// Whether there is something on the target that could be judged.
+pub(crate) fn recognised(target: &Target, stack: &Stack, examiner: &Examiner) -> Recognised {
+    let is_captured = examiner.options().open.sysroot.is_some();
+    let is_closed = target.medium.is_none() && !is_captured;
+    match (target.kind, &stack.kind) {
+        // It holds nothing, and is what was asked about.
+        (DeviceKind::Modelled, _) => Recognised::Known,
+        // What the kernel set up says where it lies, but not what else is there: of a real disk its bytes have to.
+        (_, TableKind::Kernel) if is_closed && stack.partitions.is_empty() => {
+            Recognised::Nothing(unread(is_captured))
+        }
+        (_, TableKind::Content(name)) if is_member(name) => {
+            match in_use::arrays(target, examiner, name).as_slice() {
+                [] => member::recognised(target, stack, name),
+                arrays => member::of_running(stack, arrays, &examiner.options().alongside),
+            }
+        }
+        (_, TableKind::Content(name)) if !in_use::is_content(target, examiner) => {
+            member::rival(target, stack, name).map_or(Recognised::Known, Recognised::Nothing)
+        }
+        (_, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr)
+            if !in_use::is_in_partitions(target, examiner) =>
+        {
+            member::beside_table(target, stack).map_or(Recognised::Known, Recognised::Nothing)
+        }
+        _ => Recognised::of(stack, || is_blank(target, is_captured)),
+    }
+}
+
+/// Why nothing can be judged where nothing can be read.
+fn unread(is_captured: bool) -> String {
+    let hint = if is_captured || is_root() { "" } else { "; run as root" };
+    format!("its bytes cannot be read, and the kernel lists no partitions{hint}")
+}
+
+/// Whether a target on which nothing is recognised is blank; why that is not known, where it is not.
+fn is_blank(target: &Target, is_captured: bool) -> Result<bool, String> {
+    let Some(medium) = &target.medium else {
+        return Err(unread(is_captured));
+    };
+    straddle_layout::is_blank(medium.as_ref()).map_err(|error| {
+        format!("nothing on it is recognised, and not all can be read: {}", with_causes(&error))
+    })
+}

@@ -1,0 +1,71 @@
+//! The sector size in which the table of a target counts.
+
+use straddle_device::topology::Source;
+use straddle_device::{DeviceKind, Medium, Options, ReadError, Target};
+use straddle_layout::{Stack, TableKind, read_stack};
+use straddle_units::BlockSize;
+
+/// The sector size of a target where that is known before its table is read: a device's is what the kernel uses, a container says it
+/// as a device does, a raw image's is what the user declares.
+pub(crate) fn known(target: &Target, options: &Options) -> Option<BlockSize> {
+    let logical = &target.topology.logical;
+    let declared = options.logical.or(options.assume.logical());
+    let stated = matches!(logical.source(), Source::Container(_)).then(|| logical.value());
+    match target.kind {
+        DeviceKind::Image => declared.or(stated),
+        _ => Some(logical.value()),
+    }
+}
+
+/// Takes the sector size for the target's in which its table was found to count, where nothing else says one.
+pub(crate) fn adopt(target: &mut Target, stack: &Stack) {
+    if matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr) {
+        target.topology.adopt_table_block(stack.block);
+    }
+}
+
+/// Reads the table alone, without the contents of its partitions, and adopts its sector size: what is going to be changed.
+/// `None` where the target's bytes cannot be read.
+pub fn read_table(target: &mut Target, options: &Options) -> Result<Option<Stack>, ReadError> {
+    let Some(medium) = target.medium.as_deref() else { return Ok(None) };
+    let found = read_stack(medium, known(target, options), options.logical)?;
+    if target.kind != DeviceKind::Image {
+        return Ok(Some(found));
+    }
+    adopt(target, &found);
+    // In the size that counts from now on, whatever was found in it.
+    let Some(medium) = target.medium.as_deref() else { return Ok(None) };
+    read_stack(medium, Some(target.topology.logical.value()), None).map(Some)
+}
+
+/// Reads a table that may count in another sector size than `new`, that of the target; `former` is its own, where the user knows it.
+pub fn read_converted(
+    medium: &dyn Medium,
+    new: BlockSize,
+    former: Option<BlockSize>,
+) -> Result<Stack, ReadError> {
+    let former = match former {
+        Some(former) => former,
+        None => {
+            let stack = read_stack(medium, Some(new), None)?;
+            if stack.block == new {
+                return Ok(stack);
+            }
+            stack.block
+        }
+    };
+    read_stack(medium, Some(former), Some(former))
+}
+
+/// Says where something is that would be at the start of a partition in sectors of another size, and is too little to take
+/// the table for one in these. What the kernel or the user says is not in question.
+pub(crate) fn in_question(target: &Target, stack: &Stack) -> Option<String> {
+    let is_assumed = target.kind == DeviceKind::Image && *target.topology.logical.source() == Source::Assumed;
+    let medium = target.medium.as_deref().filter(|_| is_assumed)?;
+    let (block, at) = straddle_layout::other_sectors(medium, stack).ok()??;
+    Some(format!(
+        "its table is taken to count in {}-byte sectors; in {block}-byte ones a partition would start at byte {at}, where \
+         something is that may be left over: if it counts in these, give --logical {block}",
+        stack.block
+    ))
+}
