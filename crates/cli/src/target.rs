@@ -27,8 +27,8 @@ pub(crate) struct Drive {
 }
 
 impl Drive {
-    /// The drive of this specification, with or without `drive:` before it: as a target it has the prefix, and whoever
-    /// copies it from there means the same drive.
+    /// The drive of this specification, with or without `drive:` before it: as a target it has the prefix, and
+    /// copied from there it means the same drive.
     pub(crate) fn open(text: &str) -> Result<Self, ProfileError> {
         let specification = text.strip_prefix(PREFIX).unwrap_or(text);
         let profile = Arc::new(Profile::open(specification)?);

@@ -170,7 +170,7 @@ fn line(text: &mut String, scale: &Scale, points: &[(f64, f64)], remarks: &[Rema
     }
 }
 
-/// So many labels fit below the bars; of more, every second, fourth and so on is written.
+/// The labels that fit below the bars; of more, every second, fourth and so on is written.
 const LABELS: usize = 16;
 
 fn draw_bars(text: &mut String, scale: &Scale, bars: &[Bar]) {
