@@ -10,7 +10,7 @@ use straddle_drive::{Nanos, Operation};
 use crate::error::LineError;
 
 /// Reads the lines of one trace, one after the other.
-pub(crate) trait Lines: fmt::Debug {
+pub(crate) trait Lines: fmt::Debug + Send {
     /// What a line says: a request, or nothing where it is about the lines that follow, as a header is.
     fn line(&mut self, line: &str) -> Result<Option<Line>, LineError>;
 }
