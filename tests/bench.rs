@@ -285,8 +285,11 @@ fn own_profiles_are_read_by_path_and_their_faults_are_told() {
     {
         let run = straddle(&arguments);
         assert_eq!((run.code, run.out.as_str()), (2, ""), "{arguments:?}: {}", run.err);
-        assert!(run.err.starts_with("straddle: "), "{}", run.err);
+        let expected = format!("error: invalid value '{}' for '<NAME>': ", arguments[2]);
+        assert!(run.err.starts_with(&expected), "{}", run.err);
     }
+    let unclosed = straddle(&["bench", "random-write", &format!("drive:{broken}")]);
+    assert!(unclosed.code == 2 && unclosed.err.contains("line 2"), "{}", unclosed.err);
 }
 
 #[test]

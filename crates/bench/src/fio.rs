@@ -12,7 +12,7 @@ use straddle_drive::Nanos;
 
 use crate::samples::{Samples, Stop, float};
 use crate::sweep::{Arm, Sweep};
-use crate::workload::{RandomRead, RandomWrite, SequentialRead, SequentialWrite, Sync, Workload};
+use crate::workload::{Parameters, Pattern, RANDOM_BLOCKS, Sync, Workload};
 
 /// What a job file needs beside the workload.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,43 +62,39 @@ pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
     if job.target.is_empty() || job.target.contains(['\n', ':', ';', '#']) {
         return Err(FioError::Name(job.target.to_owned()));
     }
-    let (rw, sync) = match workload {
-        Workload::RandomWrite(random) => ("randwrite", random.sync),
-        Workload::StridedWrite(strided) => ("write", strided.sync),
-        Workload::SequentialWrite(_) | Workload::Dd(_) => ("write", Sync::None),
-        Workload::RandomRead(_) => ("randread", Sync::None),
-        Workload::SequentialRead(_) => ("read", Sync::None),
+    let rw = match workload.pattern {
+        Pattern::RandomWrite { .. } => "randwrite".to_owned(),
+        Pattern::StridedWrite { stride, .. } => {
+            let gap = stride.checked_sub(workload.size);
+            format!("write:{}", gap.ok_or(FioError::Workload("a stride below the size of a request"))?)
+        }
+        Pattern::SequentialWrite { .. } | Pattern::Dd {} => "write".to_owned(),
+        Pattern::RandomRead { .. } => "randread".to_owned(),
+        Pattern::SequentialRead {} => "read".to_owned(),
     };
+    let Parameters { sync, fsync_each, .. } = workload.pattern.parameters();
     let mut text = String::from("; fio keeps nothing of what it overwrites.\n[global]\n");
     let mut set = |name: &str, value: &dyn std::fmt::Display| {
         let _ = writeln!(text, "{name}={value}");
     };
     set("filename", &job.target);
-    match workload {
-        Workload::StridedWrite(strided) => {
-            let gap = strided.stride.checked_sub(strided.size);
-            let gap = gap.ok_or(FioError::Workload("a stride below the size of a request"))?;
-            set("rw", &format_args!("{rw}:{gap}"));
-        }
-        _ => set("rw", &rw),
-    }
-    set("bs", &workload.size());
+    set("rw", &rw);
+    set("bs", &workload.size);
     set("direct", &u8::from(job.direct));
-    set("ioengine", &if workload.queue_depth() > 1 { "io_uring" } else { "psync" });
-    set("iodepth", &workload.queue_depth());
-    match sync {
+    set("ioengine", &if workload.queue_depth > 1 { "io_uring" } else { "psync" });
+    set("iodepth", &workload.queue_depth);
+    match sync.unwrap_or_default() {
         Sync::None => {}
         Sync::Flush => set("fdatasync", &1),
         Sync::Fua => set("sync", &"dsync"),
     }
-    match workload {
-        Workload::SequentialWrite(sequential) if sequential.fsync_each > 0 => {
-            set("fdatasync", &sequential.fsync_each);
-        }
-        Workload::Dd(_) => set("end_fsync", &1),
-        _ => {}
+    if let Some(each) = fsync_each.filter(|each| *each > 0) {
+        set("fdatasync", &each);
     }
-    if rw.starts_with("rand") {
+    if workload.pattern.ends_with_fsync() {
+        set("end_fsync", &1);
+    }
+    if workload.pattern.is_random() {
         // A block may come twice, as in our runs.
         set("norandommap", &1);
         set("randseed", &workload.seed(job.sector).unwrap_or(1).max(1));
@@ -258,44 +254,14 @@ fn workload<'a>(size: u64, option: &dyn Fn(&str) -> Option<&'a str>) -> Option<W
     };
     let count = option("number_ios").and_then(|count| count.parse().ok());
     let seconds = option("runtime").and_then(|seconds| seconds.trim_end_matches('s').parse().ok());
-    let start = 0;
-    Some(match option("rw").or_else(|| option("readwrite"))?.split(':').next()? {
-        "randwrite" => Workload::RandomWrite(RandomWrite {
-            count,
-            seconds,
-            size,
-            start,
-            sync,
-            queue_depth,
-            ..RandomWrite::default()
-        }),
-        "randread" => Workload::RandomRead(RandomRead {
-            count,
-            seconds,
-            size,
-            start,
-            queue_depth,
-            ..RandomRead::default()
-        }),
-        "write" => Workload::SequentialWrite(SequentialWrite {
-            count,
-            seconds,
-            size,
-            start,
-            fsync_each,
-            queue_depth,
-            ..SequentialWrite::default()
-        }),
-        "read" => Workload::SequentialRead(SequentialRead {
-            count,
-            seconds,
-            size,
-            start,
-            queue_depth,
-            ..SequentialRead::default()
-        }),
+    let pattern = match option("rw").or_else(|| option("readwrite"))?.split(':').next()? {
+        "randwrite" => Pattern::RandomWrite { blocks: RANDOM_BLOCKS, seed: None, sync },
+        "randread" => Pattern::RANDOM_READ,
+        "write" => Pattern::SequentialWrite { fsync_each },
+        "read" => Pattern::SEQUENTIAL_READ,
         _ => return None,
-    })
+    };
+    Some(Workload { count, seconds, size, queue_depth, ..pattern.into() })
 }
 
 /// fio's sizes: `4096`, `4k`, `2M`, powers of 1024 unless told otherwise.
@@ -328,20 +294,18 @@ mod tests {
 
     #[test]
     fn each_arm_is_a_job_at_its_offset() {
-        let text =
-            emit(&Workload::RandomWrite(RandomWrite { sync: Sync::Flush, ..Default::default() }), &job())
-                .unwrap();
+        let text = emit(
+            &Pattern::RandomWrite { blocks: RANDOM_BLOCKS, seed: None, sync: Sync::Flush }.into(),
+            &job(),
+        )
+        .unwrap();
         for line in
             ["rw=randwrite", "bs=4096", "fdatasync=1", "number_ios=1000", "[offset-1]\nstonewall\noffset=512"]
         {
             assert!(text.contains(line), "{line} in {text}");
         }
         let names = ["", "a:b", "a\nb", "#x"];
-        assert!(
-            names
-                .iter()
-                .all(|name| emit(&Workload::Dd(Default::default()), &Job { target: name, ..job() }).is_err())
-        );
+        assert!(names.iter().all(|name| emit(&Pattern::DD.into(), &Job { target: name, ..job() }).is_err()));
     }
 
     #[test]

@@ -29,6 +29,6 @@ pub use straddle_units::SplitMix64;
 pub use sweep::{Arm, EQUAL, Ratio, Sweep, sweep};
 pub use target::{Clock, Description, Modelled, Target, TargetError, complete};
 pub use workload::{
-    DD_COUNT, Dd, RANDOM_BLOCKS, RANDOM_COUNT, RandomRead, RandomWrite, SEQUENTIAL_SECONDS, STRIDED_COUNT,
-    SequentialRead, SequentialWrite, StridedWrite, Sync, Workload, WorkloadError,
+    DD_COUNT, ForeignParameter, Parameters, Pattern, RANDOM_BLOCKS, RANDOM_COUNT, SEQUENTIAL_SECONDS,
+    STRIDED_COUNT, Sync, Workload, WorkloadError,
 };

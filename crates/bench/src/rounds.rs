@@ -139,7 +139,7 @@ impl<'a> Rounds<'a> {
         order: &'a Order,
     ) -> Result<Self, RunError> {
         if order.regions.is_empty() {
-            let (first, needed, capacity) = (0, u128::from(workload.size()), 0);
+            let (first, needed, capacity) = (0, u128::from(workload.size), 0);
             return Err(WorkloadError::DoesNotFit { first, needed, capacity }.into());
         }
         let mut arms = Vec::with_capacity(order.offsets.len());
@@ -217,10 +217,10 @@ impl<'a> Rounds<'a> {
     /// As many requests of a sequence as the smallest region has room for, beginning in its first half.
     fn most(&self) -> u64 {
         let room = self.order.regions.iter().map(|region| region.len().get()).min().unwrap_or(0);
-        match self.workload {
-            Workload::RandomWrite(_) | Workload::RandomRead(_) => u64::from(u32::MAX),
-            _ => (room / 2).checked_div(self.workload.stride()).unwrap_or(0),
+        if self.workload.pattern.is_random() {
+            return u64::from(u32::MAX);
         }
+        (room / 2).checked_div(self.workload.stride()).unwrap_or(0)
     }
 
     fn round(
@@ -289,10 +289,10 @@ impl<'a> Rounds<'a> {
     /// Where in a region a turn begins: a sequence anywhere that has room for it, random requests at its start, because
     /// they choose their own places.
     fn place(&mut self, from: u64, length: u64, requests: u64) -> u64 {
-        if matches!(self.workload, Workload::RandomWrite(_) | Workload::RandomRead(_)) {
+        if self.workload.pattern.is_random() {
             return from;
         }
-        let most = self.arms.iter().map(|arm| arm.workload.offset()).max().unwrap_or(0);
+        let most = self.arms.iter().map(|arm| arm.workload.offset).max().unwrap_or(0);
         let needed = requests.saturating_mul(self.workload.stride()).saturating_add(most);
         let places = length.saturating_sub(needed).checked_div(GRAIN).unwrap_or(0) + 1;
         from + (self.random.next() % places) * GRAIN

@@ -56,7 +56,7 @@ impl Arm {
 
     /// Bytes a second.
     pub fn bytes_per_second(&self) -> f64 {
-        self.iops() * float(self.workload.size())
+        self.iops() * float(self.workload.size)
     }
 }
 

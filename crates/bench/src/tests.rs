@@ -19,8 +19,13 @@ fn ran(target: &mut Mock, workload: &Workload) -> Samples {
     run(target, workload, Host::default(), &mut Silent).unwrap()
 }
 
-fn random_write(offset: u64) -> RandomWrite {
-    RandomWrite { offset, ..RandomWrite::default() }
+fn random_write(offset: u64) -> Workload {
+    Workload { offset, ..Pattern::RANDOM_WRITE.into() }
+}
+
+/// Random writes at offset 0, each made durable so.
+fn synced(sync: Sync) -> Workload {
+    Pattern::RandomWrite { blocks: RANDOM_BLOCKS, seed: None, sync }.into()
 }
 
 fn offsets(target: &Mock) -> Vec<u64> {
@@ -34,7 +39,7 @@ fn operations(target: &Mock) -> Vec<Operation> {
 #[test]
 fn random_writes_go_where_the_published_program_puts_them() {
     let mut target = Mock::new(1 << 40, MILLISECOND);
-    let samples = ran(&mut target, &Workload::RandomWrite(random_write(512)));
+    let samples = ran(&mut target, &random_write(512));
     // srandom(1); random() = 1804289383, 846930886, …
     let expected = [1_804_289_383_u64, 846_930_886, 1_681_692_777];
     let expected = expected.map(|number| (number % 200_000_000) * 4096 + 512);
@@ -47,58 +52,53 @@ fn random_writes_go_where_the_published_program_puts_them() {
 #[test]
 fn blocks_are_capped_to_what_fits_and_alike_for_all_small_offsets() {
     for sectors in 0..=127 {
-        let workload = Workload::RandomWrite(random_write(sectors * 512));
+        let workload = random_write(sectors * 512);
         assert_eq!(workload.blocks(GIB), Some((GIB - (1 << 20)) / 4096));
         assert_eq!(workload.seed(512), Some(u32::try_from(sectors).unwrap()));
         let mut target = mock();
         ran(&mut target, &workload);
         assert!(offsets(&target).iter().all(|offset| offset % 4096 == (sectors * 512) % 4096));
     }
-    let small = run(
-        &mut Mock::new(1 << 20, MILLISECOND),
-        &Workload::RandomWrite(random_write(0)),
-        Host::default(),
-        &mut Silent,
-    );
+    let small = run(&mut Mock::new(1 << 20, MILLISECOND), &random_write(0), Host::default(), &mut Silent);
     assert!(matches!(small, Err(RunError::Workload(WorkloadError::DoesNotFit { .. }))), "{small:?}");
 }
 
 #[test]
 fn o_sync_sends_a_flush_after_each_write_or_writes_with_fua() {
-    let with = |sync| RandomWrite { count: Some(3), sync, ..random_write(0) };
+    let with = |sync| Workload { count: Some(3), ..synced(sync) };
     let mut target = mock();
-    let samples = ran(&mut target, &Workload::RandomWrite(with(Sync::Flush)));
+    let samples = ran(&mut target, &with(Sync::Flush));
     assert_eq!(operations(&target), [Operation::Write, Operation::Flush].repeat(3));
     assert_eq!(samples.flushes, 3);
     assert_eq!(samples.latency.mean().get(), 2_000_000, "the program waits for both");
     assert_eq!(samples.flush_latency.mean().get(), 1_000_000);
     let mut target = mock();
-    ran(&mut target, &Workload::RandomWrite(with(Sync::Fua)));
+    ran(&mut target, &with(Sync::Fua));
     assert_eq!(operations(&target), [Operation::WriteFua; 3]);
 }
 
 #[test]
 fn strides_are_kept_and_must_fit() {
-    let workload = StridedWrite { count: Some(4), start: 8192, offset: 512, ..StridedWrite::default() };
+    let workload = Workload { count: Some(4), start: 8192, offset: 512, ..Pattern::STRIDED_WRITE.into() };
     let mut target = mock();
-    ran(&mut target, &Workload::StridedWrite(workload));
+    ran(&mut target, &workload);
     assert_eq!(offsets(&target), [8704, 25_088, 41_472, 57_856]);
-    let long = StridedWrite { count: Some(GIB / 16_384 + 1), ..StridedWrite::default() };
-    let error = run(&mut mock(), &Workload::StridedWrite(long), Host::default(), &mut Silent).unwrap_err();
+    let long = Workload { count: Some(GIB / 16_384 + 1), ..Pattern::STRIDED_WRITE.into() };
+    let error = run(&mut mock(), &long, Host::default(), &mut Silent).unwrap_err();
     assert_eq!(
         error.to_string(),
         format!("the workload needs {} bytes from byte 0 on, and the target ends at byte {GIB}", GIB + 4096)
     );
-    let full = StridedWrite { count: Some(GIB / 16_384), ..StridedWrite::default() };
-    assert_eq!(ran(&mut mock(), &Workload::StridedWrite(full)).requests, 65_536);
+    let full = Workload { count: Some(GIB / 16_384), ..Pattern::STRIDED_WRITE.into() };
+    assert_eq!(ran(&mut mock(), &full).requests, 65_536);
 }
 
 #[test]
 fn an_fsync_comes_after_every_k_writes_with_nothing_else_on_the_way() {
     let workload =
-        SequentialWrite { count: Some(7), fsync_each: 3, queue_depth: 8, ..SequentialWrite::default() };
+        Workload { count: Some(7), queue_depth: 8, ..Pattern::SequentialWrite { fsync_each: 3 }.into() };
     let mut target = mock().with_channels(8);
-    let samples = ran(&mut target, &Workload::SequentialWrite(workload));
+    let samples = ran(&mut target, &workload);
     use Operation::{Flush, Write};
     assert_eq!(operations(&target), [Write, Write, Write, Flush, Write, Write, Write, Flush, Write]);
     assert_eq!(samples.elapsed.get(), 5_000_000, "three writes at a time, then the flush by itself");
@@ -108,11 +108,11 @@ fn an_fsync_comes_after_every_k_writes_with_nothing_else_on_the_way() {
 #[test]
 fn time_bounds_are_of_the_targets_time() {
     let mut target = mock();
-    let samples = ran(&mut target, &Workload::SequentialWrite(SequentialWrite::default()));
+    let samples = ran(&mut target, &Pattern::SEQUENTIAL_WRITE.into());
     assert_eq!((samples.requests, samples.flushes, samples.stop), (30_000, 30_000, Stop::Time));
     assert_eq!(samples.elapsed.get(), 60_000_000_000);
     let mut small = Mock::new(40_960, MILLISECOND);
-    let samples = ran(&mut small, &Workload::SequentialRead(SequentialRead::default()));
+    let samples = ran(&mut small, &Pattern::SEQUENTIAL_READ.into());
     assert_eq!((samples.requests, samples.stop), (10, Stop::End));
     assert!(operations(&small).iter().all(|operation| *operation == Operation::Read));
 }
@@ -120,19 +120,19 @@ fn time_bounds_are_of_the_targets_time() {
 #[test]
 fn dd_ends_with_one_fsync_that_counts() {
     let mut target = mock();
-    let samples = ran(&mut target, &Workload::Dd(Dd { count: Some(5), ..Dd::default() }));
+    let samples = ran(&mut target, &Workload { count: Some(5), ..Pattern::DD.into() });
     assert_eq!(operations(&target)[4..], [Operation::Write, Operation::Flush]);
     assert_eq!((samples.elapsed.get(), samples.flushes), (6_000_000, 1));
 }
 
 #[test]
 fn queue_depth_is_what_is_outstanding() {
-    let workload = RandomRead { count: Some(64), queue_depth: 4, ..RandomRead::default() };
+    let workload = Workload { count: Some(64), queue_depth: 4, ..Pattern::RANDOM_READ.into() };
     let mut target = mock().with_channels(4);
-    let samples = ran(&mut target, &Workload::RandomRead(workload.clone()));
+    let samples = ran(&mut target, &workload.clone());
     assert_eq!(samples.elapsed.get(), 16_000_000);
     assert_eq!(samples.latency.max(), MILLISECOND);
-    let samples = ran(&mut mock(), &Workload::RandomRead(workload));
+    let samples = ran(&mut mock(), &workload);
     assert_eq!(samples.elapsed.get(), 64_000_000);
     assert_eq!(samples.latency.max().get(), 4_000_000, "three others first");
 }
@@ -140,7 +140,7 @@ fn queue_depth_is_what_is_outstanding() {
 #[test]
 fn the_host_takes_its_time_between_requests_but_not_after_the_last() {
     let host = Host { overhead_ns: 500_000 };
-    let workload = Workload::RandomWrite(RandomWrite { count: Some(10), ..random_write(0) });
+    let workload = Workload { count: Some(10), ..random_write(0) };
     let samples = run(&mut mock(), &workload, host, &mut Silent).unwrap();
     assert_eq!(samples.elapsed.get(), 14_500_000);
     assert_eq!(samples.latency.mean(), MILLISECOND);
@@ -149,33 +149,24 @@ fn the_host_takes_its_time_between_requests_but_not_after_the_last() {
 #[test]
 fn impossible_workloads_are_refused() {
     let error = |workload| run(&mut mock(), &workload, Host::default(), &mut Silent).unwrap_err().to_string();
+    assert_eq!(error(Workload { size: 0, ..random_write(0) }), "size must not be zero");
     assert_eq!(
-        error(Workload::RandomWrite(RandomWrite { size: 0, ..random_write(0) })),
-        "size must not be zero"
-    );
-    assert_eq!(
-        error(Workload::RandomWrite(RandomWrite { blocks: 0, ..random_write(0) })),
+        error(Pattern::RandomWrite { blocks: 0, seed: None, sync: Sync::None }.into()),
         "blocks must not be zero"
     );
+    assert_eq!(error(Workload { count: Some(0), ..random_write(0) }), "count must not be zero");
+    assert_eq!(error(Workload { queue_depth: 0, ..random_write(0) }), "queue depth must not be zero");
     assert_eq!(
-        error(Workload::RandomWrite(RandomWrite { count: Some(0), ..random_write(0) })),
-        "count must not be zero"
-    );
-    assert_eq!(
-        error(Workload::RandomWrite(RandomWrite { queue_depth: 0, ..random_write(0) })),
-        "queue depth must not be zero"
-    );
-    assert_eq!(
-        error(Workload::RandomWrite(random_write(100))),
+        error(random_write(100)),
         "offset = 100 bytes: the target counts in logical sectors of 512 bytes"
     );
-    let forever = SequentialRead { seconds: Some(f64::NAN), ..SequentialRead::default() };
-    assert_eq!(error(Workload::SequentialRead(forever)), "NaN s is no possible running time");
+    let forever = Workload { seconds: Some(f64::NAN), ..Pattern::SEQUENTIAL_READ.into() };
+    assert_eq!(error(forever), "NaN s is no possible running time");
 }
 
 #[test]
 fn a_failure_tells_which_request() {
-    let workload = Workload::RandomWrite(random_write(0));
+    let workload = random_write(0);
     let error = run(&mut mock().failing_at(3), &workload, Host::default(), &mut Silent).unwrap_err();
     assert!(matches!(error, RunError::Target { index: 3, source: TargetError::Failed { .. } }), "{error:?}");
 }
@@ -250,14 +241,12 @@ proptest! {
         depth in 1_u32..40, failing in 0_u64..200, channels in 1_usize..9, flush in any::<bool>(), offset in 0_u64..8,
     ) {
         let sync = if flush { Sync::Flush } else { Sync::None };
-        let workload = RandomWrite {
-            count: Some(200), queue_depth: depth, sync, ..random_write(offset * 512)
-        };
+        let workload = Workload { count: Some(200), queue_depth: depth, offset: offset * 512, ..synced(sync) };
         let operation = if flush { Operation::Flush } else { Operation::Write };
         let mock = mock().with_channels(channels).with_penalty(MILLISECOND);
         let (left, indexes) = (failing, HashMap::new());
         let mut target = Late { mock, left, operation, failing: None, writes: 0, indexes };
-        let error = run(&mut target, &Workload::RandomWrite(workload), Host::default(), &mut Silent).unwrap_err();
+        let error = run(&mut target, &workload, Host::default(), &mut Silent).unwrap_err();
         let RunError::Target { index, source: TargetError::Failed { .. } } = error else {
             return Err(TestCaseError::fail(format!("{error:?}")));
         };
@@ -269,7 +258,7 @@ proptest! {
 #[test]
 fn a_sweep_finds_the_cheapest_offset_and_what_the_others_cost() {
     let fresh = || mock().with_penalty(MILLISECOND);
-    let workload = Workload::RandomWrite(random_write(0));
+    let workload = random_write(0);
     let result = sweep(fresh, &workload, &[0, 1, 2, 8], Host::default(), &mut Silent).unwrap();
     assert!(result.differs());
     assert_eq!(result.best().offset, 0);
@@ -277,7 +266,7 @@ fn a_sweep_finds_the_cheapest_offset_and_what_the_others_cost() {
     assert!((result.worst_ratio().value - 3.0).abs() < 1e-9, "two partial sectors a write");
     let counters = result.arms()[1].samples.counters.unwrap();
     assert_eq!((counters.rmw_reads, counters.host_writes), (2000, 1000));
-    let reads = Workload::RandomRead(RandomRead::default());
+    let reads = Pattern::RANDOM_READ.into();
     let result = sweep(fresh, &reads, &[0, 1], Host::default(), &mut Silent).unwrap();
     assert!(!result.differs());
     assert!(matches!(sweep(fresh, &reads, &[], Host::default(), &mut Silent), Err(RunError::NoOffsets)));
@@ -294,7 +283,7 @@ fn progress_rises_to_the_whole() {
         }
     }
     let mut seen = Seen(Vec::new());
-    let workload = Workload::RandomWrite(RandomWrite { count: Some(50), ..random_write(0) });
+    let workload = Workload { count: Some(50), ..random_write(0) };
     sweep(mock, &workload, &[0, 1], Host::default(), &mut seen).unwrap();
     assert!(seen.0.is_sorted() && seen.0.len() == 100);
     assert!((seen.0[99] - 1.0).abs() < 1e-12);
@@ -302,10 +291,10 @@ fn progress_rises_to_the_whole() {
 
 #[test]
 fn the_spread_of_equal_times_is_nought_and_few_requests_tell_nothing() {
-    let samples = ran(&mut mock(), &Workload::RandomWrite(random_write(0)));
+    let samples = ran(&mut mock(), &random_write(0));
     assert_eq!(samples.relative_error, Some(0.0));
-    let few = RandomWrite { count: Some(7), ..random_write(0) };
-    assert_eq!(ran(&mut mock(), &Workload::RandomWrite(few)).relative_error, None);
+    let few = Workload { count: Some(7), ..random_write(0) };
+    assert_eq!(ran(&mut mock(), &few).relative_error, None);
 }
 
 #[test]
@@ -328,25 +317,52 @@ fn the_standard_error_is_that_of_the_mean() {
 fn workloads_are_values_that_can_be_written_down() {
     let text = "kind = \"random-write\"\noffset = 512\nsync = \"flush\"\n";
     let workload: Workload = toml::from_str(text).unwrap();
-    assert_eq!(workload, Workload::RandomWrite(RandomWrite { sync: Sync::Flush, ..random_write(512) }));
-    assert!(toml::from_str::<Workload>("kind = \"dd\"\nstride = 4096\n").is_err(), "dd has no stride");
-    assert!(toml::from_str::<Workload>("kind = \"dd\"\nsize = -1\n").is_err());
-    for workload in every_kind() {
+    assert_eq!(workload, synced(Sync::Flush).at(512));
+    for workload in Pattern::ALL.iter().copied().map(Workload::from) {
         let text = toml::to_string(&workload).unwrap();
         assert!(text.contains(&format!("kind = \"{}\"", workload.name())), "{text}");
         assert_eq!(toml::from_str::<Workload>(&text).unwrap(), workload);
+        let json = serde_json::to_string(&workload).unwrap();
+        assert_eq!(serde_json::from_str::<Workload>(&json).unwrap(), workload, "{json}");
     }
 }
 
-fn every_kind() -> [Workload; 6] {
-    [
-        Workload::RandomWrite(RandomWrite::default()),
-        Workload::StridedWrite(StridedWrite::default()),
-        Workload::SequentialWrite(SequentialWrite::default()),
-        Workload::Dd(Dd::default()),
-        Workload::RandomRead(RandomRead::default()),
-        Workload::SequentialRead(SequentialRead::default()),
-    ]
+/// Every parameter of every pattern: taken where it belongs, refused elsewhere, and never passed over.
+#[test]
+fn a_parameter_is_taken_or_refused_by_name() {
+    let parameters = [
+        ("stride", "4096", &["strided-write"][..]),
+        ("blocks", "7", &["random-write", "random-read"]),
+        ("seed", "7", &["random-write", "random-read"]),
+        ("sync", "\"fua\"", &["random-write", "strided-write"]),
+        ("fsync_each", "7", &["sequential-write"]),
+    ];
+    for pattern in Pattern::ALL {
+        let name = pattern.name();
+        for (parameter, value, of) in parameters {
+            let read = toml::from_str::<Workload>(&format!("kind = \"{name}\"\n{parameter} = {value}\n"));
+            if of.contains(&name) {
+                assert_ne!(read.unwrap().pattern, *pattern, "{name}, {parameter}");
+                continue;
+            }
+            let error = read.unwrap_err().to_string();
+            let expected = format!("{parameter} is for {}, not for {name}", of.join(" and "));
+            assert!(error.contains(&expected), "{error}");
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_workload_keeps_its_line_and_names_what_there_is() {
+    let error = |text: &str| toml::from_str::<Workload>(text).unwrap_err().to_string();
+    let size = error("kind = \"dd\"\n\nsize = -1\n");
+    assert!(size.contains("line 3"), "{size}");
+    let misspelt = error("kind = \"dd\"\noffest = 512\n");
+    assert!(misspelt.contains("line 2") && misspelt.contains("`offset`"), "{misspelt}");
+    let unknown = error("kind = \"write\"\n");
+    for pattern in Pattern::ALL {
+        assert!(unknown.contains(&format!("`{}`", pattern.name())), "{unknown}");
+    }
 }
 
 #[test]
@@ -380,7 +396,7 @@ proptest! {
     /// that was sent was waited for.
     #[test]
     fn every_request_fits(
-        kind in 0_usize..6,
+        kind in 0..Pattern::ALL.len(),
         capacity in (1_u64 << 12..1 << 22).prop_map(|sectors| sectors * 512),
         size in (1_u64..64).prop_map(|sectors| sectors * 512),
         start in (0_u64..1 << 22).prop_map(|sectors| sectors * 512),
@@ -390,14 +406,11 @@ proptest! {
     ) {
         let (count, seconds) = limit;
         let seconds = if count.is_none() && seconds.is_none() { Some(0.1) } else { seconds };
-        let workload = match kind {
-            0 => Workload::RandomWrite(RandomWrite { count, seconds, size, start, offset, queue_depth: depth, sync: Sync::Flush, ..RandomWrite::default() }),
-            1 => Workload::StridedWrite(StridedWrite { count, seconds, size, start, offset, queue_depth: depth, ..StridedWrite::default() }),
-            2 => Workload::SequentialWrite(SequentialWrite { count, seconds, size, start, offset, queue_depth: depth, fsync_each: 5 }),
-            3 => Workload::Dd(Dd { count, seconds, size, start, offset, queue_depth: depth }),
-            4 => Workload::RandomRead(RandomRead { count, seconds, size, start, offset, queue_depth: depth, ..RandomRead::default() }),
-            _ => Workload::SequentialRead(SequentialRead { count, seconds, size, start, offset, queue_depth: depth }),
-        };
+        let pattern = Pattern::ALL[kind];
+        // Flushed as far as that can be asked for.
+        let pattern = pattern.with(Parameters { sync: Some(Sync::Flush), ..Parameters::default() }).unwrap_or(pattern);
+        let pattern = pattern.with(Parameters { fsync_each: Some(5), ..Parameters::default() }).unwrap_or(pattern);
+        let workload = Workload { pattern, count, seconds, size, start, offset, queue_depth: depth };
         let mut target = Mock::new(capacity, MILLISECOND).with_channels(3);
         match run(&mut target, &workload, Host::default(), &mut Silent) {
             Err(error) => prop_assert!(matches!(error, RunError::Workload(WorkloadError::DoesNotFit { .. })), "{error}"),

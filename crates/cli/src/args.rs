@@ -17,7 +17,7 @@ use straddle_audit::Severity;
 use straddle_device::Assume;
 use straddle_units::{BlockSize, ByteCount, parse_size};
 
-pub(crate) use self::bench::{BenchArguments, Kind, Way};
+pub(crate) use self::bench::{BenchArguments, Way};
 pub(crate) use self::drive::{Action, DriveArguments, FitArguments, ShowArguments};
 pub(crate) use self::lab::{LabArguments, Start};
 pub(crate) use self::plan::{ApplyArguments, PlanArguments, UndoArguments};

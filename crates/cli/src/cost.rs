@@ -3,16 +3,17 @@
 //! A finding is priced by the byte on the disk at which it shows: how far past a boundary of that drive's own units it is.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use straddle_audit::Finding;
-use straddle_bench::{Host, Modelled, RandomWrite, SequentialWrite, Silent, Workload, sweep};
+use straddle_bench::{Host, Modelled, Pattern, RANDOM_BLOCKS, Silent, Sync, Workload, sweep};
 use straddle_drive::Profile;
 use straddle_examine::{Cost, Price};
-use straddle_units::{Boundary, ByteCount, ByteOffset};
+use straddle_units::{Boundary, ByteCount};
 
 use crate::measured::{self, Measured};
-use crate::modelled::PREFIX;
+use crate::target::{self, TargetSpec};
 
 /// Writes of each workload: enough for two digits, in a few milliseconds.
 const COUNT: u64 = 400;
@@ -37,17 +38,16 @@ pub(crate) enum Pricing {
 
 /// `drive:NAME`, or a file that `probe --save` has written.
 pub(crate) fn parse(text: &str) -> Result<Pricing, String> {
-    let Some(specification) = text.strip_prefix(PREFIX) else {
+    let named = TargetSpec::parse(Path::new(text)).map_err(|error| target::shown(&error))?;
+    let TargetSpec::Modelled(drive) = named else {
         let measured = measured::load(text)?;
         if measured.cost().is_none_or(|ratio| !ratio.is_finite() || ratio <= 0.0) {
             return Err(format!("{text}: the probe could not measure what a write off the boundaries costs"));
         }
         return Ok(Pricing::Probe(measured));
     };
-    let profile =
-        Profile::open(specification).map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
     let known = Arc::default();
-    Ok(Pricing::Model { name: specification.to_owned(), profile: Arc::new(profile), known })
+    Ok(Pricing::Model { name: drive.specification, profile: drive.profile, known })
 }
 
 impl Price for Pricing {
@@ -72,21 +72,20 @@ impl Price for Pricing {
 
 /// The drive's units and where they begin.
 fn boundary(profile: &Profile) -> Option<Boundary> {
-    let size = ByteCount::new(profile.sectors.physical);
-    let first = Boundary::multiples_of(size)?.to_next(ByteOffset::new(profile.sectors.firmware_offset));
-    Boundary::new(size, first)
+    Boundary::new(ByteCount::new(profile.sectors.physical), ByteCount::new(profile.first_boundary()))
 }
 
 /// Runs both workloads on a boundary and so many bytes past it.
 fn modelled(name: &str, profile: &Profile, past: u64) -> Option<Cost> {
-    let random = RandomWrite { count: Some(COUNT), seed: Some(SEED), ..RandomWrite::default() };
-    let sequential = SequentialWrite { count: Some(COUNT), ..SequentialWrite::default() };
+    let random = Pattern::RandomWrite { blocks: RANDOM_BLOCKS, seed: Some(SEED), sync: Sync::None };
+    let ratio =
+        |pattern: Pattern| ratio(name, profile, &Workload { count: Some(COUNT), ..pattern.into() }, past);
     Some(Cost {
         drive: name.to_owned(),
         measured: false,
         past,
-        random_write: ratio(name, profile, &Workload::RandomWrite(random), past)?,
-        sequential_write: Some(ratio(name, profile, &Workload::SequentialWrite(sequential), past)?),
+        random_write: ratio(random)?,
+        sequential_write: Some(ratio(Pattern::SEQUENTIAL_WRITE)?),
     })
 }
 

@@ -8,24 +8,18 @@ use straddle_device::topology::{AlignmentOffset, Figure, Source, Topology};
 use straddle_device::{Assume, DeviceKind, Identity, MemoryMedium, Target};
 use straddle_drive::Profile;
 use straddle_drive::profile::Body;
-use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset};
+use straddle_units::{BlockSize, ByteCount};
 
-use crate::modelled::PREFIX;
-
-/// The specification in a target that names a modelled drive.
-pub(crate) fn specification(path: &Path) -> Option<&str> {
-    path.to_str()?.strip_prefix(PREFIX)
-}
+use crate::target::{self, Drive, TargetSpec};
 
 /// A modelled drive as it comes from the factory: nothing is written on it.
-pub(crate) fn target(
-    specification: &str,
+pub(crate) fn blank(
+    profile: &Profile,
     assume: &Assume,
     logical: Option<BlockSize>,
 ) -> anyhow::Result<Target> {
-    let profile = Profile::open(specification)?;
     let size = ByteCount::new(profile.claims.capacity);
-    let mut topology = topology(&profile)?;
+    let mut topology = topology(profile)?;
     assume.apply(&mut topology);
     if let Some(logical) = logical {
         topology.logical.overrule(logical, Source::Declared, "the declared value is used");
@@ -56,7 +50,7 @@ fn topology(profile: &Profile) -> anyhow::Result<Topology> {
         Body::Disk(_) => {
             let truth = Source::Profile("sectors.physical_bytes");
             physical.overrule(ByteCount::new(sectors.physical), truth, WHY);
-            let first = AlignmentOffset::Bytes(first_boundary(profile));
+            let first = AlignmentOffset::Bytes(ByteCount::new(profile.first_boundary()));
             offset.overrule(first, Source::Profile("sectors.firmware_offset_bytes"), WHY);
         }
         Body::Ssd(_) => unit = Some(size(sectors.physical, "flash.indirection_unit_bytes")),
@@ -80,23 +74,16 @@ fn topology(profile: &Profile) -> anyhow::Result<Topology> {
     })
 }
 
-/// The first byte of the disk, as the host counts, at which a physical sector begins.
-fn first_boundary(profile: &Profile) -> ByteCount {
-    let shifted = ByteOffset::new(profile.sectors.firmware_offset);
-    let physical = Boundary::multiples_of(ByteCount::new(profile.sectors.physical));
-    physical.map_or(ByteCount::ZERO, |physical| physical.to_next(shifted))
-}
-
 /// `--assume`: a topology as [`Assume`] reads it, or that of a modelled drive.
 pub(crate) fn assume(text: &str) -> Result<Assume, String> {
-    let Some(specification) = text.strip_prefix(PREFIX) else {
+    let named = TargetSpec::parse(Path::new(text)).map_err(|error| target::shown(&error))?;
+    let TargetSpec::Modelled(Drive { profile, .. }) = named else {
         return Assume::from_str(text).map_err(|error| with_causes(&error));
     };
-    let profile = Profile::open(specification).map_err(|error| with_causes(&error))?;
     let (logical, claimed) = (profile.claims.logical_sector, profile.claims.physical_sector);
     let words = match profile.body {
         Body::Disk(_) => {
-            let (physical, offset) = (profile.sectors.physical, first_boundary(&profile).get());
+            let (physical, offset) = (profile.sectors.physical, profile.first_boundary());
             format!("logical={logical},physical={physical},offset={offset}")
         }
         Body::Ssd(_) => format!("logical={logical},physical={claimed},iu={}", profile.sectors.physical),

@@ -4,25 +4,20 @@
 //! becomes text, JSON and an exit code.
 
 mod args;
-mod chart;
 mod closed;
 mod commands;
 mod cost;
 mod drive_target;
 mod exit;
-mod html;
 mod input;
 mod keep;
 mod limited;
 mod measured;
-mod modelled;
 mod output;
 mod overlay;
 mod progress;
-mod report;
-mod schema;
-mod text;
-mod tree;
+mod target;
+mod view;
 
 use std::process::ExitCode;
 

@@ -95,7 +95,7 @@ pub(crate) fn complain(message: &str) {
         terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| usize::from(width.0).max(LEAST_WIDTH));
     let (first, rest) = told.split_at(told.find('\n').unwrap_or(told.len()));
     let first =
-        width.map_or_else(|| first.to_owned(), |width| crate::text::wrap_after(first, width, "", "  "));
+        width.map_or_else(|| first.to_owned(), |width| crate::view::text::wrap_after(first, width, "", "  "));
     let _ = writeln!(io::stderr(), "{first}{rest}");
 }
 
@@ -123,6 +123,6 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
 }
 
 /// `1 partition`, `2 partitions`.
-pub(crate) fn plural(count: usize, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+pub(crate) fn plural<N: PartialEq + From<u8> + std::fmt::Display>(count: N, noun: &str) -> String {
+    if count == N::from(1) { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }

@@ -46,46 +46,70 @@ use crate::shown::with_causes;
 use host::Host;
 use unpack::Packed;
 
-/// A format in which a disk is kept in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// The disk's bytes and nothing else.
-    Raw,
-    /// QEMU's, versions 2 and 3.
-    Qcow2,
-    /// VMware's.
-    Vmdk,
-    /// Microsoft's first, also called VPC.
-    Vhd,
-    /// Microsoft's second.
-    Vhdx,
-    /// VirtualBox's.
-    Vdi,
-    /// QEMU's former second.
-    Qed,
-    /// Parallels'.
-    Parallels,
+/// Makes the enum and its names of one list. An entry: documentation, the variant, the name that `--format` takes, the name in
+/// sentences, and QEMU's name. `Format::shows` has its magic, `open_as` its reader: the compiler leads to both.
+macro_rules! formats {
+    ($($(#[doc = $doc:literal])+ $variant:ident, $name:literal, $title:literal, $qemu:literal;)+) => {
+        /// A format in which a disk is kept in a file.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Format {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl Format {
+            /// Each format.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The name that `--format` takes.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+
+            /// What QEMU calls it, in its options and in qcow2's headers.
+            pub const fn qemu_name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $qemu,)+
+                }
+            }
+
+            /// The name in sentences.
+            const fn title(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $title,)+
+                }
+            }
+        }
+    };
 }
 
-/// Every format, by the name that `--format` takes.
-const NAMED: [(&str, Format); 8] = [
-    ("raw", Format::Raw),
-    ("qcow2", Format::Qcow2),
-    ("vmdk", Format::Vmdk),
-    ("vhd", Format::Vhd),
-    ("vhdx", Format::Vhdx),
-    ("vdi", Format::Vdi),
-    ("qed", Format::Qed),
-    ("parallels", Format::Parallels),
-];
+formats! {
+    /// The disk's bytes and nothing else.
+    Raw, "raw", "raw", "raw";
+    /// QEMU's, versions 2 and 3.
+    Qcow2, "qcow2", "qcow2", "qcow2";
+    /// VMware's.
+    Vmdk, "vmdk", "VMDK", "vmdk";
+    /// Microsoft's first, also called VPC.
+    Vhd, "vhd", "VHD", "vpc";
+    /// Microsoft's second.
+    Vhdx, "vhdx", "VHDX", "vhdx";
+    /// VirtualBox's.
+    Vdi, "vdi", "VDI", "vdi";
+    /// QEMU's former second.
+    Qed, "qed", "QED", "qed";
+    /// Parallels'.
+    Parallels, "parallels", "Parallels", "parallels";
+}
 
 impl std::str::FromStr for Format {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = NAMED.iter().find(|(name, _)| *name == text).map(|(_, format)| *format);
+        let found = Self::ALL.iter().copied().find(|format| format.name() == text);
         found.ok_or_else(|| {
-            let names: Vec<&str> = NAMED.iter().map(|(name, _)| *name).collect();
+            let names: Vec<&str> = Self::ALL.iter().map(|format| format.name()).collect();
             format!("the formats are {}", names.join(", "))
         })
     }
@@ -93,16 +117,7 @@ impl std::str::FromStr for Format {
 
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Raw => "raw",
-            Self::Qcow2 => "qcow2",
-            Self::Vmdk => "VMDK",
-            Self::Vhd => "VHD",
-            Self::Vhdx => "VHDX",
-            Self::Vdi => "VDI",
-            Self::Qed => "QED",
-            Self::Parallels => "Parallels",
-        })
+        f.pad(self.title())
     }
 }
 
@@ -110,25 +125,23 @@ impl fmt::Display for Format {
 const HEAD: usize = 4096;
 
 impl Format {
-    /// The format that the first bytes of a file show. A fixed VHD shows at its end only.
-    fn of_head(head: &[u8]) -> Self {
+    /// The format that QEMU calls by this name.
+    fn of_qemu(name: &[u8]) -> Option<Self> {
+        Self::ALL.iter().copied().find(|format| format.qemu_name().as_bytes() == name)
+    }
+
+    /// Whether the first bytes of a file show this format. A fixed VHD shows at its end only.
+    fn shows(self, head: &[u8]) -> bool {
         let at = |offset: usize, magic: &[u8]| head.get(offset..).is_some_and(|h| h.starts_with(magic));
-        if at(0, b"QFI\xfb") {
-            Self::Qcow2
-        } else if at(0, b"KDMV") || vmdk::is_descriptor(head) {
-            Self::Vmdk
-        } else if at(0, b"vhdxfile") {
-            Self::Vhdx
-        } else if at(0, b"conectix") {
-            Self::Vhd
-        } else if at(vdi::SIGNATURE_AT, &vdi::SIGNATURE) {
-            Self::Vdi
-        } else if at(0, qed::SIGNATURE) {
-            Self::Qed
-        } else if at(0, parallels::SIGNATURE) || at(0, parallels::EXTENDED) {
-            Self::Parallels
-        } else {
-            Self::Raw
+        match self {
+            Self::Raw => false,
+            Self::Qcow2 => at(0, b"QFI\xfb"),
+            Self::Vmdk => at(0, b"KDMV") || vmdk::is_descriptor(head),
+            Self::Vhd => at(0, b"conectix"),
+            Self::Vhdx => at(0, b"vhdxfile"),
+            Self::Vdi => at(vdi::SIGNATURE_AT, &vdi::SIGNATURE),
+            Self::Qed => at(0, qed::SIGNATURE),
+            Self::Parallels => at(0, parallels::SIGNATURE) || at(0, parallels::EXTENDED),
         }
     }
 
@@ -144,10 +157,8 @@ impl Format {
         if let Some(foreign) = foreign::detect(head, medium) {
             return Err(foreign);
         }
-        Ok(match Self::of_head(head) {
-            Self::Raw if vhd::has_footer(medium) => Self::Vhd,
-            format => format,
-        })
+        let shown = Self::ALL.iter().copied().find(|format| format.shows(head));
+        Ok(shown.unwrap_or_else(|| if vhd::has_footer(medium) { Self::Vhd } else { Self::Raw }))
     }
 
     /// What the file at `path` is, where its bytes are not those of a disk: "a VHD image", "a gzip file".

@@ -245,6 +245,13 @@ impl Profile {
         file::parse(name, text, options, &[])
     }
 
+    /// The first byte, as the host counts, at which one of its sectors begins.
+    pub const fn first_boundary(&self) -> u64 {
+        let Sectors { physical, firmware_offset } = self.sectors;
+        // A profile's offset is less than its sector.
+        (physical - firmware_offset) % physical
+    }
+
     /// Whether the drive hides that its physical sectors are larger than it says, or where they begin.
     pub fn misreports(&self) -> bool {
         let phase =

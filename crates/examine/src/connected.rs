@@ -3,14 +3,11 @@
 use std::path::Path;
 
 use straddle_audit::Finding;
-use straddle_device::image::{Container, Format};
+use straddle_device::image::Container;
 use straddle_device::shown::{is_hidden, quote_path};
 
 /// The node that commands name for it.
 pub(crate) const NODE: &str = "/dev/nbd0";
-
-/// The variant of VMDK that QEMU reads and does not write.
-const READ_ONLY: &str = "streamOptimized";
 
 /// Says how the image is connected to [`NODE`] where commands name that, and the command; where it could not be written
 /// there, takes the commands away and says how it is converted.
@@ -28,30 +25,16 @@ pub(crate) fn prepare(
         named.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(straddle_audit::Cure::without_commands);
         return None;
     }
-    let (format, file) = (qemus_name(container.format), quote_path(Path::new(name)));
-    if container.variant == READ_ONLY {
+    let (format, file) = (container.format.qemu_name(), quote_path(Path::new(name)));
+    if container.is_written_once() {
         named.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(straddle_audit::Cure::without_commands);
         let remark = format!(
-            "a {} image of the kind {READ_ONLY} cannot be written: for commands, convert it, and check what comes of it",
-            container.format
+            "a {} image of the kind {} cannot be written: for commands, convert it, and check what comes of it",
+            container.format, container.variant
         );
         let made = quote_path(Path::new(&format!("{name}.qcow2")));
         return Some((remark, format!("qemu-img convert -f {format} -O qcow2 {file} {made}")));
     }
     let remark = format!("the commands below name {NODE}: connect the image there first (kernel module nbd)");
     Some((remark, format!("qemu-nbd -c {NODE} -f {format} {file}")))
-}
-
-/// What QEMU calls a format.
-fn qemus_name(format: Format) -> &'static str {
-    match format {
-        Format::Raw => "raw",
-        Format::Qcow2 => "qcow2",
-        Format::Vmdk => "vmdk",
-        Format::Vhd => "vpc",
-        Format::Vhdx => "vhdx",
-        Format::Vdi => "vdi",
-        Format::Qed => "qed",
-        Format::Parallels => "parallels",
-    }
 }

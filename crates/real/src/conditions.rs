@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use rustix::fs::SeekFrom;
-use straddle_bench::{Measured, Sync, Workload, median};
+use straddle_bench::{Measured, Workload, median};
 use straddle_device::sysfs::of_number;
 use straddle_drive::Nanos;
 
@@ -111,13 +111,7 @@ impl Before {
     }
 
     fn volatile(&self, seen: &Conditions<'_>) -> Option<String> {
-        let durable = match seen.workload {
-            Workload::RandomWrite(random) => random.sync != Sync::None,
-            Workload::StridedWrite(strided) => strided.sync != Sync::None,
-            Workload::SequentialWrite(sequential) => sequential.fsync_each > 0,
-            _ => true,
-        };
-        (self.write_back && seen.workload.writes() && !durable).then(|| {
+        (self.write_back && seen.workload.is_volatile()).then(|| {
             "the drive's write cache is on and writes were not flushed one by one: the latencies are the cache's; the times and ratios hold, because each turn ends with a flush that counts (--sync flush for single writes)"
                 .to_owned()
         })

@@ -4,46 +4,85 @@ pub(crate) mod csv;
 pub(crate) mod disksim;
 
 use std::fmt;
-use std::str::FromStr;
 
 use straddle_drive::{Nanos, Operation};
 
 use crate::error::LineError;
 
-/// A format of traces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+/// Reads the lines of one trace, one after the other.
+pub(crate) trait Lines: fmt::Debug + Send {
+    /// What a line says: a request, or nothing where it is about the lines that follow, as a header is.
+    fn line(&mut self, line: &str) -> Result<Option<Line>, LineError>;
+}
+
+/// Makes the enum and all that has to be known of a format of one list. An entry: documentation, the variant, its name on the
+/// command line, the help, whether a first line shows it, and what reads its lines.
+macro_rules! formats {
+    ($($(#[doc = $doc:literal])+ $variant:ident, $name:literal: $about:literal, $shows:path, $lines:expr;)+) => {
+        /// A format of traces.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Format {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl Format {
+            /// Each format.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The name, as on the command line.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+
+            /// What it is, in a line of the help.
+            pub const fn about(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $about,)+
+                }
+            }
+
+            /// Whether the first line of a trace shows it.
+            fn shows(self, line: &str) -> bool {
+                match self {
+                    $(Self::$variant => $shows(line),)+
+                }
+            }
+
+            /// What reads its lines.
+            pub(crate) fn lines(self) -> Box<dyn Lines> {
+                match self {
+                    $(Self::$variant => Box::new($lines),)+
+                }
+            }
+        }
+    };
+}
+
+formats! {
     /// A header, then a line for each request: `time`, `op`, `offset`, `length`, in any order and among other columns.
-    Csv,
+    Csv, "csv": "Comma-separated values with a header", csv::is_header, csv::Csv::default();
+
     /// DiskSim's validation traces: `R|W Hit|Miss first_block blocks service_us delay_us`.
-    DiskSim,
+    DiskSim, "disksim": "DiskSim's validation traces", disksim::is_line, disksim::DiskSim;
 }
 
 impl Format {
+    /// The format of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|format| format.name() == name)
+    }
+
     /// The format that this first line of a trace is in, if any.
     pub(crate) fn of_line(line: &str) -> Option<Self> {
-        if disksim::is_line(line) { Some(Self::DiskSim) } else { csv::is_header(line).then_some(Self::Csv) }
-    }
-}
-
-impl FromStr for Format {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "csv" => Ok(Self::Csv),
-            "disksim" => Ok(Self::DiskSim),
-            _ => Err(format!("{text:?} is no format of traces: csv, disksim")),
-        }
+        Self::ALL.iter().copied().find(|format| format.shows(line))
     }
 }
 
 impl fmt::Display for Format {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Csv => "csv",
-            Self::DiskSim => "disksim",
-        })
+        formatter.write_str(self.name())
     }
 }
 
@@ -118,5 +157,8 @@ mod tests {
         assert_eq!(Format::of_line("length,offset,OP,Time"), Some(Format::Csv));
         assert_eq!(Format::of_line("1,R,0,4096"), None);
         assert_eq!(Format::of_line("R"), None);
+        for format in Format::ALL {
+            assert_eq!(Format::named(format.name()), Some(*format));
+        }
     }
 }

@@ -5,8 +5,7 @@ use std::io::{BufRead, Read};
 use straddle_drive::{Nanos, Operation, Time};
 
 use crate::error::{LineError, TraceError};
-use crate::format::csv::Columns;
-use crate::format::{Format, Line, When, disksim};
+use crate::format::{Format, Line, Lines, When};
 
 /// No trace has longer lines.
 const LONGEST: usize = 64 * 1024;
@@ -36,7 +35,7 @@ pub struct Reader<R> {
     input: R,
     name: String,
     format: Option<Format>,
-    columns: Option<Columns>,
+    lines: Option<Box<dyn Lines>>,
     buffer: Vec<u8>,
     line: u64,
     /// The first arrival, from which the others are counted.
@@ -50,8 +49,8 @@ impl<R: BufRead> Reader<R> {
     /// A trace called `name` in errors; without a format it is told from the first line.
     pub fn new(input: R, name: &str, format: Option<Format>) -> Self {
         let (arrival, after) = (Time::ZERO, Nanos::ZERO);
-        let (columns, buffer, line, origin) = (None, Vec::new(), 0, None);
-        Self { input, name: name.to_owned(), format, columns, buffer, line, origin, arrival, after }
+        let (lines, buffer, line, origin) = (None, Vec::new(), 0, None);
+        Self { input, name: name.to_owned(), format, lines, buffer, line, origin, arrival, after }
     }
 
     /// What the trace is called.
@@ -90,17 +89,12 @@ impl<R: BufRead> Reader<R> {
 
     /// What the line in the buffer says: a request, or nothing if it is the header.
     fn read_line(&mut self) -> Result<Option<Line>, TraceError> {
-        let text = self.text()?;
-        let read = match (self.format, self.columns) {
-            (Some(Format::DiskSim), _) => disksim::line(text).map(Some),
-            (_, Some(columns)) => columns.line(text).map(Some),
-            (_, None) => {
-                let columns = Columns::of(text).map_err(|error| self.wrong(error))?;
-                self.columns = Some(columns);
-                Ok(None)
-            }
-        };
-        read.map_err(|error| self.wrong(error))
+        // There is a line, so its format is known.
+        let Some(format) = self.format else { return Ok(None) };
+        let mut lines = self.lines.take().unwrap_or_else(|| format.lines());
+        let read = self.text().map(|text| lines.line(text));
+        self.lines = Some(lines);
+        read?.map_err(|error| self.wrong(error))
     }
 
     fn timed(&mut self, line: Line) -> Result<Record, TraceError> {

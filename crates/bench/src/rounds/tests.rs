@@ -8,7 +8,7 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 use super::*;
 use crate::run::Silent;
 use crate::target::{Clock, Description};
-use crate::workload::{RandomWrite, SequentialRead, SequentialWrite};
+use crate::workload::{Pattern, RANDOM_BLOCKS};
 use crate::{Mock, Sync};
 
 const MILLISECOND: f64 = 1e6;
@@ -120,7 +120,7 @@ fn order(offsets: &[u64], seed: u64) -> Order {
 }
 
 fn flushed() -> Workload {
-    Workload::RandomWrite(RandomWrite { sync: Sync::Flush, ..RandomWrite::default() })
+    Pattern::RandomWrite { blocks: RANDOM_BLOCKS, seed: None, sync: Sync::Flush }.into()
 }
 
 fn measured(target: &mut dyn Target, workload: &Workload, order: &Order) -> Measured {
@@ -225,8 +225,8 @@ fn every_arm_has_as_many_turns_in_every_half_and_region() {
 fn nothing_is_touched_outside_the_regions() {
     let workloads = [
         flushed(),
-        Workload::SequentialWrite(SequentialWrite::default()),
-        Workload::SequentialRead(SequentialRead { queue_depth: 4, ..SequentialRead::default() }),
+        Pattern::SEQUENTIAL_WRITE.into(),
+        Workload { queue_depth: 4, ..Pattern::SEQUENTIAL_READ.into() },
     ];
     let regions = vec![span(8 << 20, 4 << 20), span(64 << 20, 3 << 20)];
     for workload in workloads {
@@ -244,7 +244,7 @@ fn nothing_is_touched_outside_the_regions() {
 #[test]
 fn a_short_turn_with_a_deep_queue_tells_the_steady_rate() {
     let mut target = Mock::new(1 << 30, Nanos::new(1_000_000)).with_channels(8);
-    let workload = Workload::SequentialRead(SequentialRead { queue_depth: 8, ..SequentialRead::default() });
+    let workload = Workload { queue_depth: 8, ..Pattern::SEQUENTIAL_READ.into() };
     let order = Order { requests: Some(12), ..order(&[0, 1], 1) };
     let measured = measured(&mut target, &workload, &order);
     let arm = &measured.sweep.arms()[0];
@@ -259,7 +259,7 @@ fn a_short_turn_with_a_deep_queue_tells_the_steady_rate() {
 #[test]
 fn a_turn_of_writes_ends_with_a_flush_that_counts() {
     let mut target = Mock::new(1 << 30, Nanos::new(1_000_000));
-    let workload = Workload::RandomWrite(RandomWrite::default());
+    let workload = Workload::from(Pattern::RANDOM_WRITE);
     let order = Order { requests: Some(4), ..order(&[0, 1], 1) };
     let measured = measured(&mut target, &workload, &order);
     let arm = &measured.sweep.arms()[0];

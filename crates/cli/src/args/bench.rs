@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use straddle_bench::Sync;
+use straddle_bench::{Pattern, Sync};
 use straddle_units::{ByteCount, parse_size};
 
 use super::positive_size;
-use crate::modelled::{Names, PREFIX};
+use crate::target::{TargetSpec, targets};
 
 /// More arms than this are a mistake.
 const MOST_OFFSETS: usize = 4096;
@@ -33,14 +34,14 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BenchArguments {
     /// What to run.
-    #[arg(value_name = "WORKLOAD", value_enum, required_unless_present_any = ["restore", "import_fio"])]
-    pub(crate) workload: Option<Kind>,
+    #[arg(value_name = "WORKLOAD", value_parser = patterns(), required_unless_present_any = ["restore", "import_fio"])]
+    pub(crate) workload: Option<Pattern>,
 
     /// What to run it on: a modelled drive, drive:NAME or drive:NAME,OPTION or drive:FILE.toml ('straddle drive list'
     /// names them); a file, which is made and removed again if there is none; or a block device.
-    #[arg(value_name = "TARGET", value_parser = Names { prefix: PREFIX }, hide_possible_values = true,
+    #[arg(value_name = "TARGET", value_parser = targets(), hide_possible_values = true,
         required_unless_present_any = ["restore", "import_fio"])]
-    pub(crate) target: Option<String>,
+    pub(crate) target: Option<TargetSpec>,
 
     #[command(flatten)]
     pub(crate) real: RealArguments,
@@ -177,35 +178,11 @@ pub(crate) enum Way {
     Buffered,
 }
 
-/// The workloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Kind {
-    /// 4 KiB writes to random blocks: the program of the 2010 article that first showed the cost.
-    RandomWrite,
-    /// 4 KiB writes a fixed distance apart: phybs.
-    StridedWrite,
-    /// 4 KiB writes one after the other, each with an fsync: fio's rw=write fsync=1.
-    SequentialWrite,
-    /// Large writes one after the other, and one fsync at the end.
-    Dd,
-    /// 4 KiB reads of random blocks.
-    RandomRead,
-    /// 4 KiB reads one after the other.
-    SequentialRead,
-}
-
-impl Kind {
-    /// The name, as on the command line.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::RandomWrite => "random-write",
-            Self::StridedWrite => "strided-write",
-            Self::SequentialWrite => "sequential-write",
-            Self::Dd => "dd",
-            Self::RandomRead => "random-read",
-            Self::SequentialRead => "sequential-read",
-        }
-    }
+/// Takes a pattern by its name, with its usual parameters.
+fn patterns() -> impl TypedValueParser<Value = Pattern> {
+    let named = |pattern: &Pattern| PossibleValue::new(pattern.name()).help(pattern.about());
+    PossibleValuesParser::new(Pattern::ALL.iter().map(named))
+        .try_map(|name| Pattern::named(&name).ok_or("no such workload"))
 }
 
 /// What makes a write durable.
@@ -267,7 +244,8 @@ impl FromStr for Offsets {
     }
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+/// A time on a target, in seconds.
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.001..=1e7).contains(&seconds) => Ok(seconds),
         _ => Err("not a number of seconds from 0.001 to 10000000".to_owned()),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::modelled::Names;
+use crate::target::{Drive, drives};
 
 /// Examples for `drive --help`.
 const EXAMPLES: &str = "\
@@ -45,8 +45,8 @@ pub(crate) enum Action {
 #[derive(Debug, Args)]
 pub(crate) struct ShowArguments {
     /// A modelled drive, with options behind commas, or the path of a profile.
-    #[arg(value_name = "NAME", value_parser = Names { prefix: "" }, hide_possible_values = true)]
-    pub(crate) name: String,
+    #[arg(value_name = "NAME", value_parser = drives(), hide_possible_values = true)]
+    pub(crate) drive: Drive,
 
     /// Also draw zones and seek curve into this file.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = super::svg_file)]
@@ -61,8 +61,8 @@ pub(crate) struct ShowArguments {
 #[derive(Debug, Args)]
 pub(crate) struct FitArguments {
     /// A modelled drive, or the path of a profile.
-    #[arg(value_name = "NAME", value_parser = Names { prefix: "" }, hide_possible_values = true)]
-    pub(crate) name: String,
+    #[arg(value_name = "NAME", value_parser = drives(), hide_possible_values = true)]
+    pub(crate) drive: Drive,
 
     /// Write a profile with the values found, based on this one, to this file.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use straddle_serve::Tear;
 use straddle_units::{ByteCount, parse_size};
 
-use crate::modelled::Names;
+use crate::target::{Drive, drives};
 
 /// Examples for `lab --help`.
 const EXAMPLES: &str = "\
@@ -35,8 +35,8 @@ prepared for the command (stderr says why); 130 if it was interrupted.";
 pub(crate) struct LabArguments {
     /// A modelled drive of the guest, with options behind commas, or the path of a profile ('straddle drive list' names
     /// them). Repeat it for more drives.
-    #[arg(long, value_name = "NAME", required_unless_present = "clean", value_parser = Names { prefix: "" }, hide_possible_values = true)]
-    pub(crate) drive: Vec<String>,
+    #[arg(long, value_name = "NAME", required_unless_present = "clean", value_parser = drives(), hide_possible_values = true)]
+    pub(crate) drive: Vec<Drive>,
 
     /// Where the drive's one partition starts: bytes (20KiB), or logical sectors with an s (40s). Without it there is no
     /// partition table. Once for all drives, or once for each.

@@ -6,7 +6,7 @@ use clap::Args;
 use straddle_units::ByteCount;
 
 use super::positive_size;
-use crate::modelled::{Names, PREFIX};
+use crate::target::{TargetSpec, targets};
 
 /// Examples for `probe --help`.
 const EXAMPLES: &str = "\
@@ -25,8 +25,8 @@ Examples:
 pub(crate) struct ProbeArguments {
     /// What to probe: a block device or a file, in the free space between its partitions; a modelled drive, drive:NAME or
     /// drive:NAME,OPTION or drive:FILE.toml ('straddle drive list' names them).
-    #[arg(value_name = "TARGET", value_parser = Names { prefix: PREFIX }, hide_possible_values = true)]
-    pub(crate) target: String,
+    #[arg(value_name = "TARGET", value_parser = targets(), hide_possible_values = true)]
+    pub(crate) target: TargetSpec,
 
     /// Probe a block device or file everywhere, also where data are. Nobody else may use it. As in free space, every write puts
     /// back the bytes that were read from its place.
@@ -43,7 +43,7 @@ pub(crate) struct ProbeArguments {
     pub(crate) max_write: ByteCount,
 
     /// Longest time, in the target's own time.
-    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = super::bench::seconds)]
     pub(crate) time: f64,
 
     /// Seed of every random choice.
@@ -57,11 +57,4 @@ pub(crate) struct ProbeArguments {
     /// Print JSON (see `straddle schema probe`).
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.001..=1e7).contains(&seconds) => Ok(seconds),
-        _ => Err("not a number of seconds from 0.001 to 10000000".to_owned()),
-    }
 }

@@ -8,7 +8,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use straddle_bench::experiment::Experiment;
 
 use crate::exit;
-use crate::modelled;
+use crate::target;
 
 /// Examples for `reproduce --help`.
 const EXAMPLES: &str = "\
@@ -36,8 +36,8 @@ pub(crate) struct ReproduceArguments {
 
     /// Run only what was published of this modelled drive. Where nothing was, run on it what was published of others; nothing is
     /// judged then.
-    #[arg(long, value_name = "NAME", value_parser = modelled::Names { prefix: "" }, hide_possible_values = true)]
-    pub(crate) drive: Option<String>,
+    #[arg(long, value_name = "NAME", value_parser = target::drives(), hide_possible_values = true)]
+    pub(crate) drive: Option<target::Drive>,
 
     /// List the experiments and run none.
     #[arg(long, conflicts_with = "drive")]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, ValueEnum};
 use straddle_serve::{Endpoint, MOST_CLIENTS, Tear};
 
-use crate::modelled::{Names, PREFIX};
+use crate::target::{TargetSpec, targets};
 
 /// Examples for `serve --help`.
 const EXAMPLES: &str = "\
@@ -29,8 +29,8 @@ a file of another kind, or not of this machine.";
 #[command(group = ArgGroup::new("address").required(true).multiple(true).args(["nbd", "vhost_user"]))]
 pub(crate) struct ServeArguments {
     /// The modelled drive, with options behind commas ('straddle drive list' names them).
-    #[arg(value_name = "TARGET", value_parser = Names { prefix: PREFIX }, hide_possible_values = true)]
-    pub(crate) target: String,
+    #[arg(value_name = "TARGET", value_parser = targets(), hide_possible_values = true)]
+    pub(crate) target: TargetSpec,
 
     /// Serve NBD at this address, unix:PATH or HOST:PORT. Repeat it for more.
     #[arg(long, value_name = "ADDRESS")]

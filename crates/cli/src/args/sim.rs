@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use straddle_trace::Format;
 use straddle_units::{ByteCount, parse_size};
 
-use crate::modelled::Names;
+use crate::target::{Drive, drives};
 
 /// Examples for `sim --help`.
 const EXAMPLES: &str = "\
@@ -34,8 +35,8 @@ pub(crate) struct SimArguments {
 
     /// The modelled drive to replay it on, with options behind commas, or the path of a profile ('straddle drive list'
     /// names them).
-    #[arg(long, value_name = "NAME", value_parser = Names { prefix: "" }, hide_possible_values = true)]
-    pub(crate) drive: String,
+    #[arg(long, value_name = "NAME", value_parser = drives(), hide_possible_values = true)]
+    pub(crate) drive: Drive,
 
     /// Bytes to add to every offset: a partition that begins there. Of several, each is a run on a fresh drive.
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = parse_size)]
@@ -63,28 +64,17 @@ pub(crate) struct SimArguments {
     pub(crate) wrap: bool,
 
     /// The trace's format; told from its first line otherwise.
-    #[arg(long, value_name = "FORMAT", value_enum)]
-    pub(crate) format: Option<FormatName>,
+    #[arg(long, value_name = "FORMAT", value_parser = formats())]
+    pub(crate) format: Option<Format>,
 
     /// Print JSON (see `straddle schema sim`).
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// A format of traces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FormatName {
-    /// Comma-separated values with a header.
-    Csv,
-    /// DiskSim's validation traces.
-    Disksim,
-}
-
-impl From<FormatName> for Format {
-    fn from(name: FormatName) -> Self {
-        match name {
-            FormatName::Csv => Self::Csv,
-            FormatName::Disksim => Self::DiskSim,
-        }
-    }
+/// Takes a format by its name.
+fn formats() -> impl TypedValueParser<Value = Format> {
+    let named = |format: &Format| PossibleValue::new(format.name()).help(format.about());
+    PossibleValuesParser::new(Format::ALL.iter().map(named))
+        .try_map(|name| Format::named(&name).ok_or("no such format"))
 }

@@ -15,7 +15,7 @@ use super::plan::{check_raw, of_open_error, of_plan_error, serial_of};
 use crate::args::{ApplyArguments, UndoArguments};
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::output::{self, Styles, plural, quote_path};
-use crate::text;
+use crate::view::text;
 
 /// No plan is larger.
 const LARGEST_PLAN: u64 = 16 << 20;

@@ -9,18 +9,18 @@ use std::path::Path;
 
 use anyhow::Result;
 use straddle_bench::{
-    Dd, Host, Modelled, RandomRead, RandomWrite, RunError, SequentialRead, SequentialWrite, StridedWrite,
-    Target, Workload, sweep,
+    ForeignParameter, Host, Modelled, Parameters, Pattern, RunError, Target, Workload, sweep,
 };
+use straddle_units::ByteCount;
 
-use crate::args::{BenchArguments, Kind};
+use crate::args::BenchArguments;
 use crate::exit::{Exit, UsageError};
 use crate::keep;
-use crate::modelled;
 use crate::output::{self, Styles};
 use crate::progress::Bar;
-use crate::report::bench::{Bench, BenchReport};
-use crate::text;
+use crate::target::{Drive, TargetSpec};
+use crate::view::json::bench::{Bench, BenchReport};
+use crate::view::text;
 
 pub(crate) fn run(arguments: &BenchArguments, styles: Styles) -> Result<Exit> {
     if arguments.real.restore {
@@ -33,25 +33,24 @@ pub(crate) fn run(arguments: &BenchArguments, styles: Styles) -> Result<Exit> {
         keep::may_replace(path, &target(arguments))?;
     }
     // Required, unless one of the two above is given.
-    let (Some(kind), Some(target)) = (arguments.workload, arguments.target.as_deref()) else {
+    let (Some(pattern), Some(target)) = (arguments.workload, &arguments.target) else {
         return Err(UsageError("what to run, and on what, must be given".into()).into());
     };
-    refuse_foreign(arguments, kind, target)?;
-    let workload = workload(arguments, kind, target);
+    let workload = workload(arguments, pattern, target)?;
+    refuse_foreign(arguments, target)?;
     if let Some(path) = &arguments.real.emit_fio {
         return fio::emit(arguments, target, &workload, path);
     }
-    if target.starts_with(modelled::PREFIX) {
-        on_model(arguments, target, &workload, styles)
-    } else {
-        real::run(arguments, Path::new(target), &workload, styles)
+    match target {
+        TargetSpec::Modelled(drive) => on_model(arguments, drive, &workload, styles),
+        TargetSpec::Path(path) => real::run(arguments, path, &workload, styles),
     }
 }
 
-fn on_model(arguments: &BenchArguments, target: &str, workload: &Workload, styles: Styles) -> Result<Exit> {
-    let profile = modelled::profile_of_target(target, "bench")?;
+fn on_model(arguments: &BenchArguments, drive: &Drive, workload: &Workload, styles: Styles) -> Result<Exit> {
+    let name = drive.to_string();
     let host = Host { overhead_ns: arguments.host_overhead };
-    let fresh = || Modelled::new(target, &profile);
+    let fresh = || Modelled::new(&name, &drive.profile);
     let mut bar = Bar::new();
     let sweep = sweep(fresh, workload, &arguments.offsets.0, host, &mut bar).map_err(told)?;
     drop(bar);
@@ -71,7 +70,7 @@ fn on_model(arguments: &BenchArguments, target: &str, workload: &Workload, style
 
 /// What must not be written over, as far as it is a file.
 fn target(arguments: &BenchArguments) -> Vec<&Path> {
-    arguments.target.as_deref().map(Path::new).into_iter().collect()
+    arguments.target.iter().filter_map(TargetSpec::path).collect()
 }
 
 /// The result as it was asked for.
@@ -98,105 +97,35 @@ fn told(error: RunError) -> anyhow::Error {
     }
 }
 
-/// The workload of the options, with its own defaults where they say nothing.
-fn workload(arguments: &BenchArguments, kind: Kind, target: &str) -> Workload {
-    // The published program's modulus is for disks of its time; on a real one all blocks are chosen from.
-    let usual_blocks = |usual: u64| if target.starts_with(modelled::PREFIX) { usual } else { u64::MAX };
-    let (count, seconds, queue_depth) = (arguments.count, arguments.time, arguments.queue_depth);
-    let (start, sync) = (arguments.start.get(), arguments.sync.map(Into::into).unwrap_or_default());
-    let size = |usual: u64| arguments.size.map_or(usual, |size| size.get());
-    match kind {
-        Kind::RandomWrite => {
-            let usual = RandomWrite::default();
-            let (size, blocks) =
-                (size(usual.size), arguments.blocks.unwrap_or_else(|| usual_blocks(usual.blocks)));
-            let seed = arguments.seed;
-            Workload::RandomWrite(RandomWrite {
-                count,
-                seconds,
-                size,
-                blocks,
-                start,
-                offset: 0,
-                seed,
-                sync,
-                queue_depth,
-            })
-        }
-        Kind::RandomRead => {
-            let usual = RandomRead::default();
-            let (size, blocks) =
-                (size(usual.size), arguments.blocks.unwrap_or_else(|| usual_blocks(usual.blocks)));
-            let seed = arguments.seed;
-            Workload::RandomRead(RandomRead {
-                count,
-                seconds,
-                size,
-                blocks,
-                start,
-                offset: 0,
-                seed,
-                queue_depth,
-            })
-        }
-        Kind::StridedWrite => {
-            let usual = StridedWrite::default();
-            let stride = arguments.stride.map_or(usual.stride, |stride| stride.get());
-            let size = size(usual.size);
-            Workload::StridedWrite(StridedWrite {
-                count,
-                seconds,
-                size,
-                stride,
-                start,
-                offset: 0,
-                sync,
-                queue_depth,
-            })
-        }
-        Kind::SequentialWrite => {
-            let usual = SequentialWrite::default();
-            let (size, fsync_each) = (size(usual.size), arguments.fsync_each.unwrap_or(usual.fsync_each));
-            Workload::SequentialWrite(SequentialWrite {
-                count,
-                seconds,
-                size,
-                start,
-                offset: 0,
-                fsync_each,
-                queue_depth,
-            })
-        }
-        Kind::Dd => {
-            Workload::Dd(Dd { count, seconds, size: size(Dd::default().size), start, offset: 0, queue_depth })
-        }
-        Kind::SequentialRead => {
-            let size = size(SequentialRead::default().size);
-            Workload::SequentialRead(SequentialRead { count, seconds, size, start, offset: 0, queue_depth })
-        }
-    }
+/// The workload of the options, with its own defaults where they say nothing. An option that it has no use for is a mistake,
+/// and not passed over.
+fn workload(arguments: &BenchArguments, pattern: Pattern, target: &TargetSpec) -> Result<Workload> {
+    let (modelled, random) = (target.is_modelled(), pattern.is_random());
+    let given = Parameters {
+        stride: arguments.stride.map(ByteCount::get),
+        // The published program's modulus is for disks of its time; on a real one all blocks are chosen from.
+        blocks: arguments.blocks.or_else(|| (random && !modelled).then_some(u64::MAX)),
+        // Of a real target the order of turns is random as well.
+        seed: arguments.seed.filter(|_| random || modelled),
+        sync: arguments.sync.map(Into::into),
+        fsync_each: arguments.fsync_each,
+    };
+    let foreign = |foreign: ForeignParameter| {
+        UsageError(format!("--{} {}", foreign.parameter.replace('_', "-"), foreign.reason()))
+    };
+    let usual = Workload::from(pattern.with(given).map_err(foreign)?);
+    Ok(Workload {
+        count: arguments.count,
+        seconds: arguments.time,
+        size: arguments.size.map_or(usual.size, ByteCount::get),
+        start: arguments.start.get(),
+        queue_depth: arguments.queue_depth,
+        ..usual
+    })
 }
 
-/// An option that the workload or the target has no use for is a mistake, and not passed over.
-fn refuse_foreign(arguments: &BenchArguments, kind: Kind, target: &str) -> Result<()> {
-    const RANDOM: &[Kind] = &[Kind::RandomWrite, Kind::RandomRead];
-    const DURABLE: &[Kind] = &[Kind::RandomWrite, Kind::StridedWrite];
-    let modelled = target.starts_with(modelled::PREFIX);
-    let given = [
-        ("--stride", arguments.stride.is_some(), &[Kind::StridedWrite][..]),
-        ("--blocks", arguments.blocks.is_some(), RANDOM),
-        // The order of turns is random as well.
-        ("--seed", arguments.seed.is_some() && modelled, RANDOM),
-        ("--sync", arguments.sync.is_some(), DURABLE),
-        ("--fsync-each", arguments.fsync_each.is_some(), &[Kind::SequentialWrite][..]),
-    ];
-    for (option, given, of) in given {
-        if given && !of.contains(&kind) {
-            let names: Vec<&str> = of.iter().map(|kind| kind.name()).collect();
-            let message = format!("{option} is for {}, not for {}", names.join(" and "), kind.name());
-            return Err(UsageError(message).into());
-        }
-    }
+/// An option that the target has no use for is a mistake, and not passed over.
+fn refuse_foreign(arguments: &BenchArguments, target: &TargetSpec) -> Result<()> {
     let real = &arguments.real;
     let of_real = [
         ("--runtime", real.runtime.is_some()),
@@ -215,8 +144,11 @@ fn refuse_foreign(arguments: &BenchArguments, kind: Kind, target: &str) -> Resul
         ("--blocks", arguments.blocks.is_some()),
         ("--host-overhead", arguments.host_overhead > 0),
     ];
-    let (foreign, what) =
-        if modelled { (&of_real[..], "real disks and files") } else { (&of_model[..], "modelled drives") };
+    let (foreign, what) = if target.is_modelled() {
+        (&of_real[..], "real disks and files")
+    } else {
+        (&of_model[..], "modelled drives")
+    };
     match foreign.iter().find(|(_, given)| *given) {
         Some((option, _)) => Err(UsageError(format!("{option} is for {what}, not for {target}")).into()),
         None => Ok(()),

@@ -16,8 +16,8 @@ use self::outcome::Outcome;
 use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::output::{self, Styles};
-use crate::schema::{self, Summary};
-use crate::text;
+use crate::view::json::check::{self, Summary};
+use crate::view::text;
 
 /// What is printed of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     let (mut summary, mut severities, mut exit) = (Summary::default(), [0_usize; 3], Exit::Aligned);
     let mut readable = 0_usize;
     if arguments.json {
-        out.write_all(schema::opening().as_bytes())?;
+        out.write_all(check::opening().as_bytes())?;
     }
     for batch in targets.chunks(BATCH) {
         let examined = batch::examine_all(batch, &run, is_parallel);
@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
         );
     }
     if arguments.json {
-        writeln!(out, "{}", schema::closing(summary)?)?;
+        writeln!(out, "{}", check::closing(summary)?)?;
     } else if !arguments.quiet {
         writeln!(out, "\n{}", text::summary(summary, severities, styles))?;
     }

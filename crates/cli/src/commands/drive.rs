@@ -9,12 +9,12 @@ use straddle_drive::Profile;
 use crate::args::{Action, DriveArguments, FitArguments, ShowArguments};
 use crate::exit::{Exit, UsageError};
 use crate::keep;
-use crate::modelled;
 use crate::output::{self, Styles};
 use crate::progress::Bar;
-use crate::report::drive::DrivesReport;
-use crate::report::fit::FitReport;
-use crate::text;
+use crate::target::Drive;
+use crate::view::json::drive::DrivesReport;
+use crate::view::json::fit::FitReport;
+use crate::view::text;
 
 pub(crate) fn run(arguments: &DriveArguments, styles: Styles) -> Result<Exit> {
     match &arguments.action {
@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: &DriveArguments, styles: Styles) -> Result<Exit> {
 }
 
 fn list(json: bool, styles: Styles) -> Result<Exit> {
-    let profiles: Vec<Profile> = Profile::names().map(modelled::profile).collect::<Result<_>>()?;
+    let profiles: Vec<Profile> = Profile::names().map(Profile::open).collect::<Result<_, _>>()?;
     if json {
         output::print_json(&DrivesReport::of(&profiles, false))?;
         return Ok(Exit::Aligned);
@@ -34,23 +34,22 @@ fn list(json: bool, styles: Styles) -> Result<Exit> {
 }
 
 fn show(arguments: &ShowArguments, styles: Styles) -> Result<Exit> {
-    // As a target it has the prefix; who copies it from there means the same drive.
-    let name = arguments.name.strip_prefix(modelled::PREFIX).unwrap_or(&arguments.name);
-    let profile = modelled::profile(name)?;
+    let Drive { specification, profile } = &arguments.drive;
     if let Some(path) = &arguments.svg {
-        let drawn = text::drive::svg(&profile)
-            .ok_or_else(|| UsageError(format!("{name} has no zones and no arm: there is nothing to draw")))?;
+        let drawn = text::drive::svg(profile).ok_or_else(|| {
+            UsageError(format!("{specification} has no zones and no arm: there is nothing to draw"))
+        })?;
         keep::write(path, drawn.as_bytes(), &[])?;
     }
     if arguments.json {
-        output::print_json(&DrivesReport::of(&[profile], true))?;
+        output::print_json(&DrivesReport::of(std::slice::from_ref(profile.as_ref()), true))?;
         return Ok(Exit::Aligned);
     }
-    print(&text::drive::show(&profile, output::width(), styles))
+    print(&text::drive::show(profile, output::width(), styles))
 }
 
 fn fit(arguments: &FitArguments, styles: Styles) -> Result<Exit> {
-    let name = arguments.name.strip_prefix(modelled::PREFIX).unwrap_or(&arguments.name);
+    let name = arguments.drive.specification.as_str();
     let mut bar = Bar::new();
     let fit = find(name, &mut bar).map_err(told)?;
     drop(bar);

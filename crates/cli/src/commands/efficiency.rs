@@ -3,7 +3,6 @@
 use std::io::Write;
 
 use anyhow::Result;
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_audit::{Format, format_efficiency};
@@ -11,7 +10,7 @@ use straddle_audit::{Format, format_efficiency};
 use crate::args::EfficiencyArguments;
 use crate::exit::Exit;
 use crate::output;
-use crate::text;
+use crate::view::text;
 
 /// One row of the answer.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -49,7 +48,7 @@ pub(crate) fn run(arguments: &EfficiencyArguments) -> Result<Exit> {
             percent,
         ]);
     }
-    table.column_iter_mut().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    text::right(&mut table, 0..5);
     let mut out = output::stdout();
     writeln!(out, "Bytes a sector; efficiency = data / (data + gap, sync and address mark + ECC)\n")?;
     writeln!(out, "{}", text::trimmed(&table))?;

@@ -10,7 +10,7 @@ use straddle_units::{Boundary, ByteOffset, Coverage, Span};
 use crate::args::{ExplainArguments, RmwArguments, Topic};
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, Styles, paint, plural};
-use crate::text;
+use crate::view::text;
 
 pub(crate) fn run(arguments: &ExplainArguments, styles: Styles) -> Result<Exit> {
     let rules: Vec<&Rule> = arguments.codes.iter().filter_map(|code| straddle_audit::rule(code)).collect();

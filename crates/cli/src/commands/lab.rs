@@ -14,10 +14,10 @@ use straddle_units::ByteCount;
 use crate::args::{LabArguments, Start};
 use crate::exit::{Exit, UsageError};
 use crate::keep;
-use crate::modelled;
 use crate::output;
-use crate::report::lab::LabReport;
-use crate::text;
+use crate::target::Drive;
+use crate::view::json::lab::LabReport;
+use crate::view::text;
 
 /// A line of bash, or words of a command that may be one of the library's functions.
 const LINE: &str = "#!/bin/bash\n";
@@ -164,8 +164,8 @@ fn drives(arguments: &LabArguments) -> Result<Vec<GuestDrive>> {
     if stores > 0 && stores != count {
         return usage(format!("--store: {stores} files for {count} drives: give one for each"));
     }
-    let drive = |(index, name): (usize, &String)| {
-        let profile = modelled::profile(name.strip_prefix(modelled::PREFIX).unwrap_or(name))?;
+    let drive = |(index, drive): (usize, &Drive)| {
+        let profile = Profile::clone(&drive.profile);
         let given = arguments.start.get(if starts == 1 { 0 } else { index });
         let start = given.map(|start| start_byte(*start, &profile)).transpose()?;
         let size = arguments.size.filter(|_| start.is_some()).map(ByteCount::get);

@@ -17,7 +17,7 @@ mod sim;
 use crate::args::{Arguments, Command};
 use crate::exit::Exit;
 use crate::output::{self, Styles};
-use crate::schema;
+use crate::view::json::schema;
 
 /// Runs the command that the arguments name.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {

@@ -17,8 +17,8 @@ use crate::exit::{Exit, RefusedError, UsageError};
 use crate::input;
 use crate::keep;
 use crate::output::{self, Styles};
-use crate::report::plan::PlanReport;
-use crate::text;
+use crate::view::json::plan::PlanReport;
+use crate::view::text;
 
 /// The largest plan that a file is taken for.
 const LARGEST_PLAN: u64 = 16 << 20;

@@ -25,18 +25,18 @@ use crate::commands::lab::on_interrupt;
 use crate::exit::{Exit, UsageError};
 use crate::keep;
 use crate::measured::Measured;
-use crate::modelled;
 use crate::output::{self, Styles};
 use crate::progress::Bar;
-use crate::report::probe::ProbeReport;
-use crate::text;
+use crate::target::TargetSpec;
+use crate::view::json::probe::ProbeReport;
+use crate::view::text;
 
 /// No request of a probe is larger.
 const LARGEST: u64 = 16 << 20;
 
 pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
     if let Some(path) = &arguments.save {
-        keep::may_replace(path, &[Path::new(&arguments.target)])?;
+        keep::may_replace(path, arguments.target.path().as_slice())?;
     }
     let stop = Arc::new(AtomicBool::new(false));
     let Probed { mut subject, claims, regions } = open(arguments, &stop)?;
@@ -60,9 +60,9 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
     if interrupted {
         output::complain("interrupted: this is what is known so far, and nothing is saved");
     } else if let Some(path) = &arguments.save {
-        match Measured::of(&arguments.target, &report) {
+        match Measured::of(&arguments.target.to_string(), &report) {
             Some(measured) => {
-                keep::write(path, measured.to_json()?.as_bytes(), &[Path::new(&arguments.target)])?;
+                keep::write(path, measured.to_json()?.as_bytes(), arguments.target.path().as_slice())?;
             }
             None => output::complain(&format!("{}: not written: the unit cannot be told", path.display())),
         }
@@ -109,18 +109,17 @@ impl Subject {
 }
 
 fn open(arguments: &ProbeArguments, stop: &Arc<AtomicBool>) -> Result<Probed> {
-    let target = &arguments.target;
-    if !target.starts_with(modelled::PREFIX) {
-        return open_real(Path::new(target), arguments, stop);
-    }
+    let drive = match &arguments.target {
+        TargetSpec::Path(path) => return open_real(path, arguments, stop),
+        TargetSpec::Modelled(drive) => drive,
+    };
     let of_real = [("--used", arguments.used), ("--journals", arguments.journals.is_some())];
     if let Some((option, _)) = of_real.iter().find(|(_, given)| *given) {
-        return Err(UsageError(format!("{option} is for real disks, not for {target}")).into());
+        return Err(UsageError(format!("{option} is for real disks, not for {drive}")).into());
     }
-    let profile = modelled::profile_of_target(target, "probe")?;
     Ok(Probed {
-        subject: Subject::Modelled(Box::new(Modelled::new(target, &profile))),
-        claims: claims(&profile),
+        subject: Subject::Modelled(Box::new(Modelled::new(&drive.to_string(), &drive.profile))),
+        claims: claims(&drive.profile),
         regions: None,
     })
 }

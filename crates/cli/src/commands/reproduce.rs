@@ -16,13 +16,12 @@ use straddle_lab::{Guests, Host, LabError, Machine, Planned, ReproduceError, Set
 use crate::args::ReproduceArguments;
 use crate::commands::lab::on_interrupt;
 use crate::exit::{Exit, RefusedError, UsageError};
-use crate::html;
 use crate::keep;
-use crate::modelled::PREFIX;
 use crate::output::{self, Styles};
 use crate::progress::Bar;
-use crate::report::reproduce::{ReproduceReport, Reproduced, ReproducedExperiment, Way};
-use crate::text;
+use crate::view::html;
+use crate::view::json::reproduce::{ReproduceReport, Reproduced, ReproducedExperiment, Way};
+use crate::view::text;
 
 /// Where what is random in the made-up inputs begins: always the same, so that they are made once.
 const INPUT_SEED: u64 = 1;
@@ -43,8 +42,7 @@ pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit
         return list(&experiments, arguments.json, styles);
     }
     let begun = Instant::now();
-    // As a target it has the prefix; who copies it from there means the same drive.
-    let drive = arguments.drive.as_deref().map(|name| name.strip_prefix(PREFIX).unwrap_or(name));
+    let drive = arguments.drive.as_ref().map(|drive| drive.specification.as_str());
     let mut experiments: Vec<ReproducedExperiment> =
         experiments.into_iter().map(|experiment| chosen(experiment, drive)).collect();
     if arguments.on.is_some() {
@@ -182,7 +180,10 @@ fn command(names: &[&str], arguments: &ReproduceArguments) -> String {
     words.extend(names.iter().map(|name| output::quote_path(Path::new(name))));
     let path = |path: &PathBuf| output::quote_path(path);
     let valued = [
-        ("--drive", arguments.drive.as_deref().map(straddle_device::shown::quote)),
+        (
+            "--drive",
+            arguments.drive.as_ref().map(|drive| straddle_device::shown::quote(&drive.specification)),
+        ),
         ("--on", arguments.on.as_ref().map(path)),
         ("--destroy-data", arguments.destroy_data.as_ref().map(path)),
         ("--runs", (arguments.runs != 1).then(|| arguments.runs.to_string())),

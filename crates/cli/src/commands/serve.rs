@@ -10,13 +10,13 @@ use straddle_serve::{
 
 use crate::args::ServeArguments;
 use crate::exit::{Exit, RefusedError};
-use crate::modelled;
 use crate::output::{self, printable};
-use crate::report::serve::{Serve, ServeReport};
-use crate::text;
+use crate::view::json::serve::{Serve, ServeReport};
+use crate::view::text;
 
 pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
-    let profile = modelled::profile_of_target(&arguments.target, "serve")?;
+    let drive = arguments.target.modelled("serve")?;
+    let profile = &drive.profile;
     let store = match &arguments.store {
         Some(path) => Store::file(path, profile.claims.capacity).map_err(store_error)?,
         None => Store::memory(profile.claims.capacity)?,
@@ -32,16 +32,16 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
         pace: if arguments.no_delay { Pace::NoDelay } else { Pace::Real(arguments.speed) },
         tear: arguments.tear.into(),
     };
-    let served = Served::new(&profile, store, cut);
-    let mut server = Server::new(&profile, served, &options).map_err(server_error)?;
-    announce(arguments, &profile, &server);
+    let served = Served::new(profile, store, cut);
+    let mut server = Server::new(profile, served, &options).map_err(server_error)?;
+    announce(arguments, profile, &server);
     let most = arguments.max_clients;
     server.on_full(move || {
         output::complain(&format!("{most} clients are here: another one was turned away (--max-clients)"));
     });
     let ending = serve(&mut server).map_err(server_error)?;
     let snapshot = server.snapshot();
-    let serve = Serve { target: &arguments.target, profile: &profile, ending, snapshot };
+    let serve = Serve { target: &drive.to_string(), profile, ending, snapshot };
     if arguments.json {
         output::print_json(&ServeReport::of(&serve))?;
     } else {

@@ -9,20 +9,18 @@ use straddle_trace::{Options, Pace, Reader, Replayed, TraceError, replay};
 
 use crate::args::SimArguments;
 use crate::exit::{Exit, UsageError};
-use crate::modelled;
 use crate::output::{self, Styles};
-use crate::report::sim::{Run, Sim, SimReport};
-use crate::text;
+use crate::target::Drive;
+use crate::view::json::sim::{Run, Sim, SimReport};
+use crate::view::text;
 
 pub(crate) fn run(arguments: &SimArguments, styles: Styles) -> Result<Exit> {
-    // As a target it has the prefix; who copies it from there means the same drive.
-    let name = arguments.drive.strip_prefix(modelled::PREFIX).unwrap_or(&arguments.drive);
-    let profile = modelled::profile(name)?;
-    let shifts = shifts(arguments, &profile)?;
+    let Drive { specification, profile } = &arguments.drive;
+    let shifts = shifts(arguments, profile)?;
     let trace = arguments.trace.display().to_string();
     let runs =
-        shifts.into_iter().map(|shift| one(arguments, &profile, shift)).collect::<Result<Vec<Run>>>()?;
-    let sim = Sim { trace: &trace, drive: name, profile: &profile, runs: &runs };
+        shifts.into_iter().map(|shift| one(arguments, profile, shift)).collect::<Result<Vec<Run>>>()?;
+    let sim = Sim { trace: &trace, drive: specification, profile, runs: &runs };
     if arguments.json {
         output::print_json(&SimReport::of(&sim))?;
         return Ok(Exit::Aligned);
@@ -53,7 +51,7 @@ fn shifts(arguments: &SimArguments, profile: &Profile) -> Result<Vec<u64>> {
 fn one(arguments: &SimArguments, profile: &Profile, shift: u64) -> Result<Run> {
     let name = arguments.trace.display().to_string();
     let file = File::open(&arguments.trace).with_context(|| format!("{name}: cannot open"))?;
-    let mut reader = Reader::new(BufReader::new(file), &name, arguments.format.map(Into::into));
+    let mut reader = Reader::new(BufReader::new(file), &name, arguments.format);
     let pace = match (arguments.open_loop, arguments.closed_loop) {
         (true, _) => Some(Pace::Open),
         (_, true) => Some(Pace::Closed),

@@ -2,6 +2,7 @@
 
 use straddle_units::{ByteCount, ByteOffset};
 
+use super::vmdk::STREAM_OPTIMIZED;
 use super::{Format, ImageError, Map, Place};
 
 /// So many allocated blocks are looked at.
@@ -125,6 +126,13 @@ pub struct Container {
     pub block: ByteCount,
     /// Where the blocks lie.
     pub placement: Placement,
+}
+
+impl Container {
+    /// Whether it is written once, when it is made: QEMU reads it and does not write to it.
+    pub fn is_written_once(&self) -> bool {
+        self.format == Format::Vmdk && self.variant == STREAM_OPTIMIZED
+    }
 }
 
 #[cfg(test)]

@@ -121,7 +121,7 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     let below = match backing_name(&host, &raw)? {
         None => Below::Nothing,
         Some(name) => {
-            let format = extensions.backing_format.as_deref().and_then(format_named);
+            let format = extensions.backing_format.as_deref().and_then(Format::of_qemu);
             // qemu takes a name with this prefix for a file's.
             let name = name.strip_prefix(b"file:").unwrap_or(&name);
             access.open_below(&Named { by: Format::Qcow2, role: "backing file", name }, format)?
@@ -152,21 +152,6 @@ fn header_bytes(host: &Host) -> Result<[u8; HEADER], ImageError> {
 /// The byte of a header field.
 fn offset(field: usize) -> u64 {
     u64::try_from(field).unwrap_or(u64::MAX)
-}
-
-/// The format that a backing format extension names; an unknown one is looked for in the file itself.
-fn format_named(name: &[u8]) -> Option<Format> {
-    match name {
-        b"raw" => Some(Format::Raw),
-        b"qcow2" => Some(Format::Qcow2),
-        b"vmdk" => Some(Format::Vmdk),
-        b"vpc" => Some(Format::Vhd),
-        b"vhdx" => Some(Format::Vhdx),
-        b"vdi" => Some(Format::Vdi),
-        b"qed" => Some(Format::Qed),
-        b"parallels" => Some(Format::Parallels),
-        _ => None,
-    }
 }
 
 /// The backing file's name.

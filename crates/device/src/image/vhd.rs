@@ -75,7 +75,7 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     if i64::try_from(size).is_err() {
         return Err(host.damaged(byte(footer::SIZE), format!("a disk of {size} bytes")));
     }
-    let variant = match be32(&raw, footer::TYPE) {
+    let differencing = match be32(&raw, footer::TYPE) {
         2 => {
             if size > at {
                 let what = format!("a disk of {size} bytes in a file of {} bytes", host.len());
@@ -93,11 +93,11 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
                 remarks: Vec::new(),
             });
         }
-        3 => "dynamic",
-        4 => "differencing",
+        3 => false,
+        4 => true,
         n => return Err(host.unsupported(byte(footer::TYPE), format!("disk type {n}"))),
     };
-    open_sparse(host, access, be64(&raw, footer::DATA_AT), size, variant)
+    open_sparse(host, access, be64(&raw, footer::DATA_AT), size, differencing)
 }
 
 /// The footer, from the end of the file or from the copy at the start, and its byte.
@@ -129,7 +129,7 @@ fn open_sparse(
     access: &Access<'_>,
     header_at: u64,
     size: u64,
-    variant: &'static str,
+    differencing: bool,
 ) -> Result<Parts, ImageError> {
     let byte = |field: usize| header_at.saturating_add(u64::try_from(field).unwrap_or(0));
     let raw: [u8; header::LEN] = host.bytes(header_at)?;
@@ -150,7 +150,7 @@ fn open_sparse(
         let what = format!("the block table at byte {table_at} is not in the file");
         return Err(host.damaged(byte(header::TABLE_AT), what));
     }
-    let differencing = variant == "differencing";
+    let variant = if differencing { "differencing" } else { "dynamic" };
     let below = if differencing { open_parent(&host, access, &raw)? } else { Below::Nothing };
     let bitmap = (block / SECTOR).div_ceil(8).next_multiple_of(SECTOR);
     let map = Box::new(Sparse { host, table_at, block, bitmap, differencing });

@@ -8,6 +8,7 @@ use super::fields::{array, le16, le32, le64};
 use super::host::Host;
 use super::unpack::{Method, Packed};
 use super::{Access, Below, Format, ImageError, Map, Parts, Place, Run};
+pub(super) use descriptor::STREAM_OPTIMIZED;
 use descriptor::{Descriptor, Kind};
 
 pub(super) use descriptor::is_descriptor;

@@ -2,12 +2,28 @@
 
 use straddle_drive::Operation;
 
-use super::{Line, When, time, whole, wrong};
+use super::{Line, Lines, When, time, whole, wrong};
 use crate::error::LineError;
+
+/// Reads a header, then requests.
+#[derive(Debug, Default)]
+pub(crate) struct Csv(Option<Columns>);
+
+impl Lines for Csv {
+    fn line(&mut self, line: &str) -> Result<Option<Line>, LineError> {
+        match self.0 {
+            Some(columns) => columns.line(line).map(Some),
+            None => {
+                self.0 = Some(Columns::of(line)?);
+                Ok(None)
+            }
+        }
+    }
+}
 
 /// Which column holds what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Columns {
+struct Columns {
     time: usize,
     /// Nanoseconds of its unit.
     unit: u64,
@@ -40,7 +56,7 @@ pub(crate) fn is_header(line: &str) -> bool {
 
 impl Columns {
     /// The columns of a header.
-    pub(crate) fn of(header: &str) -> Result<Self, LineError> {
+    fn of(header: &str) -> Result<Self, LineError> {
         let (mut times, mut op, mut offset, mut length) = (None, None, None, None);
         for (index, name) in header.split(',').map(str::trim).enumerate() {
             let found = |slot: &mut Option<usize>, column| match slot.replace(index) {
@@ -70,7 +86,7 @@ impl Columns {
         })
     }
 
-    pub(crate) fn line(&self, line: &str) -> Result<Line, LineError> {
+    fn line(&self, line: &str) -> Result<Line, LineError> {
         let field = |column: &'static str, index: usize| {
             let field = line.split(',').nth(index).map(str::trim);
             field.ok_or_else(|| LineError::Missing { column, fields: line.split(',').count() })

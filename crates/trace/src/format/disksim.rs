@@ -6,7 +6,7 @@
 
 use straddle_drive::Operation;
 
-use super::{Line, When, time, whole, wrong};
+use super::{Line, Lines, When, time, whole, wrong};
 use crate::error::LineError;
 
 /// Bytes of a block.
@@ -20,7 +20,17 @@ pub(crate) fn is_line(line: &str) -> bool {
     matches!(fields.next(), Some("R" | "W")) && fields.count() == 5
 }
 
-pub(crate) fn line(line: &str) -> Result<Line, LineError> {
+/// Every line is a request.
+#[derive(Debug)]
+pub(crate) struct DiskSim;
+
+impl Lines for DiskSim {
+    fn line(&mut self, line: &str) -> Result<Option<Line>, LineError> {
+        request(line).map(Some)
+    }
+}
+
+fn request(line: &str) -> Result<Line, LineError> {
     let field = |column: &'static str, index: usize| {
         let field = line.split_ascii_whitespace().nth(index);
         field.ok_or_else(|| LineError::Missing { column, fields: line.split_ascii_whitespace().count() })
@@ -51,18 +61,18 @@ mod tests {
     fn a_line_is_read() {
         let when = When::Took { measured: Nanos::new(14_095_370), then: Nanos::new(13_876_270) };
         let expected = Line { operation: Operation::Read, offset: 564_347 * 512, length: 1024, when };
-        assert_eq!(line("R Miss  564347     2     14095.370     13876.270"), Ok(expected));
-        assert_eq!(line("W Doub 1 1 5 6").unwrap().operation, Operation::Write);
+        assert_eq!(request("R Miss  564347     2     14095.370     13876.270"), Ok(expected));
+        assert_eq!(request("W Doub 1 1 5 6").unwrap().operation, Operation::Write);
     }
 
     #[test]
     fn what_is_wrong_is_named() {
-        assert_eq!(line("R Hit 1 2 3"), Err(LineError::Missing { column: "delay", fields: 5 }));
-        assert!(matches!(line("X Hit 1 2 3 4"), Err(LineError::Field { column: "operation", .. })));
+        assert_eq!(request("R Hit 1 2 3"), Err(LineError::Missing { column: "delay", fields: 5 }));
+        assert!(matches!(request("X Hit 1 2 3 4"), Err(LineError::Field { column: "operation", .. })));
         assert!(matches!(
-            line("R Hit 99999999999999999 2 3 4"),
+            request("R Hit 99999999999999999 2 3 4"),
             Err(LineError::Field { column: "first block", .. })
         ));
-        assert!(matches!(line("R Hit 1 2 3 x"), Err(LineError::Field { column: "delay", .. })));
+        assert!(matches!(request("R Hit 1 2 3 x"), Err(LineError::Field { column: "delay", .. })));
     }
 }

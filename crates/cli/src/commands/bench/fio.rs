@@ -10,9 +10,9 @@ use straddle_bench::{Clock, Description, Host, Workload};
 use crate::args::{BenchArguments, Way};
 use crate::exit::{Exit, UsageError};
 use crate::keep;
-use crate::modelled::PREFIX;
 use crate::output::Styles;
-use crate::report::bench::Bench;
+use crate::target::TargetSpec;
+use crate::view::json::bench::Bench;
 
 /// fio's own unit of offsets in the job files that we write.
 const SECTOR: u64 = 512;
@@ -23,17 +23,17 @@ const LARGEST: u64 = 256 << 20;
 
 pub(super) fn emit(
     arguments: &BenchArguments,
-    target: &str,
+    target: &TargetSpec,
     workload: &Workload,
     path: &Path,
 ) -> Result<Exit> {
-    if target.starts_with(PREFIX) {
+    let Some(path_of) = target.path() else {
         let message =
             format!("{target}: fio opens files and devices; serve the drive (straddle serve) and name that");
         return Err(UsageError(message).into());
-    }
+    };
     let job = Job {
-        target,
+        target: &path_of.to_string_lossy(),
         offsets: &arguments.offsets.0,
         sector: SECTOR,
         direct: arguments.real.io != Some(Way::Buffered),

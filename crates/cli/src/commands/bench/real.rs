@@ -27,7 +27,7 @@ use crate::exit::{Exit, RefusedError, UsageError};
 use crate::keep;
 use crate::output::{self, Styles, printable};
 use crate::progress::Bar;
-use crate::report::bench::{Bench, InTurns};
+use crate::view::json::bench::{Bench, InTurns};
 
 /// How long a turn is to last.
 const TURN: Nanos = Nanos::new(500_000_000);
@@ -218,7 +218,7 @@ fn prepare(
     let give = give(arguments, path, ours)?;
     let io = if arguments.real.io == Some(Way::Buffered) { Io::Buffered } else { Io::Direct };
     let seed = u64::from(arguments.seed.unwrap_or(1));
-    let settings = Settings { depth: workload.queue_depth(), largest: workload.size() };
+    let settings = Settings { depth: workload.queue_depth, largest: workload.size };
     let stop = Arc::clone(stop);
     let (subject, regions, before, kept) = if workload.writes() {
         let claimed = Claimed::open(path, give, io).map_err(in_use)?;
@@ -427,10 +427,11 @@ impl Export {
         let told = || format!("{}: cannot write", path.display());
         keep::may_replace(path, &super::target(arguments))?;
         let mut file = BufWriter::new(File::create(path).with_context(told)?);
+        let target = arguments.target.as_ref().map(ToString::to_string).unwrap_or_default();
         let heading = Heading {
             schema: 1,
             straddle: env!("CARGO_PKG_VERSION"),
-            target: arguments.target.as_deref().unwrap_or_default(),
+            target: &target,
             workload,
             offsets: &order.offsets,
             seed: order.seed,

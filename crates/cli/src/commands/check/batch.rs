@@ -16,6 +16,7 @@ use crate::drive_target;
 use crate::exit::UsageError;
 use crate::limited;
 use crate::output;
+use crate::target::TargetSpec;
 
 /// Targets that are examined at a time, and printed before the next ones: memory does not grow with their number.
 pub(super) const BATCH: usize = 512;
@@ -56,12 +57,12 @@ pub(super) fn examine_all(
 
 fn examine(path: &Path, run: &Run) -> Result<Examined> {
     let open = &run.examiner.options().open;
-    match drive_target::specification(path) {
-        Some(specification) => {
-            let target = drive_target::target(specification, &open.assume, open.logical)?;
-            Ok(run.examiner.examine_target(path.display().to_string(), target)?)
+    match TargetSpec::parse(path)? {
+        TargetSpec::Modelled(drive) => {
+            let target = drive_target::blank(&drive.profile, &open.assume, open.logical)?;
+            Ok(run.examiner.examine_target(drive.to_string(), target)?)
         }
-        None => Ok(run.examiner.examine(path)?),
+        TargetSpec::Path(path) => Ok(run.examiner.examine(&path)?),
     }
 }
 

@@ -12,8 +12,8 @@ use crate::args::CheckArguments;
 use crate::exit::Exit;
 use crate::output;
 use crate::overlay;
-use crate::report::{Status, TargetReport};
-use crate::text;
+use crate::view::json::{Status, TargetReport};
+use crate::view::text;
 
 /// One target's part of the output, and what it adds to the exit status.
 pub(super) struct Outcome {

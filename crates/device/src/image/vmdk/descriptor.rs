@@ -16,13 +16,16 @@ pub(crate) fn is_descriptor(head: &[u8]) -> bool {
     head.get(..FIRST_LINE.len()).is_some_and(|line| line.eq_ignore_ascii_case(FIRST_LINE))
 }
 
+/// Compressed, and written once, from its start to its end: QEMU reads it and does not write to it.
+pub(in crate::image) const STREAM_OPTIMIZED: &str = "streamOptimized";
+
 /// What `createType` may say, and we say after it.
 const VARIANTS: [&str; 9] = [
     "monolithicSparse",
     "monolithicFlat",
     "twoGbMaxExtentSparse",
     "twoGbMaxExtentFlat",
-    "streamOptimized",
+    STREAM_OPTIMIZED,
     "vmfs",
     "vmfsThin",
     "vmfsEagerZeroedThick",

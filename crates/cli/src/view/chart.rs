@@ -1,0 +1,68 @@
+//! Charts, for the terminal and as SVG.
+//!
+//! The law of this module: it draws numbers that it is given and knows nothing of what they mean.
+
+pub(crate) mod groups;
+pub(crate) mod svg;
+pub(crate) mod terminal;
+
+/// Steps of an axis from 0 to `most`: 1, 2, 2.5 or 5 times a power of ten apart, about `wanted` of them.
+pub(crate) fn ticks(most: f64, wanted: u32) -> Vec<f64> {
+    if most <= 0.0 || !most.is_finite() {
+        return vec![0.0];
+    }
+    let rough = most / f64::from(wanted.max(1));
+    let power = 10_f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 2.5, 5.0, 10.0]
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|step| *step >= rough * 0.999);
+    let step = step.unwrap_or(rough);
+    let mut ticks = Vec::new();
+    for index in 0..100 {
+        let tick = f64::from(index) * step;
+        // The last is at or above the highest number.
+        ticks.push(tick);
+        if tick >= most * 0.999 {
+            break;
+        }
+    }
+    ticks
+}
+
+/// A number as an axis tells it: `1.5`, `20`, `300k`, `2M`.
+pub(crate) fn short(number: f64) -> String {
+    let (scaled, unit) = match number.abs() {
+        size if size >= 1e6 => (number / 1e6, "M"),
+        size if size >= 1e4 => (number / 1e3, "k"),
+        _ => (number, ""),
+    };
+    let text = format!("{scaled:.3}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    format!("{text}{unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_axis_has_round_steps_and_reaches_over_the_highest_number() {
+        assert_eq!(ticks(7.3, 4), [0.0, 2.0, 4.0, 6.0, 8.0]);
+        assert_eq!(ticks(20.0, 4), [0.0, 5.0, 10.0, 15.0, 20.0]);
+        assert_eq!(ticks(0.0, 4), [0.0]);
+        assert_eq!(ticks(f64::NAN, 4), [0.0]);
+        for most in [1e-9, 0.7, 3.0, 99.0, 12_345.0, 1e12] {
+            let ticks = ticks(most, 5);
+            assert!(*ticks.last().unwrap() >= most * 0.999 && (4..=8).contains(&ticks.len()), "{ticks:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(
+            [0.0, 2.5, 1500.0, 20_000.0, 2_075_497.0].map(short),
+            ["0", "2.5", "1500", "20k", "2.075M"]
+        );
+    }
+}

@@ -1,0 +1,230 @@
+//! Bars in groups, as SVG inside a page; the page's style sheet gives the colours.
+
+use std::fmt::Write;
+
+use crate::view::chart::svg::{Axis, grid, label};
+use crate::view::chart::ticks;
+use crate::view::markup::escaped;
+use crate::view::text::number;
+
+const WIDTH: f64 = 960.0;
+/// The room of the bars, without what stands above and below them.
+const HEIGHT: f64 = 310.0;
+const LEFT: f64 = 56.0;
+const RIGHT: f64 = 12.0;
+/// For the names of the series.
+const TOP: f64 = 34.0;
+/// From this ratio on the scale is logarithmic.
+const STEEP: f64 = 5.0;
+/// As many colours as the style sheet has.
+const COLOURS: usize = 6;
+/// About the width of a letter, and the height of a line.
+const LETTER: f64 = 7.5;
+const LINE: f64 = 16.0;
+
+/// Ratios to compare, in groups of bars.
+pub(crate) struct Chart<'a> {
+    /// What it shows.
+    pub(crate) title: &'a str,
+    /// What the bars of a group are, in order.
+    pub(crate) series: Vec<&'a str>,
+    /// The groups, from the left.
+    pub(crate) groups: Vec<Group<'a>>,
+}
+
+/// Bars side by side.
+pub(crate) struct Group<'a> {
+    /// Below them.
+    pub(crate) label: &'a str,
+    /// One for each series.
+    pub(crate) bars: Vec<Bar>,
+}
+
+/// A bar, with a mark at what was published.
+#[derive(Clone, Copy)]
+pub(crate) struct Bar {
+    /// Its height, where there is one.
+    pub(crate) value: Option<f64>,
+    /// Where the mark is, if there is one.
+    pub(crate) published: Option<f64>,
+}
+
+/// The chart as an SVG element.
+pub(crate) fn svg(chart: &Chart<'_>) -> String {
+    let each = (WIDTH - LEFT - RIGHT) / count(chart.groups.len());
+    let labels: Vec<Vec<String>> = chart.groups.iter().map(|group| lines(group.label, each)).collect();
+    let under = labels.iter().map(Vec::len).max().unwrap_or(0).max(1);
+    let bottom = TOP + HEIGHT;
+    let height = bottom + 6.0 + LINE * count(under);
+    let title = escaped(chart.title);
+    let mut text = format!(
+        "<svg class=\"chart\" role=\"img\" aria-label=\"{title}\" viewBox=\"0 0 {WIDTH} {height}\"><title>{title}</title>\n"
+    );
+    legend(&mut text, chart);
+    let (axis, steps, floor) = scale(chart, bottom);
+    grid(&mut text, &axis, &steps, LEFT, WIDTH - RIGHT, number);
+    let one = axis.at(1.0);
+    let _ = writeln!(text, "<path class=\"one\" d=\"M{LEFT} {one:.1}H{:.1}\"/>", WIDTH - RIGHT);
+    let mut left = LEFT;
+    for (group, lines) in chart.groups.iter().zip(&labels) {
+        bars(&mut text, &axis, floor, (left, each), chart, group);
+        let mut baseline = bottom;
+        for line in lines {
+            baseline += LINE;
+            label(&mut text, "", left + each / 2.0, baseline, "middle", line);
+        }
+        left += each;
+    }
+    text + "</svg>\n"
+}
+
+fn count(count: usize) -> f64 {
+    u32::try_from(count.max(1)).map_or(1.0, f64::from)
+}
+
+/// A label in lines that fit below its group.
+fn lines(label: &str, width: f64) -> Vec<String> {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of letters")]
+    let letters = (width / LETTER).max(1.0) as usize;
+    textwrap::wrap(label, letters).into_iter().map(std::borrow::Cow::into_owned).collect()
+}
+
+/// Every value that has to be in the picture.
+fn values<'a>(chart: &'a Chart<'_>) -> impl Iterator<Item = f64> + 'a {
+    let bars = chart.groups.iter().flat_map(|group| &group.bars);
+    bars.flat_map(|bar| [bar.value, bar.published]).flatten().filter(|value| is_drawn(*value))
+}
+
+fn is_drawn(value: f64) -> bool {
+    value.is_finite() && value > 0.0
+}
+
+/// The axis, its steps, and what the bars stand on.
+fn scale(chart: &Chart<'_>, bottom: f64) -> (Axis, Vec<f64>, f64) {
+    let highest = values(chart).fold(1.2, f64::max);
+    let lowest = values(chart).fold(1.0, f64::min);
+    if highest > STEEP || lowest < 1.0 / STEEP {
+        // The bars stand on 1: above it misalignment costs, below it does not.
+        let (low, high) = (lowest.min(0.9) * 0.85, highest * 1.4);
+        return (Axis { low, high, from: bottom, to: TOP, is_logarithmic: true }, decades(low, high), 1.0);
+    }
+    let high = highest * 1.15;
+    let steps = ticks(high, 7).into_iter().filter(|step| *step <= high).collect();
+    (Axis { low: 0.0, high, from: bottom, to: TOP, is_logarithmic: false }, steps, 0.0)
+}
+
+/// 1, 2 and 5 times each power of ten between the ends.
+fn decades(low: f64, high: f64) -> Vec<f64> {
+    let powers = (-12_i32..=12).map(|exponent| 10_f64.powi(exponent));
+    let steps = powers.flat_map(|power| [1.0, 2.0, 5.0].map(|factor| factor * power));
+    steps.filter(|step| (low..=high).contains(step)).collect()
+}
+
+/// The names of the series with their colours, and of the mark, above the bars.
+fn legend(text: &mut String, chart: &Chart<'_>) {
+    let mut left = LEFT;
+    let series = chart.series.iter().enumerate().map(|(index, name)| (*name, Some(index)));
+    let is_marked = chart.groups.iter().flat_map(|group| &group.bars).any(|bar| bar.published.is_some());
+    for (name, index) in series.chain(is_marked.then_some(("published", None))) {
+        let _ = match index {
+            Some(index) => {
+                let colour = index % COLOURS;
+                writeln!(
+                    text,
+                    "<rect class=\"s{colour}\" x=\"{left:.1}\" y=\"6\" width=\"12\" height=\"12\"/>"
+                )
+            }
+            None => writeln!(text, "<path class=\"mark\" d=\"M{left:.1} 12h12\"/>"),
+        };
+        label(text, "", left + 18.0, 16.0, "start", name);
+        left += 40.0 + count(name.chars().count()) * LETTER;
+    }
+}
+
+/// The bars of a group, in the room from `left` on, each with its value and its mark.
+fn bars(
+    text: &mut String,
+    axis: &Axis,
+    floor: f64,
+    (left, room): (f64, f64),
+    chart: &Chart<'_>,
+    group: &Group<'_>,
+) {
+    let bars = count(group.bars.len());
+    // One or two bars do not fill the picture.
+    let width = (room * 0.8 / bars).min((WIDTH - LEFT - RIGHT) * 0.1);
+    let mut from = left + (room - width * bars) / 2.0;
+    for (index, bar) in group.bars.iter().enumerate() {
+        let (x, wide) = (from + width * 0.06, width * 0.88);
+        if let Some(value) = bar.value.filter(|value| is_drawn(*value)) {
+            let (ends, told) = ((axis.at(floor), axis.at(value)), short(value));
+            let (y, tall) = (ends.0.min(ends.1), (ends.0 - ends.1).abs());
+            let name = chart.series.get(index).map_or("", |name| *name);
+            let _ = writeln!(
+                text,
+                "<rect class=\"s{}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{wide:.1}\" height=\"{tall:.1}\"><title>{}: {told}</title></rect>",
+                index % COLOURS,
+                escaped(name)
+            );
+            let baseline = if value < floor { y + tall + 13.0 } else { y - 4.0 };
+            label(text, "value", x + wide / 2.0, baseline, "middle", &told);
+        }
+        if let Some(value) = bar.published.filter(|value| is_drawn(*value)) {
+            let _ = writeln!(text, "<path class=\"mark\" d=\"M{x:.1} {:.1}h{wide:.1}\"/>", axis.at(value));
+        }
+        from += width;
+    }
+}
+
+/// With two or three figures: there is little room over a bar.
+fn short(value: f64) -> String {
+    match value {
+        _ if value >= 100.0 => format!("{value:.0}"),
+        _ if value >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(values: &[f64]) -> String {
+        let bars = |value: &f64| vec![Bar { value: Some(*value), published: Some(2.0) }; 2];
+        let groups = values.iter().map(|value| Group { label: "a long label & more", bars: bars(value) });
+        svg(&Chart { title: "t", series: vec!["one", "two"], groups: groups.collect() })
+    }
+
+    /// The attribute of each bar behind those of the legend.
+    fn of_bars(drawn: &str, attribute: &str) -> Vec<f64> {
+        let rects = drawn.lines().filter(|line| line.starts_with("<rect")).skip(2);
+        let value = |line: &str| {
+            let (_, rest) = line.split_once(&format!(" {attribute}=\""))?;
+            rest.split_once('"')?.0.parse().ok()
+        };
+        rects.map(|line| value(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_label_is_wrapped_where_its_group_is_narrow() {
+        assert!(drawn(&[1.0]).contains(">a long label &amp; more</text>"));
+        let narrow = drawn(&[1.0; 12]);
+        assert!(narrow.contains(">a long</text>") && narrow.contains(">label &amp;</text>"), "{narrow}");
+    }
+
+    #[test]
+    fn bars_are_to_scale_and_stay_in_the_picture() {
+        for values in [&[1.0, 2.0, 3.0][..], &[0.05, 1.0, 40.0], &[1e-9, 1e9], &[f64::NAN, 1.0], &[]] {
+            let drawn = drawn(values);
+            assert!(!drawn.contains("NaN") && !drawn.contains("inf"), "{drawn}");
+            for (y, height) in of_bars(&drawn, "y").into_iter().zip(of_bars(&drawn, "height")) {
+                assert!(y >= TOP - 0.1 && y + height <= TOP + HEIGHT + 0.1, "{y} {height}");
+            }
+        }
+        let heights = of_bars(&drawn(&[1.0, 2.0, 3.0]), "height");
+        assert!((heights[2] / heights[0] - 2.0).abs() < 0.01 && (heights[4] / heights[0] - 3.0).abs() < 0.01);
+        // As far above 1 as below it.
+        let heights = of_bars(&drawn(&[0.1, 10.0]), "height");
+        assert!((heights[0] - heights[2]).abs() < 0.2, "{heights:?}");
+    }
+}

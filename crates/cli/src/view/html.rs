@@ -1,0 +1,259 @@
+//! What `reproduce --html` writes: one page, with all that belongs to it, that needs no network.
+
+mod lab;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write;
+
+use straddle_bench::experiment::{Experiment, Outcome, Source, StepOutcome};
+
+use crate::output::plural;
+use crate::view::chart::groups::{self, Bar, Chart, Group};
+use crate::view::json::reproduce::{Reproduced, ReproducedExperiment, fitted};
+use crate::view::markup::escaped;
+use crate::view::text::reproduce::{measure, misses};
+use crate::view::text::{duration, number, percent};
+
+const STYLE: &str = include_str!("html/style.css");
+
+/// The whole page.
+pub(crate) fn page(reproduced: &Reproduced) -> String {
+    let names: Vec<&str> =
+        reproduced.experiments.iter().map(|reproduced| reproduced.experiment.name.as_str()).collect();
+    let title = escaped(&format!("Reproduced: {}", names.join(", ")));
+    let mut text = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
+    );
+    text += &summary(reproduced);
+    for experiment in &reproduced.experiments {
+        text += &section(experiment);
+    }
+    text + &again(reproduced) + "</main>\n</body>\n</html>\n"
+}
+
+fn paragraph(text: &str, class: &str) -> String {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("<p class=\"{class}\">{}</p>\n", escaped(&text))
+}
+
+fn summary(reproduced: &Reproduced) -> String {
+    let (judged, within) = reproduced.verdict();
+    let tally = reproduced.tally();
+    let verdict = match judged {
+        0 => "There are no published figures to compare with.".to_owned(),
+        _ => format!(
+            "{within} of {judged} published figures and ratios are within the limits of their experiments."
+        ),
+    };
+    let text = format!(
+        "{verdict} {} requests, {} of virtual time on modelled drives, took {} here.",
+        tally.requests,
+        duration(tally.seconds),
+        duration(reproduced.wall.as_secs_f64())
+    );
+    paragraph(&text, "")
+}
+
+fn section(reproduced: &ReproducedExperiment) -> String {
+    let experiment = &reproduced.experiment;
+    let (name, title) = (escaped(&experiment.name), escaped(&experiment.title));
+    let mut text = format!("<section>\n<h2 id=\"{name}\">{name}: {title}</h2>\n");
+    for source in &experiment.sources {
+        text += &published(source);
+    }
+    if let Some(notes) = &experiment.notes {
+        text += &paragraph(notes, "");
+    }
+    if !reproduced.judged {
+        text += &paragraph(
+            "Run on another drive than those that were published of, so nothing is judged.",
+            "soft",
+        );
+    }
+    if let Some(outcome) = reproduced.outcome.as_ref().filter(|outcome| !outcome.steps.is_empty()) {
+        text += "<h3>On the modelled drive alone</h3>\n";
+        text += &model_chart(experiment, outcome);
+        text += &model_table(experiment, outcome, reproduced.limit());
+        text += &model_drives(outcome);
+    }
+    for (step, outcome) in reproduced.lab_steps() {
+        text += &lab::step(step, outcome, reproduced.limit());
+    }
+    text + "</section>\n"
+}
+
+fn published(source: &Source) -> String {
+    let Source { author, year, title, address } = source;
+    let author = author.as_deref().map_or(String::new(), |author| format!("{author}, "));
+    let title = escaped(title);
+    // Only what is an address of the web becomes a link.
+    let title = match address.as_deref().filter(|address| address.starts_with("https://")) {
+        Some(address) => format!("<a href=\"{}\">{title}</a>", escaped(address)),
+        None => title,
+    };
+    format!("<p class=\"soft\">Published: {}{year}: {title}</p>\n", escaped(&author))
+}
+
+/// The ratios of the arms, ours and the published ones.
+fn model_chart(experiment: &Experiment, outcome: &Outcome) -> String {
+    let mut groups = Vec::new();
+    for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
+        for (arm, outcome) in step.arms.iter().zip(&outcome.arms) {
+            let first = outcome.figures.first().and_then(|figure| figure.ratio);
+            if let Some((ours, published)) = first {
+                let bars = [Some(ours), published].map(|value| Bar { value, published: None });
+                groups.push((format!("{}, {}", step.name, arm.name), bars));
+            }
+        }
+    }
+    let groups: Vec<Group<'_>> =
+        groups.iter().map(|(label, bars)| Group { label, bars: bars.to_vec() }).collect();
+    let title = format!("{}: misaligned over aligned, modelled and published", experiment.name);
+    figure(&Chart { title: &title, series: vec!["modelled", "published"], groups })
+}
+
+/// A chart with its caption; nothing where there is nothing to draw.
+fn figure(chart: &Chart<'_>) -> String {
+    if !chart.groups.iter().flat_map(|group| &group.bars).any(|bar| bar.value.is_some()) {
+        return String::new();
+    }
+    format!("<figure><figcaption>{}</figcaption>\n{}</figure>\n", escaped(chart.title), groups::svg(chart))
+}
+
+fn model_table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>) -> String {
+    let mut table = Table::new(
+        "Figures and their ratios to the aligned arm's",
+        &["arm", "measure", "modelled", "published", "error", "ratio", "published", "error"],
+    );
+    for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
+        for (arm, outcome) in step.arms.iter().zip(&outcome.arms) {
+            for figure in &outcome.figures {
+                let unit = figure.measure.unit();
+                let cell = |value: Option<f64>| Cell::plain(value.map_or_else(dash, number));
+                let error = |error: Option<f64>| Cell::error(error, limit);
+                table.row(
+                    &format!("{}: {}", step.title, arm.name),
+                    vec![
+                        Cell::plain(measure(figure.measure).to_owned()),
+                        Cell::plain(format!("{} {unit}", number(figure.modelled))),
+                        Cell::plain(
+                            figure
+                                .published
+                                .as_ref()
+                                .map_or_else(dash, |published| format!("{} {unit}", number(published.value))),
+                        ),
+                        error(figure.error()),
+                        cell(figure.ratio.map(|(ours, _)| ours)),
+                        cell(figure.ratio.and_then(|(_, published)| published)),
+                        error(figure.ratio_error()),
+                    ],
+                );
+            }
+        }
+    }
+    table.html()
+}
+
+/// What was modelled, and which of its numbers were fitted.
+fn model_drives(outcome: &Outcome) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for StepOutcome { drive, profile, .. } in &outcome.steps {
+        let fitted: Vec<String> =
+            fitted(profile).map(|(path, value, source)| format!("{path} = {value} ({source})")).collect();
+        let fitted = if fitted.is_empty() { "no number fitted".to_owned() } else { fitted.join(", ") };
+        let line = format!("drive:{drive}: {}; {fitted}.", profile.title);
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines.iter().map(|line| paragraph(line, "soft")).collect()
+}
+
+fn again(reproduced: &Reproduced) -> String {
+    let settings = reproduced.way.settings;
+    let mut text = "<section>\n<h2 id=\"again\">How to run it again</h2>\n".to_owned();
+    let _ = writeln!(text, "<pre>{}</pre>", escaped(&reproduced.way.command));
+    text += &paragraph(
+        &format!(
+            "straddle {}. Each part of the lab was run {}, with seeds from {} on; {} at once. The same seed gives the \
+             same requests on every machine. The guests are User-Mode Linux, their clock is virtual: it moves with the modelled \
+             drives, and by the fixed charges for processor time that are given with each part.",
+            env!("CARGO_PKG_VERSION"),
+            if settings.runs == 1 { "once".to_owned() } else { format!("{} times", settings.runs) },
+            settings.seed,
+            plural(settings.guests.get(), "guest"),
+        ),
+        "",
+    );
+    let misses = misses(reproduced);
+    if !misses.is_empty() {
+        text += "<h3>Outside their limits</h3>\n<ul>\n";
+        misses.iter().for_each(|miss| {
+            let _ = writeln!(text, "<li>{}</li>", escaped(miss));
+        });
+        text += "</ul>\n";
+    }
+    text + "</section>\n"
+}
+
+/// A table with a heading for each column and each row.
+struct Table {
+    html: String,
+}
+
+/// What stands in a table, and how it is marked.
+struct Cell {
+    text: String,
+    class: &'static str,
+}
+
+impl Cell {
+    fn plain(text: String) -> Self {
+        Self { text, class: "" }
+    }
+
+    /// An error, marked as within the limit or not.
+    fn error(error: Option<f64>, limit: Option<f64>) -> Self {
+        let class = match error.zip(limit) {
+            Some((error, limit)) if error.abs() <= limit => "good",
+            Some(_) => "bad",
+            None => "",
+        };
+        Self { text: error.map_or_else(dash, percent), class }
+    }
+}
+
+impl Table {
+    fn new(caption: &str, headings: &[&str]) -> Self {
+        let headings: String =
+            headings.iter().map(|heading| format!("<th scope=\"col\">{}</th>", escaped(heading))).collect();
+        let caption = escaped(caption);
+        let html = format!(
+            "<div class=\"scroll\"><table>\n<caption>{caption}</caption>\n<thead><tr>{headings}</tr></thead>\n<tbody>\n"
+        );
+        Self { html }
+    }
+
+    fn row(&mut self, heading: &str, cells: Vec<Cell>) {
+        self.row_of_class("", heading, cells);
+    }
+
+    fn row_of_class(&mut self, class: &str, heading: &str, cells: Vec<Cell>) {
+        let _ = write!(self.html, "<tr class=\"{class}\"><th scope=\"row\">{}</th>", escaped(heading));
+        for Cell { text, class } in cells {
+            let _ = write!(self.html, "<td class=\"{class}\">{}</td>", escaped(&text));
+        }
+        self.html += "</tr>\n";
+    }
+
+    fn html(self) -> String {
+        self.html + "</tbody>\n</table></div>\n"
+    }
+}
+
+fn dash() -> String {
+    "–".to_owned()
+}

@@ -1,0 +1,194 @@
+//! The lab's steps in a page: charts as the article's figures, tables, and what happened inside the drives.
+
+use straddle_bench::experiment::{Direction, LabMeasure, LabStep};
+use straddle_lab::{Comparison, StepOutcome};
+
+use super::{Cell, Table, dash, figure, paragraph};
+use crate::view::chart::groups::{Bar, Chart, Group};
+use crate::view::markup::escaped;
+use crate::view::text::number;
+use crate::view::text::reproduce::lab::{failures, mean, named, published, ran};
+
+pub(super) fn step(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> String {
+    let mut text = format!("<h3>{}, on {}</h3>\n", escaped(&step.title), escaped(&outcome.target()));
+    if let Some(notes) = &step.notes {
+        text += &paragraph(notes, "soft");
+    }
+    if step.variants.is_empty() {
+        text += &compared_chart(step, outcome);
+        text += &figures(step, outcome);
+    } else {
+        text += &variants_chart(step, outcome, Direction::Read, "reads");
+        text += &variants_chart(step, outcome, Direction::Write, "writes");
+        text += &ratios(step, outcome);
+    }
+    if !outcome.compared.is_empty() {
+        text += &comparisons(step, outcome, limit);
+    }
+    for failure in failures(step, outcome) {
+        text += &paragraph(&failure, "bad");
+    }
+    text += &counters(step, outcome);
+    text + &paragraph(&format!("{}.", ran(step, outcome)), "soft")
+}
+
+/// The published ratio of a variant.
+fn published_ratio(outcome: &StepOutcome, measure: usize, variant: usize) -> Option<f64> {
+    let of = |compared: &&Comparison| {
+        compared.unit.is_none() && (compared.measure, compared.variant) == (measure, Some(variant))
+    };
+    outcome.compared.iter().find(of).map(|compared| compared.published)
+}
+
+/// A bar a variant, grouped by what was measured: the figures of the article.
+fn variants_chart(step: &LabStep, outcome: &StepOutcome, direction: Direction, what: &str) -> String {
+    let Some(arm) = (0..step.arms.len()).find(|arm| step.aligned() != Some(*arm)) else {
+        return String::new();
+    };
+    let measures = step.measures.iter().enumerate().filter(|(_, measure)| measure.direction == direction);
+    let group = |(index, measure): (usize, &'_ LabMeasure)| {
+        let bar = |variant| Bar {
+            value: outcome.figure(index, variant, arm).and_then(|figure| figure.ratio),
+            published: published_ratio(outcome, index, variant),
+        };
+        (measure.title.clone(), (0..step.variants.len()).map(bar).collect::<Vec<_>>())
+    };
+    let groups: Vec<_> = measures.map(group).collect();
+    let title = format!("{}, {what}: time {} over aligned", outcome.drive, step.arms[arm].name);
+    figure(&Chart {
+        title: &title,
+        series: step.variants.iter().map(String::as_str).collect(),
+        groups: groups.iter().map(|(label, bars)| Group { label, bars: bars.clone() }).collect(),
+    })
+}
+
+/// Our ratio beside the published one, of each measure.
+fn compared_chart(step: &LabStep, outcome: &StepOutcome) -> String {
+    let Some(arm) = (0..step.arms.len()).find(|arm| step.aligned() != Some(*arm)) else {
+        return String::new();
+    };
+    let group = |(index, measure): (usize, &'_ LabMeasure)| {
+        let ours = outcome.figure(index, 0, arm).and_then(|figure| figure.ratio);
+        let of = |compared: &&Comparison| compared.unit.is_none() && compared.measure == index;
+        let published = outcome.compared.iter().find(of).map(|compared| compared.published);
+        (measure.title.clone(), [ours, published].map(|value| Bar { value, published: None }))
+    };
+    let groups: Vec<_> = step.measures.iter().enumerate().map(group).collect();
+    let title = format!("{}: {} over aligned, modelled and published", step.title, step.arms[arm].name);
+    figure(&Chart {
+        title: &title,
+        series: vec!["modelled", "published"],
+        groups: groups.iter().map(|(label, bars)| Group { label, bars: bars.to_vec() }).collect(),
+    })
+}
+
+fn figures(step: &LabStep, outcome: &StepOutcome) -> String {
+    let mut headings = vec!["measured"];
+    headings.extend(step.arms.iter().map(|arm| arm.name.as_str()));
+    headings.push("ratio");
+    let mut table = Table::new("Modelled", &headings);
+    for (index, measure) in step.measures.iter().enumerate() {
+        let figures = || (0..step.arms.len()).map(|arm| outcome.figure(index, 0, arm));
+        let told =
+            |seconds: f64| format!("{} {}", number(measure.unit.of_seconds(seconds)), measure.unit.unit());
+        let mut cells: Vec<String> =
+            figures().map(|figure| figure.map_or_else(dash, |figure| told(figure.seconds))).collect();
+        cells.push(figures().flatten().find_map(|figure| figure.ratio).map_or_else(dash, number));
+        table.row(&measure.title, cells.into_iter().map(Cell::plain).collect());
+    }
+    table.html()
+}
+
+/// Ratios by variant, and the times that they are of.
+fn ratios(step: &LabStep, outcome: &StepOutcome) -> String {
+    let mut text = String::new();
+    let mut headings = vec![""];
+    headings.extend(step.measures.iter().map(|measure| measure.title.as_str()));
+    for (arm, told) in step.arms.iter().enumerate() {
+        let aligned = step.aligned() == Some(arm);
+        let caption = if aligned {
+            format!("Seconds {} (aligned)", told.name)
+        } else {
+            format!("Times {} over aligned; in brackets, seconds", told.name)
+        };
+        let mut table = Table::new(&caption, &headings);
+        for (variant, name) in step.variants.iter().enumerate() {
+            let cell = |measure| {
+                let Some(figure) = outcome.figure(measure, variant, arm) else { return dash() };
+                match figure.ratio {
+                    Some(ratio) => format!("{} ({})", number(ratio), number(figure.seconds)),
+                    None => number(figure.seconds),
+                }
+            };
+            table.row(name, (0..step.measures.len()).map(cell).map(Cell::plain).collect());
+        }
+        if !aligned {
+            let mean = |measure| mean(step, outcome, measure, arm).map_or_else(dash, number);
+            table.row_of_class(
+                "total",
+                "mean",
+                (0..step.measures.len()).map(mean).map(Cell::plain).collect(),
+            );
+        }
+        text += &table.html();
+    }
+    text
+}
+
+fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> String {
+    let mut table = Table::new("Modelled and published", &["compared", "modelled", "published", "error", ""]);
+    for compared in &outcome.compared {
+        let unit = compared.unit.map_or("", |unit| unit.unit());
+        let value = |value: f64| format!("{} {unit}", number(value)).trim_end().to_owned();
+        table.row(
+            &named(step, compared),
+            vec![
+                Cell::plain(compared.ours.map_or_else(dash, value)),
+                Cell::plain(published(compared)),
+                Cell::error(compared.error(), limit),
+                Cell::plain(compared.note.clone().unwrap_or_default()),
+            ],
+        );
+    }
+    table.html()
+}
+
+/// What happened inside the drive of every guest.
+fn counters(step: &LabStep, outcome: &StepOutcome) -> String {
+    let mut table = Table::new(
+        "Inside the drives",
+        &[
+            "guest",
+            "seed",
+            "requests",
+            "MB read",
+            "MB written",
+            "flushes",
+            "read-modify-writes",
+            "seeks",
+            "revolutions waited",
+            "virtual s",
+            "wall s",
+        ],
+    );
+    let megabytes = |bytes: u64| (bytes / 1_000_000).to_string();
+    for cell in &outcome.cells {
+        let variant = step.variants.get(cell.variant).map_or(String::new(), |variant| format!("{variant}, "));
+        let ended = &cell.ended;
+        let mut row = vec![cell.seed.to_string(), ended.requests.to_string()];
+        row.extend(ended.counters.first().into_iter().flat_map(|counters| {
+            [
+                megabytes(counters.host_read_bytes),
+                megabytes(counters.host_write_bytes),
+                counters.host_flushes.to_string(),
+                counters.rmw_reads.to_string(),
+                counters.seeks.to_string(),
+                format!("{:.0}", counters.revolutions_waited()),
+            ]
+        }));
+        row.extend([format!("{:.1}", ended.virtual_seconds), format!("{:.1}", ended.wall_seconds)]);
+        let heading = format!("{variant}{}", step.arms[cell.arm].name);
+        table.row(&heading, row.into_iter().map(Cell::plain).collect());
+    }
+    format!("<details><summary>Inside the drives, by guest</summary>\n{}</details>\n", table.html())
+}

@@ -1,0 +1,22 @@
+//! What `--json` prints, a module for each command: the published forms of results.
+//!
+//! These types are the interface: fields are added, never renamed, and a form's `schema` counts what breaks. The domain's
+//! own types may change behind them.
+
+pub(crate) mod bench;
+pub(crate) mod check;
+mod device;
+pub(crate) mod drive;
+mod finding;
+pub(crate) mod fit;
+pub(crate) mod lab;
+mod layers;
+pub(crate) mod plan;
+pub(crate) mod probe;
+pub(crate) mod reproduce;
+pub(crate) mod schema;
+pub(crate) mod serve;
+pub(crate) mod sim;
+mod table;
+
+pub(crate) use check::{Status, TargetReport};

@@ -1,0 +1,235 @@
+//! What `check --json` prints: the published form of an audit.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use straddle_audit::Kind;
+use straddle_examine::Examined;
+
+use super::device::{DeviceReport, device_report};
+use super::finding::{FindingReport, finding_report};
+use super::layers::{ContainerReport, LayerReport, container_report, layer_report};
+use super::table::{PartitionReport, TableReport, partition_report, table_report};
+
+/// The version of this form.
+const SCHEMA: u32 = 2;
+
+/// What `straddle check --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "straddle check")]
+pub(crate) struct Report {
+    /// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
+    schema: u32,
+    /// The version of straddle.
+    straddle: &'static str,
+    /// Every target, in the order in which they were named.
+    targets: Vec<TargetReport>,
+    /// How many came out how.
+    summary: Summary,
+}
+
+/// Counts over all targets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct Summary {
+    /// Targets.
+    pub(crate) targets: usize,
+    /// Targets without a finding.
+    pub(crate) ok: usize,
+    /// Targets on which nothing is written.
+    pub(crate) blank: usize,
+    /// Targets with advice only.
+    pub(crate) advice: usize,
+    /// Targets with warnings, and no errors.
+    pub(crate) warning: usize,
+    /// Targets with errors.
+    pub(crate) error: usize,
+    /// Targets that were not judged.
+    pub(crate) not_judged: usize,
+    /// Targets that could not be audited.
+    pub(crate) failed: usize,
+}
+
+impl Summary {
+    /// Counts one more target.
+    pub(crate) fn add(&mut self, status: Status) {
+        self.targets += 1;
+        match status {
+            Status::Ok => self.ok += 1,
+            Status::Blank => self.blank += 1,
+            Status::Advice => self.advice += 1,
+            Status::Warning => self.warning += 1,
+            Status::Error => self.error += 1,
+            Status::NotJudged => self.not_judged += 1,
+            Status::Failed => self.failed += 1,
+        }
+    }
+}
+
+/// What stands before the targets: the document is written while they are audited.
+pub(crate) fn opening() -> String {
+    format!("{{\"schema\":{SCHEMA},\"straddle\":\"{}\",\"targets\":[", env!("CARGO_PKG_VERSION"))
+}
+
+/// What stands behind the targets.
+pub(crate) fn closing(summary: Summary) -> Result<String, serde_json::Error> {
+    Ok(format!("\n],\"summary\":{}}}", serde_json::to_string(&summary)?))
+}
+
+/// What was found on one target.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct TargetReport {
+    /// The target as it was named.
+    pub(crate) target: String,
+    /// What came of it.
+    pub(crate) status: Status,
+    /// What kinds of findings make the status; none with "ok", "blank", "not_judged" and "failed".
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) kinds: Vec<KindReport>,
+    /// Why it is not judged; only with the status "not_judged".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+    /// Why it could not be audited; only with the status "failed".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+    /// The device or image; absent when it could not be opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<DeviceReport>,
+    /// What is written on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    table: Option<TableReport>,
+    /// The file format around it, for images that have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    container: Option<ContainerReport>,
+    /// What stands on the whole disk, where there is no table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layer: Option<LayerReport>,
+    /// Its partitions, in order of number.
+    partitions: Vec<PartitionReport>,
+    /// What the rules found, as far as it was asked for; what several targets show is listed at one of them.
+    findings: Vec<FindingReport>,
+    /// What could not be read, and why.
+    remarks: Vec<String>,
+}
+
+/// What came of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Status {
+    /// No finding.
+    Ok,
+    /// No finding, and nothing is written where tables and contents live.
+    Blank,
+    /// Advice only.
+    Advice,
+    /// Warnings, and no errors.
+    Warning,
+    /// Errors.
+    Error,
+    /// Nothing on it is recognised, or it is of a kind that is not read.
+    NotJudged,
+    /// It could not be opened or read.
+    Failed,
+}
+
+impl From<straddle_audit::Status> for Status {
+    fn from(status: straddle_audit::Status) -> Self {
+        match status {
+            straddle_audit::Status::Ok => Self::Ok,
+            straddle_audit::Status::Blank => Self::Blank,
+            straddle_audit::Status::Advice => Self::Advice,
+            straddle_audit::Status::Warning => Self::Warning,
+            straddle_audit::Status::Error => Self::Error,
+            straddle_audit::Status::NotJudged => Self::NotJudged,
+        }
+    }
+}
+
+impl Status {
+    /// The word for it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Blank => "blank",
+            Self::Advice => "advice",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::NotJudged => "not judged",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// A kind of findings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum KindReport {
+    /// Data is off a boundary, or is written in pieces smaller than a unit.
+    Alignment,
+    /// What the device says of itself cannot be true, or contradicts itself.
+    DeviceClaims,
+    /// The partition table is damaged, or made for another disk.
+    TableDamage,
+    /// Two layers, or the kernel and the disk, say different things.
+    LayersDisagree,
+    /// What is written there cannot be read.
+    Unreadable,
+    /// What is written can be torn by a power failure, aligned or not.
+    AtomicWrites,
+}
+
+impl From<Kind> for KindReport {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Alignment => Self::Alignment,
+            Kind::Device => Self::DeviceClaims,
+            Kind::Table => Self::TableDamage,
+            Kind::Layers => Self::LayersDisagree,
+            Kind::Unreadable => Self::Unreadable,
+            Kind::Atomicity => Self::AtomicWrites,
+        }
+    }
+}
+
+impl TargetReport {
+    /// A target that could not be audited.
+    pub(crate) fn failed(target: String, error: String) -> Self {
+        Self {
+            target,
+            status: Status::Failed,
+            kinds: Vec::new(),
+            reason: None,
+            error: Some(error),
+            device: None,
+            table: None,
+            container: None,
+            layer: None,
+            partitions: Vec::new(),
+            findings: Vec::new(),
+            remarks: Vec::new(),
+        }
+    }
+
+    /// A target that is known to be of a kind that is not read.
+    pub(crate) fn not_read(target: String, reason: String) -> Self {
+        let failed = Self::failed(target, String::new());
+        Self { status: Status::NotJudged, reason: Some(reason), error: None, ..failed }
+    }
+
+    /// An audited target.
+    pub(crate) fn of(audited: &Examined) -> Self {
+        let Examined { name, target, stack, judgement, .. } = audited;
+        Self {
+            target: name.clone(),
+            status: judgement.status.into(),
+            kinds: audited.kinds().iter().copied().map(KindReport::from).collect(),
+            reason: audited.not_judged().map(str::to_owned),
+            error: None,
+            device: Some(device_report(audited)),
+            table: Some(table_report(stack)),
+            container: target.container.as_ref().map(container_report),
+            layer: stack.layer.as_ref().map(layer_report),
+            partitions: stack.partitions.iter().map(|p| partition_report(p, judgement)).collect(),
+            findings: audited.reported().map(|(finding, cost)| finding_report(finding, cost)).collect(),
+            remarks: audited.remarks(),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! A device or an image in `check --json`: its figures, each with its sources.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use straddle_device::DeviceKind;
+use straddle_device::identify::RotationRate;
+use straddle_device::topology::{AlignmentOffset, AtomicWrites, Figure, Topology};
+use straddle_examine::Examined;
+use straddle_units::ByteCount;
+
+/// A figure with its sources.
+#[derive(Debug, Serialize, JsonSchema)]
+struct FigureReport<T> {
+    /// The value in force; sizes in bytes.
+    value: T,
+    /// Who says it.
+    source: String,
+    /// What other sources say.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    others: Vec<ClaimReport<T>>,
+    /// Why the value in force was preferred, where sources disagree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'static str>,
+}
+
+/// What one more source says.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ClaimReport<T> {
+    /// What it says.
+    value: T,
+    /// Who says it.
+    source: String,
+}
+
+/// What a device can write atomically, in bytes.
+#[derive(Debug, Serialize, JsonSchema)]
+struct AtomicReport {
+    /// Smallest atomic write.
+    unit_min: u64,
+    /// Largest atomic write.
+    unit_max: u64,
+    /// Multiple that none may cross; 0 for none.
+    boundary: u64,
+}
+
+/// A device or image.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct DeviceReport {
+    /// "image" or "block device".
+    kind: &'static str,
+    /// Size in bytes.
+    size: u64,
+    /// Manufacturer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vendor: Option<String>,
+    /// Model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    /// Whether it spins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rotational: Option<bool>,
+    /// Rotation rate, in revolutions per minute, where the drive says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rpm: Option<u16>,
+    /// 512n, 512e, 4Kn or other.
+    format: String,
+    /// Logical sector size.
+    logical: FigureReport<u64>,
+    /// Physical sector size.
+    physical: FigureReport<u64>,
+    /// Byte of the first physical sector boundary; -1 when the kernel calls the device misaligned.
+    alignment_offset: FigureReport<i64>,
+    /// Minimum I/O size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    io_min: Option<FigureReport<u64>>,
+    /// Whether the kernel lets nobody write to it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    read_only: bool,
+    /// How the file is compressed that the image was read through: "gzip", "xz", "zstd" or "bzip2".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_through: Option<&'static str>,
+    /// Its zones, of a zoned device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    zoned: Option<ZonedReport>,
+    /// Optimal I/O size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    io_opt: Option<FigureReport<u64>>,
+    /// Indirection unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    indirection_unit: Option<FigureReport<u64>>,
+    /// RAID chunk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chunk: Option<FigureReport<u64>>,
+    /// Full stripe.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stripe: Option<FigureReport<u64>>,
+    /// Erase block.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    erase_block: Option<FigureReport<u64>>,
+    /// Atomic writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    atomic: Option<FigureReport<AtomicReport>>,
+}
+
+/// The zones of a zoned device.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ZonedReport {
+    /// "host-managed" or "host-aware".
+    model: String,
+    /// The size of a zone.
+    zone: u64,
+}
+
+/// A figure whose values are converted by `value`.
+fn figure<T: Copy + PartialEq, U>(figure: &Figure<T>, value: impl Fn(T) -> U) -> FigureReport<U> {
+    FigureReport {
+        value: value(figure.value()),
+        source: figure.source().to_string(),
+        others: figure
+            .others()
+            .iter()
+            .map(|claim| ClaimReport { value: value(claim.value), source: claim.source.to_string() })
+            .collect(),
+        why: figure.why(),
+    }
+}
+
+pub(super) fn device_report(audited: &Examined) -> DeviceReport {
+    let target = &audited.target;
+    let topology: &Topology = &target.topology;
+    let bytes = |f: &Option<Figure<ByteCount>>| f.as_ref().map(|f| figure(f, ByteCount::get));
+    DeviceReport {
+        kind: match audited.target.kind {
+            DeviceKind::Image => "image",
+            DeviceKind::Modelled => "modelled drive",
+            _ => "block device",
+        },
+        size: target.size.get(),
+        vendor: target.identity.vendor.clone(),
+        model: target.identity.model.clone(),
+        rotational: target.identity.rotational,
+        rpm: match target.identity.rotation {
+            Some(RotationRate::Rpm(rpm)) => Some(rpm),
+            _ => None,
+        },
+        format: topology.format().to_string(),
+        logical: figure(&topology.logical, |block| block.get()),
+        physical: figure(&topology.physical, ByteCount::get),
+        alignment_offset: figure(&topology.alignment_offset, |offset| match offset {
+            AlignmentOffset::Bytes(bytes) => i64::try_from(bytes.get()).unwrap_or(i64::MAX),
+            AlignmentOffset::Misaligned => -1,
+        }),
+        io_min: bytes(&topology.io_min),
+        read_only: target.read_only,
+        read_through: target.through.as_ref().map(|through| through.packing.name()),
+        zoned: target
+            .zoned
+            .as_ref()
+            .map(|zoned| ZonedReport { model: zoned.model.clone(), zone: zoned.zone.get() }),
+        io_opt: bytes(&topology.io_opt),
+        indirection_unit: bytes(&topology.indirection_unit),
+        chunk: bytes(&topology.chunk),
+        stripe: bytes(&topology.stripe),
+        erase_block: bytes(&topology.erase_block),
+        atomic: topology.atomic.as_ref().map(|f| {
+            figure(f, |AtomicWrites { unit_min, unit_max, boundary }| AtomicReport {
+                unit_min: unit_min.get(),
+                unit_max: unit_max.get(),
+                boundary: boundary.get(),
+            })
+        }),
+    }
+}

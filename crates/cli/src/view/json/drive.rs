@@ -1,0 +1,262 @@
+//! What `drive list --json` and `drive show --json` print.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use straddle_drive::Profile;
+use straddle_drive::disk::{Angle, DiskParameters, Protection, RmwPolicy, Zone};
+use straddle_drive::profile::{Body, Claims};
+
+/// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// Bytes of a megabyte, as transfer rates are told.
+const MEGABYTE: f64 = 1e6;
+
+/// What `straddle drive list --json` and `straddle drive show --json` print.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "straddle drive")]
+pub(crate) struct DrivesReport {
+    /// The version of this form.
+    schema: u32,
+    /// The version of straddle.
+    straddle: &'static str,
+    /// Every drive, or the one that was asked for.
+    drives: Vec<DriveReport>,
+}
+
+/// A modelled drive; sizes in bytes.
+#[derive(Debug, Serialize, JsonSchema)]
+struct DriveReport {
+    /// The name it is called by.
+    name: String,
+    /// Maker, model, size, year.
+    title: String,
+    /// What one should know of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notes: Option<String>,
+    /// "disk" or "ssd".
+    kind: &'static str,
+    /// What it tells the host.
+    claims: ClaimsReport,
+    /// What it is.
+    truth: TruthReport,
+    /// Whether it hides how large its physical sectors are, or where they begin.
+    misreports: bool,
+    /// The options it has, as in drive:NAME,OPTION.
+    variants: Vec<String>,
+    /// The mechanics; with `show`, and only of a disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disk: Option<DiskReport>,
+    /// Every number with its source; with `show`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    figures: Vec<FigureReport>,
+}
+
+/// What a drive says of itself.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ClaimsReport {
+    model: String,
+    capacity: u64,
+    logical_sector: u64,
+    physical_sector: u64,
+    /// The byte of the first physical sector boundary.
+    alignment_offset: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    minimum_io: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    optimal_io: Option<u64>,
+    rotational: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    discard_granularity: Option<u64>,
+}
+
+/// What a drive is.
+#[derive(Debug, Serialize, JsonSchema)]
+struct TruthReport {
+    /// What can be written without reading it first: the physical sector, or the indirection unit.
+    unit: u64,
+    /// Bytes that the firmware adds to every address.
+    firmware_offset: u64,
+    /// The byte of the first boundary of a unit.
+    alignment_offset: u64,
+}
+
+/// Platters, heads and arm.
+#[derive(Debug, Serialize, JsonSchema)]
+struct DiskReport {
+    revolution_ns: u64,
+    surfaces: u32,
+    /// Tracks on each surface.
+    tracks: u32,
+    /// Tracks of a serpentine on one surface.
+    serpentine: u32,
+    /// From the outermost.
+    zones: Vec<ZoneReport>,
+    seek_track_to_track_ns: u64,
+    /// The mean over all pairs of tracks.
+    seek_average_ns: u64,
+    seek_full_stroke_ns: u64,
+    /// How a part of a physical sector is written.
+    rmw_policy: RmwReport,
+    /// Bytes of writes that it takes before they are on the medium; 0 for none.
+    write_cache: u64,
+    /// Whether that survives a power cut.
+    write_cache_survives: bool,
+}
+
+/// Tracks with the same number of sectors.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ZoneReport {
+    /// Its outermost track.
+    pub(crate) first_track: u32,
+    /// Tracks on each surface.
+    pub(crate) tracks: u32,
+    pub(crate) sectors_per_track: u32,
+    /// Sustained transfer, in bytes a second.
+    pub(crate) bytes_per_second: f64,
+}
+
+/// How a part of a physical sector is written.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum RmwReport {
+    /// Before the write completes, a sector after the other.
+    ImmediateSerial,
+    /// Before the write completes, all its sectors in one pass.
+    ImmediateMerged,
+    /// When the cache is emptied, a sector after the other.
+    DestageSerial,
+    /// When the cache is emptied, all sectors of a write in one pass.
+    DestageMerged,
+    /// When the cache is emptied, reads and writes each when their place comes by.
+    Deferred,
+}
+
+/// A number of the profile.
+#[derive(Debug, Serialize, JsonSchema)]
+struct FigureReport {
+    /// Where it stands in the file.
+    path: String,
+    /// As written.
+    value: String,
+    /// Where it comes from; absent where the file does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
+}
+
+impl DrivesReport {
+    /// The drives, in full or with what `list` shows.
+    pub(crate) fn of(profiles: &[Profile], full: bool) -> Self {
+        let drives = profiles.iter().map(|profile| drive(profile, full)).collect();
+        Self { schema: SCHEMA, straddle: env!("CARGO_PKG_VERSION"), drives }
+    }
+}
+
+fn drive(profile: &Profile, full: bool) -> DriveReport {
+    let figures = profile.figures.iter().filter(|_| full).map(|figure| FigureReport {
+        path: figure.path.clone(),
+        value: figure.value.clone(),
+        source: figure.source.clone(),
+    });
+    let disk = match &profile.body {
+        Body::Disk(disk) if full => Some(mechanics(disk, profile.sectors.physical)),
+        _ => None,
+    };
+    DriveReport {
+        name: profile.name.clone(),
+        title: profile.title.clone(),
+        notes: profile.notes.clone(),
+        kind: kind(profile),
+        claims: claims(&profile.claims),
+        truth: TruthReport {
+            unit: profile.sectors.physical,
+            firmware_offset: profile.sectors.firmware_offset,
+            alignment_offset: profile.first_boundary(),
+        },
+        misreports: profile.misreports(),
+        variants: profile.variants.clone(),
+        disk,
+        figures: figures.collect(),
+    }
+}
+
+fn claims(claims: &Claims) -> ClaimsReport {
+    ClaimsReport {
+        model: claims.model.clone(),
+        capacity: claims.capacity,
+        logical_sector: claims.logical_sector,
+        physical_sector: claims.physical_sector,
+        alignment_offset: claims.alignment_offset,
+        minimum_io: claims.minimum_io,
+        optimal_io: claims.optimal_io,
+        rotational: claims.rotational,
+        discard_granularity: claims.discard_granularity,
+    }
+}
+
+/// "disk" or "ssd".
+pub(crate) const fn kind(profile: &Profile) -> &'static str {
+    match profile.body {
+        Body::Disk(_) => "disk",
+        Body::Ssd(_) => "ssd",
+    }
+}
+
+fn mechanics(disk: &DiskParameters, physical: u64) -> DiskReport {
+    let (geometry, seek) = (&disk.geometry, &disk.seek);
+    DiskReport {
+        revolution_ns: disk.spindle.revolution().get(),
+        surfaces: geometry.surfaces(),
+        tracks: geometry.cylinders(),
+        serpentine: geometry.width(),
+        zones: zones(disk, physical),
+        seek_track_to_track_ns: seek.time(1).get(),
+        seek_average_ns: seek.average().get(),
+        seek_full_stroke_ns: seek.time(seek.longest()).get(),
+        rmw_policy: match disk.rmw {
+            RmwPolicy::ImmediateSerial => RmwReport::ImmediateSerial,
+            RmwPolicy::ImmediateMerged => RmwReport::ImmediateMerged,
+            RmwPolicy::DestageSerial => RmwReport::DestageSerial,
+            RmwPolicy::DestageMerged => RmwReport::DestageMerged,
+            RmwPolicy::Deferred => RmwReport::Deferred,
+        },
+        write_cache: if disk.write_cache.enabled { disk.write_cache.bytes } else { 0 },
+        write_cache_survives: disk.protection == Protection::NonVolatile,
+    }
+}
+
+/// The zones with their transfer rates.
+pub(crate) fn zones(disk: &DiskParameters, physical: u64) -> Vec<ZoneReport> {
+    let mut first_track = 0;
+    let mut zones = Vec::new();
+    for (_, zone) in disk.geometry.zones() {
+        let bytes_per_second = rate(zone, disk, physical);
+        let (tracks, sectors_per_track) = (zone.tracks, zone.sectors_per_track);
+        zones.push(ZoneReport { first_track, tracks, sectors_per_track, bytes_per_second });
+        first_track += tracks;
+    }
+    zones
+}
+
+/// Sustained transfer over a serpentine of the zone: its tracks and what the skews cost (the manuals' A / (B + C + D)).
+fn rate(zone: &Zone, disk: &DiskParameters, physical: u64) -> f64 {
+    let surfaces = f64::from(disk.geometry.surfaces());
+    let width = f64::from(disk.geometry.width().min(zone.tracks));
+    let turns = |angle: Angle| angle.revolutions();
+    let skews = surfaces * (width - 1.0) * turns(zone.track_skew)
+        + (surfaces - 1.0) * turns(zone.head_skew)
+        + turns(zone.serpentine_skew);
+    let bytes = surfaces * width * f64::from(zone.sectors_per_track) * sector(physical);
+    bytes / ((surfaces * width + skews) * disk.spindle.revolution().seconds())
+}
+
+fn sector(physical: u64) -> f64 {
+    u32::try_from(physical).map_or(0.0, f64::from)
+}
+
+impl ZoneReport {
+    /// In MB/s.
+    pub(crate) fn megabytes(&self) -> f64 {
+        self.bytes_per_second / MEGABYTE
+    }
+}

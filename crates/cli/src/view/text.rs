@@ -1,0 +1,48 @@
+//! Results as text for people, a module for each command, and what they share: tables and wrapped lines.
+
+pub(crate) mod bench;
+pub(crate) mod check;
+pub(crate) mod drive;
+mod finding;
+pub(crate) mod fit;
+pub(crate) mod lab;
+mod number;
+mod partitions;
+pub(crate) mod plan;
+pub(crate) mod probe;
+pub(crate) mod reproduce;
+pub(crate) mod serve;
+pub(crate) mod sim;
+mod table;
+mod topology;
+pub(crate) mod tree;
+
+use anstyle::Style;
+use straddle_audit::Severity;
+use textwrap::WordSplitter;
+
+use crate::output::Styles;
+pub(crate) use check::{lines, map, summary, target};
+pub(crate) use number::{clock, duration, number, percent};
+pub(crate) use table::{headed, plain_table, right, trimmed};
+
+/// `text` in lines of at most `width`, each behind `indent`.
+pub(crate) fn wrap(text: &str, width: usize, indent: &str) -> String {
+    wrap_after(text, width, indent, indent)
+}
+
+/// The same with another indent before the first line.
+pub(crate) fn wrap_after(text: &str, width: usize, first: &str, indent: &str) -> String {
+    let options = textwrap::Options::new(width).initial_indent(first).subsequent_indent(indent);
+    // Sizes such as 4096-byte, and command lines, stay whole.
+    textwrap::fill(text, options.break_words(false).word_splitter(WordSplitter::NoHyphenation))
+}
+
+/// The style of a severity.
+pub(crate) fn severity_style(severity: Severity, styles: Styles) -> Style {
+    match severity {
+        Severity::Error => styles.error,
+        Severity::Warning => styles.warning,
+        Severity::Advice => styles.advice,
+    }
+}

@@ -1,0 +1,464 @@
+//! A sweep as text for people, and as a chart.
+
+use std::fmt::Write;
+
+use straddle_bench::{Arm, Clock, Ended, FEWEST_ROUNDS, Parameters, Ratio, Samples, Stop, Sweep, Sync};
+use straddle_real::Io;
+use straddle_units::ByteCount;
+
+use crate::output::{Styles, paint, plural, printable};
+use crate::view::chart::svg::{self, Panel, Shape};
+use crate::view::chart::terminal::bar;
+use crate::view::json::bench::{Bench, InTurns};
+use crate::view::text::{clock, plain_table, right, trimmed, wrap};
+
+/// Bars are at least so long; where there is no room for that, columns go.
+const SHORTEST_BAR: usize = 10;
+/// Longer ones tell no more.
+const LONGEST_BAR: usize = 60;
+
+/// A column: its heading, what it says of an arm, and how soon it goes when the terminal is narrow (0: never).
+struct Column {
+    heading: &'static str,
+    goes: u8,
+    cell: fn(&Arm, &Sweep) -> String,
+}
+
+const COLUMNS: [Column; 15] = [
+    Column { heading: "OFFSET", goes: 0, cell: |arm, _| arm.offset.to_string() },
+    Column { heading: TIME, goes: 0, cell: |arm, _| arm.samples.elapsed.to_string() },
+    Column { heading: EACH, goes: 0, cell: |arm, _| each(arm).to_string() },
+    Column { heading: "IOPS", goes: 0, cell: |arm, _| rounded(arm.iops()) },
+    Column { heading: "MB/s", goes: 4, cell: |arm, _| rounded(arm.bytes_per_second() / 1e6) },
+    Column { heading: "MEAN", goes: 1, cell: |arm, _| arm.samples.latency.mean().to_string() },
+    Column { heading: "P50", goes: 3, cell: |arm, _| arm.samples.latency.quantile(0.5).to_string() },
+    Column { heading: "P90", goes: 6, cell: |arm, _| arm.samples.latency.quantile(0.9).to_string() },
+    Column { heading: "P99", goes: 2, cell: |arm, _| arm.samples.latency.quantile(0.99).to_string() },
+    Column { heading: "MAX", goes: 5, cell: |arm, _| arm.samples.latency.max().to_string() },
+    Column { heading: FLUSH, goes: 1, cell: |arm, _| arm.samples.flush_latency.mean().to_string() },
+    Column { heading: RMW, goes: 1, cell: |arm, _| per_request(&arm.samples, Inside::RmwReads) },
+    Column { heading: REVOLUTIONS, goes: 2, cell: |arm, _| per_request(&arm.samples, Inside::Revolutions) },
+    Column { heading: AMPLIFICATION, goes: 2, cell: |arm, _| amplification(&arm.samples) },
+    Column { heading: RATIO, goes: 0, cell: |arm, sweep| ratio(sweep.ratio(arm)) },
+];
+
+const TIME: &str = "TIME";
+const EACH: &str = "PER REQ";
+const FLUSH: &str = "FLUSH";
+const RMW: &str = "RMW/REQ";
+const REVOLUTIONS: &str = "REV/REQ";
+const AMPLIFICATION: &str = "WAF";
+const RATIO: &str = "x BEST";
+
+/// What a heading means, for those that do not say it themselves.
+const LEGEND: [(&str, &str); 6] = [
+    (EACH, "median over the rounds, with the flush at each turn's end"),
+    (FLUSH, "mean of each flush"),
+    (RMW, "physical sectors read in order to write a part of one, per request"),
+    (REVOLUTIONS, "revolutions waited, per request"),
+    (AMPLIFICATION, "bytes written to flash per byte of the host"),
+    (RATIO, "time per request over the cheapest offset's, with its 95 % margin"),
+];
+
+/// A sweep in full, for a terminal of `width` characters.
+pub(crate) fn sweep(bench: &Bench<'_>, width: usize, styles: Styles) -> String {
+    let mut text = format!("{}\n", paint(styles.heading, &wrap(&headline(bench), width, "")));
+    for note in notes(bench) {
+        let _ = writeln!(text, "{}", paint(styles.faint, &wrap(&format!("note: {note}"), width, "  ")));
+    }
+    let columns = columns(bench.sweep, width);
+    let _ = write!(text, "\n{}\n", table(bench.sweep, &columns, width, styles));
+    let mut legend =
+        LEGEND.iter().filter(|(heading, _)| columns.iter().any(|column| column.heading == *heading));
+    let first = legend.next().map(|(heading, meaning)| format!("{heading}: {meaning}"));
+    let told = legend
+        .fold(first.unwrap_or_default(), |told, (heading, meaning)| format!("{told}; {heading}: {meaning}"));
+    let _ = write!(text, "{}\n\n", paint(styles.faint, &wrap(&told, width, "  ")));
+    let _ = writeln!(text, "{}", wrap(&verdict(bench.sweep), width, ""));
+    text
+}
+
+/// One line that says what was run, on what, in whose time.
+fn headline(bench: &Bench<'_>) -> String {
+    let time = clock(bench.target.clock);
+    let overhead = match bench.host.overhead_ns {
+        0 => String::new(),
+        nanos => format!(", host overhead {}", straddle_drive::Nanos::new(nanos)),
+    };
+    format!(
+        "{}: {}{overhead}; on {} ({}): {time}",
+        bench.workload.name(),
+        described(bench),
+        printable(&bench.target.title),
+        printable(&bench.target.name)
+    )
+}
+
+fn described(bench: &Bench<'_>) -> String {
+    let workload = bench.workload;
+    let (count, seconds) = workload.limits();
+    let Parameters { stride, blocks, seed, sync, fsync_each } = workload.pattern.parameters();
+    let amount = match (count, seconds) {
+        // How many there were in a turn is said with the rounds.
+        _ if bench.turns.is_some() => String::new(),
+        (Some(count), None) => format!("{count} "),
+        (Some(count), Some(seconds)) => format!("{count} (at most {seconds} s of) "),
+        (None, seconds) => format!("{} s of ", seconds.unwrap_or(0.0)),
+    };
+    let what = if workload.writes() { "writes" } else { "reads" };
+    let mut text = format!("{amount}{}-byte {what}", workload.size);
+    if let Some(stride) = stride {
+        let _ = write!(text, ", {stride} bytes apart");
+    }
+    match fsync_each {
+        Some(1) => text += ", each with an fsync",
+        Some(each @ 2..) => {
+            let _ = write!(text, ", an fsync after every {each}");
+        }
+        Some(0) | None => {}
+    }
+    if workload.pattern.ends_with_fsync() {
+        text += ", one fsync at the end";
+    }
+    match (blocks, bench.target.clock) {
+        (None, _) => {}
+        // Only a model is sent the blocks of the published program.
+        (Some(_), Clock::Wall) => text += " at random places",
+        (Some(_), Clock::Virtual) => {
+            let seed = seed.map_or_else(|| "the offset".to_owned(), |seed| seed.to_string());
+            let blocks = workload.blocks(bench.capacity).unwrap_or(0);
+            let _ = write!(text, ", block = random() % {blocks}, seed {seed}");
+        }
+    }
+    match sync.unwrap_or_default() {
+        Sync::None => {}
+        Sync::Flush => text += ", each with a flush",
+        Sync::Fua => text += " with FUA",
+    }
+    if workload.start > 0 {
+        let _ = write!(text, ", from byte {}", workload.start);
+    }
+    if workload.queue_depth > 1 {
+        let _ = write!(text, ", queue depth {}", workload.queue_depth);
+    }
+    text
+}
+
+fn notes(bench: &Bench<'_>) -> Vec<String> {
+    let mut notes = Vec::new();
+    let asked = bench.workload.pattern.parameters().blocks;
+    let asked = asked.filter(|_| bench.target.clock == Clock::Virtual);
+    if let Some((asked, used)) =
+        asked.zip(bench.workload.blocks(bench.capacity)).filter(|(asked, used)| used < asked)
+    {
+        notes.push(format!(
+            "of {asked} blocks asked for, {used} fit on the drive ({})",
+            ByteCount::new(bench.capacity)
+        ));
+    }
+    if bench.sweep.arms().iter().any(|arm| arm.samples.stop == Stop::End) {
+        notes.push("the end of the drive was reached before the time was up".to_owned());
+    }
+    if let Some(turns) = bench.turns {
+        notes.push(how(turns));
+        notes.extend(turns.warnings.iter().map(|warning| format!("beware: {}", printable(warning))));
+    }
+    if bench.logical_sector != 512 {
+        notes.push(format!("offsets count logical sectors of {} bytes", bench.logical_sector));
+    }
+    notes
+}
+
+/// How the arms took turns, and what became of the target's contents.
+fn how(turns: &InTurns<'_>) -> String {
+    let (measured, order) = (turns.measured, turns.order);
+    let ended = match measured.ended {
+        Ended::Precise => format!("until every ratio was known within {} %", order.precision * 100.0),
+        Ended::Limit => "until the time was up".to_owned(),
+        Ended::Interrupted => "until it was interrupted".to_owned(),
+    };
+    let bytes: u64 = order.regions.iter().map(|area| area.len().get()).sum();
+    let io = match turns.io {
+        Io::Direct => "direct I/O",
+        Io::Buffered => "through the page cache",
+    };
+    format!(
+        "{} with two turns of {} for each offset, {ended}; {io}; {} in {}, seed {}; {}",
+        plural(measured.rounds, "round"),
+        plural(measured.requests, "request"),
+        ByteCount::new(bytes),
+        plural(order.regions.len(), "area"),
+        order.seed,
+        turns.kept
+    )
+}
+
+/// The columns that say something here and find room beside the bars.
+fn columns(sweep: &Sweep, width: usize) -> Vec<&'static Column> {
+    let samples = || sweep.arms().iter().map(|arm| &arm.samples);
+    let counters = || samples().filter_map(|samples| samples.counters.as_ref());
+    let spins = counters().any(|counters| counters.revolution > 0);
+    let says = |column: &&Column| match column.heading {
+        // With a flush after each write it is a part of the latency.
+        FLUSH => samples().any(|samples| samples.flushes > 0),
+        RMW => counters().any(|counters| counters.host_writes > 0),
+        REVOLUTIONS => spins,
+        AMPLIFICATION => !spins && counters().any(|counters| counters.host_write_bytes > 0),
+        RATIO => sweep.arms().len() > 1,
+        TIME => !in_turns(sweep),
+        EACH => in_turns(sweep),
+        _ => true,
+    };
+    let mut columns: Vec<&Column> = COLUMNS.iter().filter(says).collect();
+    for goes in (1..=6).rev() {
+        if needed(sweep, &columns) + SHORTEST_BAR <= width {
+            break;
+        }
+        columns.retain(|column| column.goes != goes);
+    }
+    columns
+}
+
+/// Characters of the columns with the gaps between them, and the one before the bar.
+fn needed(sweep: &Sweep, columns: &[&Column]) -> usize {
+    let longest = |column: &Column| {
+        let cells = sweep.arms().iter().map(|arm| (column.cell)(arm, sweep).chars().count());
+        cells.max().unwrap_or(0).max(column.heading.len())
+    };
+    columns.iter().map(|column| longest(column) + 2).sum::<usize>() + 1
+}
+
+fn table(sweep: &Sweep, columns: &[&Column], width: usize, styles: Styles) -> String {
+    let with_bars = sweep.arms().len() > 1;
+    let room = width.saturating_sub(needed(sweep, columns)).clamp(SHORTEST_BAR, LONGEST_BAR);
+    let mut headings: Vec<&str> = columns.iter().map(|column| column.heading).collect();
+    headings.extend(with_bars.then_some(""));
+    let mut table = plain_table(&headings);
+    let longest = sweep.worst().seconds_per_request();
+    for arm in sweep.arms() {
+        let mut row: Vec<String> = columns.iter().map(|column| (column.cell)(arm, sweep)).collect();
+        let share = if longest > 0.0 { arm.seconds_per_request() / longest } else { 0.0 };
+        row.extend(with_bars.then(|| bar(share, room)));
+        table.add_row(row);
+    }
+    right(&mut table, 0..columns.len());
+    coloured(&trimmed(&table), sweep, styles)
+}
+
+/// The lines of the table, each arm's bar in the colour of its verdict. Done afterwards: an escape has no width.
+fn coloured(table: &str, sweep: &Sweep, styles: Styles) -> String {
+    let mut lines = table.lines();
+    let mut text =
+        lines.next().map(|heading| format!("{}\n", paint(styles.heading, heading))).unwrap_or_default();
+    for (line, arm) in lines.zip(sweep.arms()) {
+        let style = if !sweep.differs() || sweep.ratio(arm).is_one() { styles.good } else { styles.error };
+        let drawn = |character: char| ('\u{2580}'..='\u{259F}').contains(&character);
+        match line.find(drawn) {
+            Some(at) => {
+                let _ = writeln!(text, "{}{}", &line[..at], paint(style, &line[at..]));
+            }
+            None => {
+                let _ = writeln!(text, "{line}");
+            }
+        }
+    }
+    text
+}
+
+/// What the sweep shows, in a sentence or two.
+fn verdict(sweep: &Sweep) -> String {
+    let (best, worst) = (sweep.best(), sweep.worst());
+    if let [only] = sweep.arms() {
+        return format!("{}: {} each.", plural(only.samples.requests, "request"), each(only));
+    }
+    let between = format!("between {}", plural(sweep.arms().len(), "offset"));
+    if !sweep.differs() {
+        let found = if in_turns(sweep) { "No difference found" } else { "No difference" };
+        return format!("{found} {between}.{}", known(sweep));
+    }
+    let cheapest = sweep.cheapest();
+    let named = match &cheapest[..] {
+        [] | [_] => format!("Offset {} is the cheapest", best.offset),
+        [rest @ .., last] => format!("Offsets {} and {last} are the cheapest", listed(rest)),
+    };
+    let others = sweep.arms().len() - cheapest.len();
+    let most = match others {
+        2.. if sweep.others_alike() => format!("The other {others} cost up to"),
+        _ => format!("Offset {} costs most:", worst.offset),
+    };
+    format!(
+        "{named} ({}). {most} {} times the time of offset {} ({}).",
+        taken(best, sweep),
+        ratio(sweep.worst_ratio()).replace('±', "± "),
+        best.offset,
+        taken(worst, sweep)
+    )
+}
+
+/// Whether the arms were run in turns.
+fn in_turns(sweep: &Sweep) -> bool {
+    sweep.arms().iter().any(|arm| !arm.turns.is_empty())
+}
+
+fn each(arm: &Arm) -> straddle_drive::Nanos {
+    straddle_drive::Nanos::from_seconds(arm.seconds_per_request()).unwrap_or_default()
+}
+
+/// The time of an arm: its whole run, or in turns that of a request.
+fn taken(arm: &Arm, sweep: &Sweep) -> String {
+    if in_turns(sweep) { format!("{} a request", each(arm)) } else { arm.samples.elapsed.to_string() }
+}
+
+/// How large a difference could have been missed.
+fn known(sweep: &Sweep) -> String {
+    let widest =
+        sweep.arms().iter().filter_map(|arm| sweep.ratio(arm).interval).map(|interval| interval.high);
+    match widest.max_by(f64::total_cmp) {
+        Some(high) if in_turns(sweep) && high > 1.0 => {
+            format!(" One of more than {:.1} % would have shown.", (high - 1.0) * 100.0)
+        }
+        None if in_turns(sweep) => format!(
+            " {} tell nothing yet: {FEWEST_ROUNDS} are needed (--runtime).",
+            plural(sweep.best().rounds().len(), "round")
+        ),
+        _ => String::new(),
+    }
+}
+
+/// `0, 8, 16`, and of many only the ends.
+fn listed(offsets: &[u64]) -> String {
+    const MOST: usize = 6;
+    let words = |offsets: &[u64]| offsets.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    match offsets {
+        [first, .., last] if offsets.len() > MOST => format!("{first}, … {last}"),
+        few => words(few),
+    }
+}
+
+fn ratio(ratio: Ratio) -> String {
+    match ratio.margin() {
+        // The cheapest itself.
+        _ if ratio.value <= 1.0 => "1.00".to_owned(),
+        Some(margin) if margin >= 0.005 => format!("{:.2} ±{margin:.2}", ratio.value),
+        _ => format!("{:.2}", ratio.value),
+    }
+}
+
+/// With three or four figures.
+fn rounded(number: f64) -> String {
+    match number {
+        small if small < 9.995 => format!("{small:.2}"),
+        middle if middle < 99.95 => format!("{middle:.1}"),
+        large => format!("{large:.0}"),
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Inside {
+    RmwReads,
+    Revolutions,
+}
+
+fn per_request(samples: &Samples, what: Inside) -> String {
+    let Some(counters) = &samples.counters else { return "-".to_owned() };
+    #[allow(clippy::cast_precision_loss, reason = "a figure with two decimals")]
+    let total = match what {
+        Inside::RmwReads => counters.rmw_reads as f64,
+        Inside::Revolutions => counters.revolutions_waited(),
+    };
+    format!("{:.2}", samples.per_request(total))
+}
+
+fn amplification(samples: &Samples) -> String {
+    let factor = samples.counters.as_ref().and_then(straddle_drive::Counters::write_amplification);
+    factor.map_or_else(|| "-".to_owned(), |factor| format!("{factor:.2}"))
+}
+
+/// The arms as bars.
+pub(crate) fn svg(bench: &Bench<'_>) -> String {
+    let sweep = bench.sweep;
+    let bars = sweep.arms().iter().map(|arm| svg::Bar {
+        label: arm.offset.to_string(),
+        value: arm.seconds_per_request() * 1e3,
+        told: format!("{:.2}x", sweep.ratio(arm).value),
+        best: sweep.ratio(arm).is_one(),
+    });
+    let title = format!("{} on {}", bench.workload.name(), bench.target.name);
+    let x_label = format!("offset in logical sectors of {} bytes", bench.logical_sector);
+    let y_label = match bench.target.clock {
+        Clock::Virtual => "ms per request (modelled)",
+        Clock::Wall => "ms per request",
+    };
+    let panel = Panel { title: &title, x_label: &x_label, y_label, shape: Shape::Bars(bars.collect()) };
+    svg::draw(&headline(bench), &[panel])
+}
+
+#[cfg(test)]
+mod tests {
+    use straddle_bench::{Host, Mock, Pattern, Silent, Target, Workload};
+    use straddle_drive::Nanos;
+
+    use super::*;
+
+    const MILLISECOND: Nanos = Nanos::new(1_000_000);
+
+    fn told(penalty: Nanos, offsets: &[u64], width: usize) -> String {
+        let fresh = || Mock::new(1 << 30, MILLISECOND).with_penalty(penalty);
+        let workload = Workload::from(Pattern::RANDOM_WRITE);
+        let host = Host::default();
+        let made = straddle_bench::sweep(fresh, &workload, offsets, host, &mut Silent).unwrap();
+        let target = fresh();
+        let bench = Bench {
+            target: target.description(),
+            capacity: target.capacity(),
+            logical_sector: target.logical_sector(),
+            workload: &workload,
+            host,
+            sweep: &made,
+            turns: None,
+        };
+        sweep(&bench, width, Styles::default())
+    }
+
+    #[test]
+    fn the_table_fits_the_terminal() {
+        for width in 60..200 {
+            let text = told(MILLISECOND, &[0, 1, 100_000], width);
+            let longest = text.lines().map(|line| line.chars().count()).max();
+            assert!(longest.unwrap() <= width, "{width}:\n{text}");
+            assert_eq!(text.lines().filter(|line| line.contains('█')).count(), 3, "{text}");
+        }
+    }
+
+    #[test]
+    fn bars_are_to_scale_and_the_sentence_says_what_they_show() {
+        let text = told(MILLISECOND, &[0, 1, 8], 110);
+        let bars: Vec<usize> =
+            text.lines().map(|line| line.matches('█').count()).filter(|bar| *bar > 0).collect();
+        assert_eq!(bars.len(), 3);
+        assert!(bars[0] == bars[2] && bars[1].abs_diff(bars[0] * 3) <= 3, "{bars:?}");
+        let sentence = "Offsets 0 and 8 are the cheapest (1.000 s). Offset 1 costs most: 3.00 times the time of offset 0 (3.000 s).";
+        assert!(text.ends_with(&format!("{sentence}\n")), "{text}");
+        assert!(
+            text.contains("note: of 200000000 blocks asked for, 261888 fit on the drive (1 GiB)"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn others_that_are_alike_are_told_together() {
+        let alike = told(MILLISECOND, &[0, 1, 2], 110);
+        assert!(
+            alike.ends_with("The other 2 cost up to 3.00 times the time of offset 0 (3.000 s).\n"),
+            "{alike}"
+        );
+    }
+
+    #[test]
+    fn equal_arms_and_single_ones_have_sentences_of_their_own() {
+        assert!(told(Nanos::ZERO, &[0, 1], 110).ends_with("No difference between 2 offsets.\n"));
+        let single = told(MILLISECOND, &[1], 110);
+        assert!(single.ends_with("1000 requests: 3.00 ms each.\n"), "{single}");
+        assert!(!single.contains('█') && !single.contains(RATIO), "{single}");
+    }
+}

@@ -1,0 +1,209 @@
+//! An audit as text for people.
+
+use std::fmt::Write;
+
+use anstyle::Style;
+use straddle_audit::Finding;
+use straddle_device::identify::RotationRate;
+use straddle_device::topology::SectorFormat;
+use straddle_examine::{Cost, Examined};
+use straddle_layout::{Problem, Stack, TableKind};
+
+use super::finding::{about, finding_text};
+use super::partitions::partitions;
+use super::topology::{every_figure, sectors};
+use super::{tree, wrap, wrap_after};
+use crate::output::{self, Styles, paint, plural, printable, width};
+use crate::view::json::Status;
+use crate::view::json::check::Summary;
+
+/// A target's findings, a line each: `vm.img: error S001 partition 1: starts at …`
+pub(crate) fn lines(audited: &Examined) -> String {
+    let mut text = String::new();
+    for (finding, _) in audited.reported() {
+        let rule = finding.rule;
+        let _ = writeln!(
+            text,
+            "{}: {} {} {}",
+            printable(&audited.name),
+            finding.severity,
+            rule.code,
+            about(finding)
+        );
+    }
+    text
+}
+
+/// A target in full: what it is, its partitions with their verdicts, and each finding with its cure.
+pub(crate) fn target(audited: &Examined, verbose: bool, styles: Styles) -> String {
+    let mut text = heading(audited, styles);
+    let topology = &audited.target.topology;
+    if verbose {
+        text += &every_figure(topology);
+    } else {
+        let _ = writeln!(text, "{}", sectors(topology));
+    }
+    let _ = writeln!(text, "{}\n{}", table_line(audited), status_line(audited, styles));
+    for remark in &audited.remarks() {
+        // A command is not wrapped.
+        let ready = audited.ready.as_deref().filter(|line| remark.ends_with(*line));
+        let told = ready.and_then(|line| remark.strip_suffix(line)).unwrap_or(remark).trim_end();
+        let note = wrap(&format!("note: {}", printable(told)), width(), "  ");
+        let _ = writeln!(text, "{}", paint(styles.faint, &note));
+        if let Some(line) = ready {
+            let _ = writeln!(text, "    {}", paint(styles.heading, &printable(line)));
+        }
+    }
+    if !audited.stack.partitions.is_empty() {
+        let _ = writeln!(text, "\n{}", partitions(audited, styles));
+    }
+    if verbose {
+        let _ = write!(text, "\n{}", tree::draw(audited, styles));
+    }
+    let told: Vec<(&Finding, Option<&Cost>)> = audited.reported().collect();
+    for at in 0..told.len() {
+        text += &finding_text(audited, &told, at, styles);
+    }
+    text
+}
+
+/// A target drawn: what it is, and its layers with the codes of their findings.
+pub(crate) fn map(audited: &Examined, styles: Styles) -> String {
+    let mut text = heading(audited, styles);
+    let _ = writeln!(
+        text,
+        "{}\n{}\n{}",
+        sectors(&audited.target.topology),
+        table_line(audited),
+        status_line(audited, styles)
+    );
+    text + &tree::draw(audited, styles)
+}
+
+fn heading(audited: &Examined, styles: Styles) -> String {
+    let target = &audited.target;
+    let mut parts = Vec::new();
+    let identity = [&target.identity.vendor, &target.identity.model];
+    let model: Vec<&str> = identity.into_iter().flatten().map(String::as_str).collect();
+    if !model.is_empty() {
+        parts.push(model.join(" "));
+    }
+    parts.push(format!("{} ({} bytes)", target.size, target.size.get()));
+    if let Some(RotationRate::Rpm(rpm)) = target.identity.rotation {
+        parts.push(format!("{rpm} rpm"));
+    }
+    let format = match target.topology.format() {
+        SectorFormat::Other => "neither 512n, 512e nor 4Kn".to_owned(),
+        format => format.to_string(),
+    };
+    let kind = match &target.container {
+        Some(container) => format!("{} image ({})", container.format, container.variant),
+        None => "image".to_owned(),
+    };
+    let kind = match &target.through {
+        Some(through) => format!("{kind} in {}", through.packing.a_file()),
+        None => kind,
+    };
+    if let Some(zoned) = &target.zoned {
+        parts.push(format!("{} zoned, zones of {}", printable(&zoned.model), zoned.zone));
+    }
+    if target.read_only {
+        parts.push("read-only".to_owned());
+    }
+    parts.push(if audited.is_image() { format!("{kind}, judged as if on {format}") } else { format });
+    if let (Some(number), Some(node)) = (target.partition, &target.node) {
+        parts.push(format!("partition {number} of {}", printable(&node.display().to_string())));
+    }
+    let name = printable(&audited.name);
+    let told = format!("{name}: {}", parts.join(", "));
+    let told = if output::fits(told.chars().count()) { told } else { wrap_after(&told, width(), "", "  ") };
+    match told.strip_prefix(&name) {
+        Some(rest) => format!("{}{rest}\n", paint(styles.heading, &name)),
+        // The name itself was wrapped.
+        None => told + "\n",
+    }
+}
+
+/// `  status: error (alignment, table damage)`
+fn status_line(audited: &Examined, styles: Styles) -> String {
+    let status = Status::from(audited.judgement.status);
+    let style = match status {
+        Status::Ok | Status::Blank => styles.good,
+        Status::Advice => styles.advice,
+        Status::Warning => styles.warning,
+        Status::Error | Status::NotJudged | Status::Failed => styles.error,
+    };
+    let kinds: Vec<String> = audited.kinds().iter().map(ToString::to_string).collect();
+    let why = match (audited.not_judged(), kinds.as_slice()) {
+        (Some(why), _) => format!(": {why}"),
+        (None, []) => String::new(),
+        (None, kinds) => format!(" ({})", kinds.join(", ")),
+    };
+    let through = audited.target.through.as_ref();
+    let through = through.map_or_else(String::new, |t| format!(", read through {}", t.packing.name()));
+    format!("  status: {}{}{through}", paint(style, status.word()), printable(&why))
+}
+
+fn table_line(audited: &Examined) -> String {
+    let stack: &Stack = &audited.stack;
+    let count = plural(audited.in_table, "partition");
+    let block = stack.block;
+    match stack.kind {
+        TableKind::Gpt => format!("  GPT in {block}-byte sectors, {count}"),
+        TableKind::HybridMbr => format!("  GPT with a hybrid MBR, in {block}-byte sectors, {count}"),
+        TableKind::Mbr => format!("  MBR in {block}-byte sectors, {count}"),
+        TableKind::Content(_) | TableKind::None if stack.layer.is_some() => {
+            let kind = stack.layer.as_ref().map_or("", |layer| layer.kind);
+            format!("  no partition table: {kind} on the whole disk")
+        }
+        TableKind::Content(name) => format!("  no partition table: {name} on the whole disk"),
+        TableKind::Foreign(name) => format!("  a partition table of the kind {name}"),
+        TableKind::None => "  no partition table and no known content".to_owned(),
+        TableKind::Kernel if is_unread(stack) && stack.partitions.is_empty() => {
+            "  the partition table cannot be read".to_owned()
+        }
+        TableKind::Kernel if stack.partitions.is_empty() => {
+            "  no partitions, as the kernel lists it: what uses the whole disk starts at byte 0".to_owned()
+        }
+        TableKind::Kernel => format!("  {count} by the kernel's list"),
+    }
+}
+
+/// Whether the disk's own first bytes could not be read.
+fn is_unread(stack: &Stack) -> bool {
+    stack.problems.iter().any(|problem| matches!(problem, Problem::Unreadable { number: None, .. }))
+}
+
+/// The last line: `3 targets: 1 ok, 2 with errors (2 errors, 1 warning)`.
+pub(crate) fn summary(summary: Summary, severities: [usize; 3], styles: Styles) -> String {
+    let mut parts = Vec::new();
+    let mut part = |count: usize, word: &str, style: Style| {
+        if count > 0 {
+            parts.push(paint(style, &format!("{count} {word}")));
+        }
+    };
+    part(summary.ok, "ok", styles.good);
+    part(summary.blank, "blank", styles.good);
+    part(summary.advice, "with advice", styles.good);
+    part(summary.warning, "with warnings", styles.warning);
+    part(summary.error, "with errors", styles.error);
+    part(summary.not_judged, "not judged", styles.error);
+    part(summary.failed, "failed", styles.error);
+    let [errors, warnings, advice] = severities;
+    let mut counts = Vec::new();
+    for (count, noun) in [(errors, "error"), (warnings, "warning")] {
+        if count > 0 {
+            counts.push(plural(count, noun));
+        }
+    }
+    if advice > 0 {
+        counts.push(format!("{advice} advice"));
+    }
+    let counts = if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) };
+    let hint = if errors + warnings + advice > 0 { "; 'straddle explain CODE' tells more" } else { "" };
+    let targets = plural(summary.targets, "target");
+    if parts.is_empty() {
+        return targets;
+    }
+    wrap(&format!("{targets}: {}{counts}{hint}", parts.join(", ")), width(), "")
+}

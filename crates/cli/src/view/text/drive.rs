@@ -1,0 +1,289 @@
+//! Modelled drives as text for people, and as charts.
+
+use std::fmt::Write;
+
+use straddle_drive::Profile;
+use straddle_drive::disk::{DiskParameters, Protection, RmwPolicy};
+use straddle_drive::profile::Body;
+use straddle_units::ByteCount;
+
+use crate::output::{Styles, paint, printable};
+use crate::view::chart::svg::{self, Panel, Remark, Shape};
+use crate::view::chart::terminal::Plot;
+use crate::view::json::drive::{ZoneReport, kind, zones};
+use crate::view::text::{plain_table, trimmed, wrap};
+
+/// Rows of a curve on the terminal.
+const PLOT_HEIGHT: usize = 8;
+/// The widest curve on the terminal.
+const PLOT_WIDTH: usize = 72;
+/// Points of the seek curve as SVG: near the start, where it bends, every one, then these.
+const SEEK_POINTS: u32 = 400;
+
+/// The drives as a table.
+pub(crate) fn list(profiles: &[Profile], width: usize, styles: Styles) -> String {
+    let mut table = plain_table(&["NAME", "KIND", "CLAIMS", "TRUTH", "MISREPORTS", "OPTIONS", "TITLE"]);
+    for profile in profiles {
+        let options = if profile.variants.is_empty() { "-".to_owned() } else { profile.variants.join(" ") };
+        table.add_row(vec![
+            printable(&profile.name),
+            kind(profile).to_owned(),
+            sectors(
+                profile.claims.logical_sector,
+                profile.claims.physical_sector,
+                profile.claims.alignment_offset,
+            ),
+            sectors(profile.claims.logical_sector, profile.sectors.physical, profile.first_boundary()),
+            if profile.misreports() { "yes" } else { "no" }.to_owned(),
+            printable(&options),
+            printable(&profile.title),
+        ]);
+    }
+    let legend = "CLAIMS and TRUTH: logical/physical sector in bytes (of an SSD its indirection unit), + the byte of the first \
+                  physical boundary if that is not 0. 'straddle drive show NAME' tells more.";
+    format!("{}\n\n{}\n", folded_table(&trimmed(&table), "TITLE", width, styles), wrap(legend, width, ""))
+}
+
+fn sectors(logical: u64, physical: u64, first: u64) -> String {
+    if first == 0 { format!("{logical}/{physical}") } else { format!("{logical}/{physical}+{first}") }
+}
+
+/// A drive in full, for a terminal of `width` characters.
+pub(crate) fn show(profile: &Profile, width: usize, styles: Styles) -> String {
+    let title = format!("{}: {}", printable(&profile.name), printable(&profile.title));
+    let mut text = format!("{}\n", paint(styles.heading, &title));
+    if let Some(notes) = &profile.notes {
+        // Line breaks in the file are the file's.
+        let notes: Vec<&str> = notes.split_whitespace().collect();
+        let _ = writeln!(text, "{}", wrap(&printable(&notes.join(" ")), width, "  "));
+    }
+    if !profile.variants.is_empty() {
+        let _ = writeln!(text, "  options: {}", printable(&profile.variants.join(", ")));
+    }
+    let _ = write!(text, "\n{}\n", claims(profile, styles));
+    if let Body::Disk(disk) = &profile.body {
+        let zones = zones(disk, profile.sectors.physical);
+        let _ =
+            write!(text, "\n{}\n{}", section("Mechanics and policy", styles), mechanics(disk, &zones, width));
+        let _ = write!(text, "\n{}\n", drawings(disk, &zones, width));
+    }
+    let _ = write!(text, "\n{}\n", figures(profile, width, styles));
+    text
+}
+
+fn section(name: &str, styles: Styles) -> String {
+    paint(styles.heading, name)
+}
+
+/// What it says of itself against what it is; what differs is marked.
+fn claims(profile: &Profile, styles: Styles) -> String {
+    let claims = &profile.claims;
+    let optional = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), size);
+    let unit = if kind(profile) == "ssd" { "indirection unit" } else { "physical sector" };
+    let truth = [size(profile.sectors.physical), format!("byte {}", profile.first_boundary())];
+    let claimed = [size(claims.physical_sector), format!("byte {}", claims.alignment_offset)];
+    let rows = [
+        ("model", claims.model.clone(), String::new()),
+        ("capacity", size(claims.capacity), String::new()),
+        ("logical sector", size(claims.logical_sector), String::new()),
+        (unit, claimed[0].clone(), truth[0].clone()),
+        ("first boundary", claimed[1].clone(), truth[1].clone()),
+        ("minimum I/O", optional(claims.minimum_io), String::new()),
+        ("optimal I/O", optional(claims.optimal_io), String::new()),
+        ("rotational", if claims.rotational { "yes" } else { "no" }.to_owned(), String::new()),
+        ("discard granularity", optional(claims.discard_granularity), String::new()),
+    ];
+    let mut table = plain_table(&["", "CLAIMS", "TRUTH"]);
+    let mut wrong = Vec::new();
+    for (name, claim, truth) in rows {
+        wrong.push(!truth.is_empty() && claim != truth);
+        table.add_row(vec![name.to_owned(), printable(&claim), truth]);
+    }
+    let table = trimmed(&table);
+    let mut lines: Vec<String> = Vec::new();
+    for (index, line) in table.lines().enumerate() {
+        let differs = index.checked_sub(1).and_then(|row| wrong.get(row)).is_some_and(|wrong| *wrong);
+        lines.push(match (index, differs) {
+            (0, _) => paint(styles.heading, line),
+            (_, true) => paint(styles.error, &format!("{line}  <-- misreported")),
+            _ => line.to_owned(),
+        });
+    }
+    lines.join("\n")
+}
+
+/// `4096` bytes as `4 KiB (4096)`.
+fn size(bytes: u64) -> String {
+    format!("{} ({bytes})", ByteCount::new(bytes))
+}
+
+fn mechanics(disk: &DiskParameters, zones: &[ZoneReport], width: usize) -> String {
+    let (geometry, seek, cache) = (&disk.geometry, &disk.seek, &disk.write_cache);
+    let rpm = 60.0 / disk.spindle.revolution().seconds();
+    let ends = zones.first().zip(zones.last()).map(|(outer, inner)| {
+        format!(
+            "{} to {} sectors a track, {:.0} to {:.0} MB/s",
+            outer.sectors_per_track,
+            inner.sectors_per_track,
+            outer.megabytes(),
+            inner.megabytes()
+        )
+    });
+    let sentences = [
+        format!("{rpm:.0} rpm, a revolution every {}", disk.spindle.revolution()),
+        format!(
+            "{} surfaces of {} tracks in {} zones",
+            geometry.surfaces(),
+            geometry.cylinders(),
+            zones.len()
+        ),
+        ends.unwrap_or_default(),
+        format!(
+            "seeks: {} to the next track, {} on average, {} over all tracks",
+            seek.time(1),
+            seek.average(),
+            seek.time(seek.longest())
+        ),
+        if cache.enabled {
+            format!(
+                "write cache: {} in up to {} extents; the next to be written is chosen among {}",
+                ByteCount::new(cache.bytes),
+                cache.extents,
+                cache.window
+            )
+        } else {
+            "no write cache".to_owned()
+        },
+        format!("a part of a physical sector: {}", policy(disk.rmw)),
+        protection(disk.protection).to_owned(),
+    ];
+    sentences.iter().filter(|line| !line.is_empty()).fold(String::new(), |mut text, line| {
+        let _ = writeln!(text, "{}", wrap(line, width, "  "));
+        text
+    })
+}
+
+const fn policy(policy: RmwPolicy) -> &'static str {
+    match policy {
+        RmwPolicy::ImmediateSerial => {
+            "each is read, and written a revolution later, one after the other, before the write completes"
+        }
+        RmwPolicy::ImmediateMerged => {
+            "all are read in one pass and written in the next, before the write completes"
+        }
+        RmwPolicy::DestageSerial => {
+            "when the cache is emptied, each is read, and written a revolution later, one after the other"
+        }
+        RmwPolicy::DestageMerged => {
+            "when the cache is emptied, all of a write are read in one pass and written in the next"
+        }
+        RmwPolicy::Deferred => {
+            "when the cache is emptied, reads and writes are done each when its place comes by, many in a revolution"
+        }
+    }
+}
+
+const fn protection(protection: Protection) -> &'static str {
+    match protection {
+        Protection::None => "a power cut loses the write cache",
+        Protection::NonVolatile => "the write cache survives a power cut; a flush has nothing to do",
+        Protection::MediaCache { .. } => "a flush writes what is pending to a reserved area in one pass",
+    }
+}
+
+fn drawings(disk: &DiskParameters, zones: &[ZoneReport], width: usize) -> String {
+    let width = width.saturating_sub(12).clamp(20, PLOT_WIDTH);
+    let height = PLOT_HEIGHT;
+    let tracks = disk.geometry.cylinders();
+    let at = |track: f64| zones.iter().rfind(|zone| f64::from(zone.first_track) <= track);
+    let most = |value: fn(&ZoneReport) -> f64| zones.iter().map(value).fold(0.0, f64::max);
+    let plot =
+        |title, y_most, x_label| Plot { title, x_most: f64::from(tracks), y_most, x_label, width, height };
+    let rate = plot("sustained MB/s", most(ZoneReport::megabytes).ceil(), "track, from the outermost");
+    let seek = plot("seek, ms", disk.seek.time(disk.seek.longest()).millis().ceil(), "tracks moved");
+    let rates = rate.draw(|track| at(track).map_or(0.0, ZoneReport::megabytes));
+    let seeks = seek.draw(|distance| disk.seek.time(floor(distance)).millis());
+    format!("{rates}\n\n{seeks}")
+}
+
+fn figures(profile: &Profile, width: usize, styles: Styles) -> String {
+    let mut table = plain_table(&["NUMBER", "VALUE", "SOURCE"]);
+    for figure in &profile.figures {
+        let source = figure.source.as_deref().unwrap_or("(not said)");
+        table.add_row(vec![printable(&figure.path), printable(&figure.value), printable(source)]);
+    }
+    folded_table(&trimmed(&table), "SOURCE", width, styles)
+}
+
+/// A table whose last column, under `last`, is wrapped under itself.
+fn folded_table(table: &str, last: &str, width: usize, styles: Styles) -> String {
+    let mut lines = table.lines();
+    let heading = lines.next().unwrap_or_default();
+    let at = heading.find(last).unwrap_or(0);
+    let rows = lines.map(|line| folded(line, at, width));
+    rows.fold(paint(styles.heading, heading), |text, row| text + "\n" + &row)
+}
+
+/// A row whose last column, from `at` on, is wrapped under itself.
+fn folded(row: &str, at: usize, width: usize) -> String {
+    let before: String = row.chars().take(at).collect();
+    let last: String = row.chars().skip(at).collect();
+    let lines = wrap(last.trim_end(), width.saturating_sub(at).max(30), "");
+    lines.replace('\n', &format!("\n{}", " ".repeat(at))).replacen("", &before, 1)
+}
+
+fn floor(number: f64) -> u32 {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of tracks")]
+    let whole = number.max(0.0) as u32;
+    whole
+}
+
+/// Zones and seek curve as SVG; `None` of a drive without.
+pub(crate) fn svg(profile: &Profile) -> Option<String> {
+    let Body::Disk(disk) = &profile.body else { return None };
+    let panels = [
+        Panel {
+            title: &format!("{}: zones", profile.title),
+            x_label: "track, from the outermost",
+            y_label: "sectors per track",
+            shape: zone_shape(&zones(disk, profile.sectors.physical)),
+        },
+        Panel {
+            title: &format!("{}: seek curve", profile.title),
+            x_label: "tracks moved",
+            y_label: "ms",
+            shape: seek_shape(disk),
+        },
+    ];
+    Some(svg::draw(&format!("{}: zones and seek curve", profile.title), &panels))
+}
+
+fn zone_shape(zones: &[ZoneReport]) -> Shape {
+    let mut points = Vec::new();
+    for zone in zones {
+        let sectors = f64::from(zone.sectors_per_track);
+        points.push((f64::from(zone.first_track), sectors));
+        points.push((f64::from(zone.first_track + zone.tracks), sectors));
+    }
+    let remark = |at: Option<&(f64, f64)>, zone: Option<&ZoneReport>| {
+        at.zip(zone).map(|(at, zone)| Remark { at: *at, text: format!("{:.0} MB/s", zone.megabytes()) })
+    };
+    let remarks = [remark(points.first(), zones.first()), remark(points.last(), zones.last())];
+    Shape::Line { remarks: remarks.into_iter().flatten().collect(), points }
+}
+
+fn seek_shape(disk: &DiskParameters) -> Shape {
+    let seek = &disk.seek;
+    let longest = seek.longest();
+    // Square steps: close together where the curve bends.
+    let square = |step: u32| f64::from(step).powi(2) / f64::from(SEEK_POINTS).powi(2) * f64::from(longest);
+    let distances = (0..=SEEK_POINTS).map(|step| floor(square(step)).max(1));
+    let points: Vec<(f64, f64)> =
+        distances.map(|distance| (f64::from(distance), seek.time(distance).millis())).collect();
+    let average = seek.average();
+    let remarks = points
+        .iter()
+        .find(|point| point.1 >= average.millis())
+        .map(|point| Remark { at: (point.0, point.1), text: format!("average {average}") });
+    Shape::Line { points, remarks: remarks.into_iter().collect() }
+}

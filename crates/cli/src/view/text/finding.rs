@@ -1,0 +1,155 @@
+//! A finding as text: what is wrong, a drawing, what it costs, and its fix.
+
+use std::fmt::Write;
+
+use straddle_audit::{ATOMIC_UNIT, Cause, Cure, Finding, Severity, Subject, picture};
+use straddle_examine::{Cost, Examined};
+use straddle_units::{ByteCount, Span};
+
+use super::{severity_style, wrap, wrap_after};
+use crate::output::{self, Styles, paint, plural, printable, width};
+
+/// The block in which most file systems write; what a picture shows of a partition's start.
+const FILE_SYSTEM_BLOCK: ByteCount = ByteCount::new(4096);
+
+/// What a finding says, with what it is about in front; one on a layer begins with the way to it by itself.
+pub(super) fn about(finding: &Finding) -> String {
+    match finding.layer.is_empty() {
+        false => printable(&finding.sentence()),
+        true => printable(&format!("{}: {}", subject(finding.subject), finding.sentence())),
+    }
+}
+
+fn subject(subject: Subject) -> String {
+    match subject {
+        Subject::Disk => "disk".to_owned(),
+        Subject::Partition(number) => format!("partition {number}"),
+    }
+}
+
+/// `on wd10ears: random 4 KiB writes take 3.2 times as long, … (derived from the model)`
+fn cost_text(cost: &Cost) -> String {
+    let drive = printable(&cost.drive);
+    let source = cost.source();
+    if cost.past == 0 {
+        return format!("on {drive}: no slowdown, for it is a boundary of that drive ({source})");
+    }
+    let what = if cost.measured { "durable random writes of a unit" } else { "random 4 KiB writes" };
+    let mut text = format!("on {drive}: {what} take {:.2} times as long", cost.random_write);
+    if let Some(ratio) = cost.sequential_write {
+        let _ = write!(text, ", sequential ones with an fsync each {ratio:.2} times");
+    }
+    text + &format!(" ({source})")
+}
+
+/// The finding number `at` of those that are `told`, its cost, and its cure, which is told once for all that share it.
+pub(super) fn finding_text(
+    audited: &Examined,
+    told: &[(&Finding, Option<&Cost>)],
+    at: usize,
+    styles: Styles,
+) -> String {
+    let (before, rest) = told.split_at(at.min(told.len()));
+    let Some(((finding, cost), after)) = rest.split_first() else { return String::new() };
+    let style = severity_style(finding.severity, styles);
+    let mark = format!("{} {}", finding.severity, finding.rule.code);
+    let behind_mark = " ".repeat(mark.len() + 1);
+    let told_of = wrap_after(&about(finding), width(), &behind_mark, "  ");
+    let mut text = format!("\n{} {}\n", paint(style, &mark), told_of.trim_start());
+    if let Some(drawn) = drawing(audited, finding) {
+        let _ = writeln!(text, "  {drawn}");
+    }
+    if let Some(cost) = cost {
+        let _ = writeln!(text, "{}", wrap(&cost_text(cost), width(), "  "));
+    }
+    if let Some(from) = follows_text(finding) {
+        let _ = writeln!(text, "{}", wrap(&from, width(), "  "));
+    }
+    let shares = |other: &&Finding| other.cure == finding.cure;
+    if let Some(cure) = finding.cure.as_ref().filter(|_| !before.iter().any(|(other, _)| shares(other))) {
+        let others: Vec<&Finding> = after.iter().map(|(other, _)| *other).filter(shares).collect();
+        text += &cure_text(cure, &sharing(finding, &others), styles);
+    }
+    text
+}
+
+/// `follows from S001 of partition 1 of /dev/sda: see there for the fix`.
+fn follows_text(finding: &Finding) -> Option<String> {
+    let of = |cause: &Cause| match &cause.target {
+        Some(target) => format!("{} of {} of {}", cause.code, subject(cause.subject), printable(target)),
+        None => format!("{} of {}", cause.code, subject(cause.subject)),
+    };
+    let causes: Vec<String> = finding.follows.iter().map(of).collect();
+    (!causes.is_empty()).then(|| format!("follows from {}: see there for the fix", causes.join(" and ")))
+}
+
+/// So many of the findings that share a cure are named.
+const NAMED: usize = 6;
+
+/// `, for S002 and S041 of partition 2 as well`: what else the cure of `finding` is for.
+fn sharing(finding: &Finding, others: &[&Finding]) -> String {
+    let of = |other: &&Finding| match other.way() {
+        Some(way) if other.layer != finding.layer => format!("{} of {}", other.rule.code, printable(&way)),
+        None if other.subject != finding.subject => {
+            format!("{} of {}", other.rule.code, subject(other.subject))
+        }
+        _ => other.rule.code.to_owned(),
+    };
+    let mut names: Vec<String> = others.iter().map(of).collect();
+    names.dedup();
+    if names.len() > NAMED {
+        let left_out = names.split_off(NAMED - 1).len();
+        names.push(format!("{left_out} more"));
+    }
+    match names.split_last() {
+        None => String::new(),
+        Some((last, [])) => format!(", for {last} as well"),
+        Some((last, rest)) => format!(", for {} and {last} as well", rest.join(", ")),
+    }
+}
+
+/// The physical sectors (or units) at a partition's start, and its first file-system block over them.
+fn drawing(audited: &Examined, finding: &Finding) -> Option<String> {
+    let (Subject::Partition(number), Some(miss)) = (finding.subject, &finding.miss) else { return None };
+    // Advice costs nothing, and what is lost with atomic writes is no read-modify-write.
+    if finding.severity == Severity::Advice || miss.name == ATOMIC_UNIT {
+        return None;
+    }
+    let partition = audited.stack.partitions.iter().find(|p| p.number == number)?;
+    if finding.at != Some(partition.span.start()) {
+        return None;
+    }
+    let unit = miss.boundary.size();
+    let block = Span::new(partition.span.start(), unit.max(FILE_SYSTEM_BLOCK))?;
+    let line = picture(miss.boundary, block)?;
+    let coverage = miss.boundary.coverage(block);
+    let told = format!(
+        "the first {} over {} of {} bytes: writing it takes {}",
+        block.len(),
+        plural(coverage.touched, miss.name),
+        unit.get(),
+        plural(coverage.partial, "read-modify-write")
+    );
+    // What is drawn is ASCII.
+    Some(if output::fits(2 + line.len() + 2 + told.len()) {
+        format!("{line}  {told}")
+    } else {
+        format!("{line}\n{}", wrap(&told, width(), "  "))
+    })
+}
+
+/// A cure, with what it is for as well behind what has to be done.
+fn cure_text(cure: &Cure, sharing: &str, styles: Styles) -> String {
+    let mut text =
+        format!("{}\n", wrap(&format!("fix: {}{sharing}", printable(&cure.summary)), width(), "  "));
+    // What is pasted is often not read to its end: what it may cost stands before it.
+    let warning = cure.risk.warning().filter(|_| !cure.commands.is_empty());
+    let before: Vec<&str> = warning.into_iter().chain(cure.caution.as_deref()).collect();
+    if !before.is_empty() {
+        let _ = writeln!(text, "{}", wrap(&printable(&before.join("; ")), width(), "    "));
+    }
+    for command in &cure.commands {
+        let _ = writeln!(text, "    {}", paint(styles.heading, &printable(&command.line)));
+    }
+    text
+}

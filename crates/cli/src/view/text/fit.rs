@@ -1,0 +1,88 @@
+//! A fit as text for people.
+
+use std::fmt::Write;
+
+use straddle_bench::experiment::Quantity;
+use straddle_bench::fit::{Figure, Fit, MARGIN};
+
+use crate::output::{Styles, paint, plural, printable};
+use crate::view::text::{headed, number, percent, plain_table, right, wrap};
+
+/// The knobs before and after, and every figure's error.
+pub(crate) fn fit(fit: &Fit, width: usize, styles: Styles) -> String {
+    let title = printable(&format!("{}: {}", fit.drive, fit.title));
+    let mut text = format!("{}\n", paint(styles.heading, &title));
+    let to = printable(&fit.experiments.join(", "));
+    if fit.knobs.is_empty() {
+        let line = format!("The profile names no number to fit; its errors against what {to} published:");
+        let _ = writeln!(text, "{}\n", wrap(&line, width, "  "));
+    } else {
+        let _ = writeln!(text, "{}\n\n{}", wrap(&format!("fitted to {to}"), width, "  "), knobs(fit, styles));
+    }
+    let _ = writeln!(text, "{}", figures(fit, styles));
+    let _ = writeln!(text, "{}", wrap(&summary(fit), width, "  "));
+    text
+}
+
+fn knobs(fit: &Fit, styles: Styles) -> String {
+    let mut table = plain_table(&["  KNOB", "BEFORE", "FITTED", "ALLOWED"]);
+    for knob in &fit.knobs {
+        table.add_row(vec![
+            format!("  {}", printable(&knob.path)),
+            knob.before.to_string(),
+            knob.after.to_string(),
+            format!("{} to {}", knob.low, knob.high),
+        ]);
+    }
+    aligned(table, 1..3, styles)
+}
+
+fn figures(fit: &Fit, styles: Styles) -> String {
+    let mut table = plain_table(&["  PUBLISHED FIGURE", "PUBLISHED", "BEFORE", "ERROR", "FITTED", "ERROR"]);
+    for figure in &fit.figures {
+        table.add_row(vec![
+            format!("  {}", named(figure)),
+            value(figure, figure.published),
+            value(figure, figure.before),
+            percent(figure.error(figure.before)),
+            value(figure, figure.after),
+            percent(figure.error(figure.after)),
+        ]);
+    }
+    aligned(table, 1..6, styles)
+}
+
+/// The table with these columns to the right, and its heading in its style.
+fn aligned(mut table: comfy_table::Table, columns: std::ops::Range<usize>, styles: Styles) -> String {
+    right(&mut table, columns);
+    headed(&table, styles.faint) + "\n"
+}
+
+fn named(figure: &Figure) -> String {
+    let what = match figure.quantity {
+        Quantity::Figure => "",
+        Quantity::Ratio => ", x aligned",
+    };
+    printable(&format!("{}: {}{what}", figure.step, figure.arm))
+}
+
+fn value(figure: &Figure, value: f64) -> String {
+    match figure.quantity {
+        Quantity::Figure => format!("{} {}", number(value), figure.measure.unit()),
+        Quantity::Ratio => number(value),
+    }
+}
+
+fn summary(fit: &Fit) -> String {
+    let tried = plural(fit.evaluations, "set");
+    let (before, after) = (fit.worst_before() * 100.0, fit.worst_after() * 100.0);
+    if fit.knobs.is_empty() {
+        return format!("The worst is off by {after:.1} %.");
+    }
+    format!(
+        "The worst is off by {after:.1} %, {before:.1} % before; with each knob {:.0} % to either side it is at most \
+         {:.1} %. {tried} of values tried.",
+        MARGIN * 100.0,
+        fit.worst_nearby * 100.0
+    )
+}

@@ -1,0 +1,133 @@
+//! The table of partitions, with a verdict on each.
+
+use straddle_audit::{Finding, OfPartition, Severity, Subject, Verdict};
+use straddle_examine::Examined;
+use straddle_layout::{Partition, PartitionType, types};
+
+use super::{plain_table, right, trimmed};
+use crate::output::{self, Styles, paint};
+
+pub(super) fn partitions(audited: &Examined, styles: Styles) -> String {
+    // Styled line by line: the table counts escape sequences as text.
+    let mut lines = partition_table(audited).lines().map(str::to_owned).collect::<Vec<_>>();
+    if let Some(header) = lines.first_mut() {
+        *header = paint(styles.faint, header);
+    }
+    for (line, partition) in lines.iter_mut().skip(1).zip(&audited.stack.partitions) {
+        let (of, inside) = judged(partition, audited);
+        let style = match of.verdict {
+            Verdict::Aligned | Verdict::AlignedWithAdvice
+                if inside.is_some_and(|f| f.severity > Severity::Advice) =>
+            {
+                styles.warning
+            }
+            Verdict::Misaligned | Verdict::Damaged | Verdict::Unreadable => styles.error,
+            Verdict::Off | Verdict::BootSector => styles.warning,
+            Verdict::Aligned | Verdict::AlignedWithAdvice => styles.good,
+            Verdict::Container => styles.faint,
+        };
+        let plain = verdict_text(partition, audited);
+        if let Some(head) = line.strip_suffix(&plain) {
+            *line = format!("{head}{}", paint(style, &plain));
+        }
+    }
+    lines.join("\n")
+}
+
+/// The columns of the table of partitions that go, one after the other, where the terminal is too narrow for all.
+const DISPENSABLE: [&str; 4] = ["START BYTE", "SECTORS", "TYPE", "SIZE"];
+
+/// The table of partitions, as wide as stdout takes it.
+fn partition_table(audited: &Examined) -> String {
+    let all = ["  #", "START LBA", "START BYTE", "SECTORS", "SIZE", "TYPE", "CONTENT", "VERDICT"];
+    let rows: Vec<[String; 8]> = audited.stack.partitions.iter().map(|p| row(p, audited)).collect();
+    let drawn = |left_out: &[&str]| {
+        let shown: Vec<usize> = (0..all.len()).filter(|index| !left_out.contains(&all[*index])).collect();
+        let mut table = plain_table(&shown.iter().map(|index| all[*index]).collect::<Vec<_>>());
+        for row in &rows {
+            table.add_row(shown.iter().map(|index| row[*index].clone()));
+        }
+        right(&mut table, 0..shown.iter().filter(|index| **index < 5).count());
+        trimmed(&table)
+    };
+    let fits = |text: &String| text.lines().all(|line| output::fits(line.chars().count()));
+    let mut tried = (0..DISPENSABLE.len()).map(|count| drawn(&DISPENSABLE[..count]));
+    tried.find(fits).unwrap_or_else(|| drawn(&DISPENSABLE))
+}
+
+/// A partition's line in the table.
+fn row(partition: &Partition, audited: &Examined) -> [String; 8] {
+    let kind = types::name(&partition.kind).map(str::to_owned).unwrap_or_else(|| match partition.kind {
+        PartitionType::Guid(guid) => types::guid_text(guid),
+        PartitionType::Mbr(kind) => format!("{kind:#04x}"),
+        PartitionType::Unknown => "-".to_owned(),
+    });
+    [
+        partition.number.to_string(),
+        partition.start.to_string(),
+        partition.span.start().to_string(),
+        partition.count.to_string(),
+        partition.span.len().to_string(),
+        kind,
+        partition.content.unwrap_or("-").to_owned(),
+        verdict_text(partition, audited),
+    ]
+}
+
+/// What is made of a partition, and the worst of what stands on it.
+fn judged<'a>(partition: &Partition, audited: &'a Examined) -> (OfPartition, Option<&'a Finding>) {
+    let nothing = OfPartition { verdict: Verdict::Aligned, decisive: None, inside: None, made_up: None };
+    let of = audited.judgement.partition(partition.number).copied().unwrap_or(nothing);
+    (of, of.inside.and_then(|at| audited.findings.get(at)))
+}
+
+/// The verdict on a partition, and on what stands on it. It counts every finding, told here or not.
+fn verdict_text(partition: &Partition, audited: &Examined) -> String {
+    let (of, inside) = judged(partition, audited);
+    let decisive = of.decisive.and_then(|at| audited.findings.get(at));
+    let own = placement_text(partition, of.verdict, decisive);
+    match inside {
+        Some(worst) if worst.severity > Severity::Advice => {
+            format!("{own}, but {} inside", worst.rule.code)
+        }
+        _ => match of.made_up.and_then(|at| audited.findings.get(at)) {
+            Some(made_up) if own == ALIGNED => format!("{own} ({})", made_up.rule.code),
+            _ => own,
+        },
+    }
+}
+
+/// The verdict on a partition of which nothing is to be said.
+const ALIGNED: &str = "aligned";
+
+/// Whether a finding would be more than advice, were anything written there.
+fn costs_nothing(finding: &Finding) -> bool {
+    finding.severity < finding.rule.severity
+}
+
+/// The verdict on a partition's placement in a few words, with the finding that makes it.
+fn placement_text(partition: &Partition, verdict: Verdict, decisive: Option<&Finding>) -> String {
+    let Some(finding) = decisive.filter(|_| verdict != Verdict::Container) else {
+        let is_container = verdict == Verdict::Container;
+        return if is_container { "container of logical partitions" } else { ALIGNED }.to_owned();
+    };
+    let code = finding.rule.code;
+    match (verdict, finding.miss.as_ref()) {
+        (_, _) if finding.subject == Subject::Disk => format!("misaligned, as the device is ({code})"),
+        (Verdict::AlignedWithAdvice, Some(miss)) if costs_nothing(finding) => {
+            let end = if finding.at == Some(partition.span.end()) { "end off" } else { "off" };
+            format!("{end} by {} bytes, harmless ({code})", miss.past.get())
+        }
+        (Verdict::AlignedWithAdvice, _) => format!("{ALIGNED} ({code})"),
+        (Verdict::Misaligned, Some(miss)) => format!("STRADDLES by {} bytes ({code})", miss.past.get()),
+        (Verdict::Off, Some(miss)) if finding.at == Some(partition.span.end()) => {
+            format!("end off by {} bytes ({code})", miss.past.get())
+        }
+        (Verdict::Off, Some(miss)) => format!("off the {} by {} bytes ({code})", miss.name, miss.past.get()),
+        (Verdict::Container | Verdict::Aligned, _) => ALIGNED.to_owned(),
+        (
+            Verdict::Off | Verdict::Misaligned | Verdict::BootSector | Verdict::Damaged | Verdict::Unreadable,
+            _,
+        ) => format!("{} ({code})", finding.rule.title),
+    }
+}

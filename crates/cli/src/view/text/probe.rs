@@ -1,0 +1,244 @@
+//! What a probe has found, as text for people: one screen.
+
+use std::fmt::Write;
+
+use straddle_bench::Description;
+use straddle_probe::{Confidence, Finding, PhaseScan, Report, Rmw, RmwCost, Rotation, Sustained, WriteCache};
+use straddle_units::{Boundary, ByteCount, ByteOffset};
+
+use crate::output::{Styles, paint, printable};
+use crate::view::chart::terminal::{Plot, bar};
+use crate::view::text::{clock, headed, plain_table, wrap};
+
+/// Up to so many phases are drawn as a bar each, more as a curve.
+const MOST_BARS: usize = 16;
+/// Characters of the longest bar, and of a curve.
+const BAR: usize = 40;
+const CURVE: (usize, usize) = (64, 6);
+/// Where partitions began before 2009, in logical sectors of 512 bytes.
+const OLD_START: u64 = 63 * 512;
+
+/// A report in full, for a terminal of `width` characters.
+pub(crate) fn report(target: &Description, report: &Report, width: usize, styles: Styles) -> String {
+    let mut text = format!("{}\n\n", paint(styles.heading, &wrap(&headline(target, report), width, "")));
+    let _ = writeln!(text, "{}", table(report, styles));
+    for why in reasons(report) {
+        let _ = writeln!(text, "{}", paint(styles.faint, &wrap(&why, width, "")));
+    }
+    let _ = write!(text, "\n{}", evidence(report));
+    let _ = writeln!(text, "{}", wrap(&consequence(report), width, ""));
+    let spent = format!(
+        "Seed {}: {} requests and {} written in {}.",
+        report.seed,
+        report.requests,
+        ByteCount::new(report.written),
+        report.elapsed
+    );
+    let _ = writeln!(text, "{}", paint(styles.faint, &wrap(&spent, width, "")));
+    text
+}
+
+fn headline(target: &Description, report: &Report) -> String {
+    let (name, title) = (printable(&target.name), printable(&target.title));
+    let clock = clock(target.clock);
+    let verdict = match (report.unit.value, report.misreports()) {
+        (None, _) => "what it writes at a time cannot be told".to_owned(),
+        (Some(unit), misreports) => {
+            let claims = match misreports {
+                Some(true) => ", and its claim is wrong",
+                Some(false) => ", as it claims",
+                None => "",
+            };
+            format!("writes {}{claims}", units(unit))
+        }
+    };
+    format!("{name} ({title}): {verdict}; {clock}")
+}
+
+/// `units of 4 KiB that begin at byte 3584`.
+fn units(unit: Boundary) -> String {
+    let begin = match unit.phase().get() {
+        0 => "byte 0".to_owned(),
+        phase => format!("byte {phase}"),
+    };
+    format!("units of {} bytes that begin at {begin}", unit.size().get())
+}
+
+fn table(report: &Report, styles: Styles) -> String {
+    let claims = &report.claims;
+    let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{bytes} bytes"));
+    let turns = |turns: bool| if turns { "rotates" } else { "does not rotate" }.to_owned();
+    let unknown = || "-".to_owned();
+    let rows = [
+        row("unit", &report.unit, |unit| format!("{} bytes", unit.size().get()), bytes(claims.unit)),
+        row("first boundary", &report.unit, |unit| format!("byte {}", unit.phase().get()), {
+            claims.phase.map_or_else(unknown, |phase| format!("byte {phase}"))
+        }),
+        row("rotation", &report.rotation, rotation, claims.rotational.map_or_else(unknown, turns)),
+        row("write cache", &report.cache, cache, unknown()),
+        row("partial unit", &report.rmw, rmw, unknown()),
+        row("merge window", &report.merge, window, unknown()),
+        row("cache depth", &report.depth, |writes| format!("{writes} writes"), unknown()),
+    ];
+    let mut table = plain_table(&["PROPERTY", "FOUND", "CONFIDENCE", "CLAIMED"]);
+    table.add_rows(rows);
+    headed(&table, styles.heading) + "\n"
+}
+
+fn row<T: Copy>(
+    name: &str,
+    finding: &Finding<T>,
+    told: impl Fn(T) -> String,
+    claimed: String,
+) -> [String; 4] {
+    let found = finding.value.map_or_else(|| "cannot tell".to_owned(), told);
+    let confidence = match finding.confidence {
+        Confidence::None => "-",
+        Confidence::Low => "low",
+        Confidence::Medium => "medium",
+        Confidence::High => "high",
+    };
+    [name.to_owned(), found, confidence.to_owned(), claimed]
+}
+
+fn rotation(rotation: Rotation) -> String {
+    match rotation {
+        Rotation::Period(period) => format!("{period}, {:.0} rpm", 60.0 / period.seconds()),
+        Rotation::None => "does not rotate".to_owned(),
+    }
+}
+
+fn cache(cache: WriteCache) -> String {
+    match cache {
+        WriteCache::None => "none: writes wait for the medium",
+        WriteCache::Volatile => "volatile; flush works",
+        WriteCache::Unflushed => "flush waits for nothing: protected, or a lie",
+    }
+    .to_owned()
+}
+
+fn rmw(cost: RmwCost) -> String {
+    let when = match cost.when {
+        Rmw::None => return "there is none".to_owned(),
+        Rmw::Immediate => "at once",
+        Rmw::Deferred => "from the cache",
+    };
+    format!("completed {when}; one costs {}, two {}", millis(cost.one), millis(cost.two))
+}
+
+fn window(seconds: f64) -> String {
+    if seconds > 0.0 { format!("{} at least", millis(seconds)) } else { "none".to_owned() }
+}
+
+fn millis(seconds: f64) -> String {
+    if seconds < 0.001 { format!("{:.0} µs", seconds * 1e6) } else { format!("{:.1} ms", seconds * 1e3) }
+}
+
+/// From what the findings follow, or why they cannot be told.
+fn reasons(report: &Report) -> Vec<String> {
+    let mut reasons =
+        vec![format!("Unit: {}.", report.unit.why), format!("Rotation: {}.", report.rotation.why)];
+    if report.cache.value.is_some() {
+        reasons.push(format!("Cache: {}.", report.cache.why));
+    }
+    reasons
+}
+
+fn evidence(report: &Report) -> String {
+    if let Some(sustained) = &report.sustained {
+        return series(sustained);
+    }
+    report.scans.last().map_or_else(String::new, phases)
+}
+
+/// The medians of a phase scan.
+fn phases(scan: &PhaseScan) -> String {
+    let medians: Vec<(u64, f64)> = scan.medians().collect();
+    let most = medians.iter().map(|phase| phase.1).fold(0.0, f64::max);
+    let title = format!("Durable writes of {} bytes, median by phase", scan.size);
+    if medians.len() > MOST_BARS {
+        let y = |x: f64| {
+            let near =
+                medians.iter().min_by(|left, right| distance(left.0, x).total_cmp(&distance(right.0, x)));
+            near.map_or(0.0, |phase| phase.1 * 1e3)
+        };
+        let title = format!("{title}, in ms");
+        let (width, height) = CURVE;
+        let x_most = exact(scan.size - scan.step);
+        let plot = Plot { title: &title, x_most, y_most: most * 1e3, x_label: "byte", width, height };
+        return format!("{}\n\n", plot.draw(y));
+    }
+    let mut text = format!("{title}:\n");
+    for (phase, seconds) in medians {
+        let _ = writeln!(text, "{phase:>7}  {:>9}  {}", millis(seconds), bar(seconds / most, BAR));
+    }
+    text + "\n"
+}
+
+fn distance(phase: u64, x: f64) -> f64 {
+    (exact(phase) - x).abs()
+}
+
+/// A number of bytes within a unit.
+fn exact(bytes: u64) -> f64 {
+    u32::try_from(bytes).map_or(f64::MAX, f64::from)
+}
+
+/// The rates of sustained series.
+fn series(sustained: &Sustained) -> String {
+    let size = sustained.unit.size().get();
+    let kinds = if sustained.straddling {
+        [
+            ("across a boundary", &sustained.dear),
+            ("within a unit", &sustained.cheap),
+            ("at its middle", &sustained.half),
+        ]
+    } else {
+        [
+            ("off the boundaries", &sustained.dear),
+            ("on the boundaries", &sustained.cheap),
+            ("half a unit off", &sustained.half),
+        ]
+    };
+    let mean = |times: &[f64]| times.iter().sum::<f64>() / exact(times.len() as u64).max(1.0);
+    let most = kinds.iter().map(|kind| mean(kind.1)).fold(0.0, f64::max);
+    let mut text = format!(
+        "Series of {} writes with the cache full, for units of {size} bytes, mean:\n",
+        sustained.length
+    );
+    for (name, times) in kinds {
+        let _ = writeln!(text, "  {name:<18}  {:>9}  {}", millis(mean(times)), bar(mean(times) / most, BAR));
+    }
+    text + "\n"
+}
+
+/// What follows for partitions.
+fn consequence(report: &Report) -> String {
+    let Some(unit) = report.unit.value else {
+        return "Align to 1 MiB, as every partitioning tool does; that suits whatever it is.".to_owned();
+    };
+    let size = unit.size().get();
+    if size == report.logical {
+        return format!(
+            "Every write of whole logical sectors ({size} bytes) is aligned, wherever it begins."
+        );
+    }
+    let mut text = format!("Align partitions to {size} bytes");
+    if unit.phase().get() > 0 {
+        let _ = write!(
+            text,
+            " and {} more: LBA {} is the first aligned one",
+            unit.phase().get(),
+            unit.phase().get() / report.logical
+        );
+    }
+    let judged = |name: &str, start: u64| {
+        let aligned = unit.is_aligned(ByteOffset::new(start));
+        format!("a start at {name} is {}", if aligned { "aligned" } else { "misaligned" })
+    };
+    let _ = write!(text, "; {}, {}", judged("LBA 63 of 512 bytes", OLD_START), judged("1 MiB", 1 << 20));
+    if let Some(proof) = &report.proof {
+        let _ = write!(text, ". A durable write off the boundaries takes {:.1} times as long", proof.ratio());
+    }
+    text + "."
+}

@@ -1,0 +1,259 @@
+//! Published experiments and ours beside them, as text for people.
+
+pub(crate) mod lab;
+
+use std::fmt::Write;
+
+use straddle_bench::experiment::{
+    Arm, Compared, Experiment, Judged, Measure, Outcome, Quantity, Source, StepOutcome,
+};
+
+use crate::output::{Styles, paint, plural, printable};
+use crate::view::json::reproduce::{Reproduced, ReproducedExperiment, fitted};
+use crate::view::text::{duration, number, percent, plain_table, right, trimmed, wrap};
+
+/// The headings of the table; the first four and the rest are about the figure and about the ratio.
+const HEADINGS: [&str; 8] =
+    ["    ARM", "MODELLED", "PUBLISHED", "ERROR", "x ALIGNED", "PUBLISHED", "ERROR", ""];
+
+/// The experiments there are.
+pub(crate) fn list(experiments: &[Experiment], width: usize, styles: Styles) -> String {
+    let mut text = String::new();
+    for experiment in experiments {
+        text += &heading(experiment, width, styles);
+        for step in &experiment.steps {
+            let arms = plural(step.arms.len(), "arm");
+            let line = format!("{}: {} ({arms}) on {}", step.name, step.title, step.drive);
+            let _ = writeln!(text, "{}", wrap(&printable(&line), width, "  "));
+        }
+        experiment.lab.iter().for_each(|step| text += &lab::listed(step, width));
+        text.push('\n');
+    }
+    text + "'straddle reproduce NAME' runs one, 'straddle reproduce' all of them.\n"
+}
+
+/// Each experiment with its figures, and what all of it comes to.
+pub(crate) fn outcomes(reproduced: &Reproduced, width: usize, styles: Styles) -> String {
+    let mut text = String::new();
+    for experiment in &reproduced.experiments {
+        text += &outcome(experiment, width, styles);
+    }
+    text + &summary(reproduced)
+}
+
+fn outcome(reproduced: &ReproducedExperiment, width: usize, styles: Styles) -> String {
+    let ReproducedExperiment { experiment, outcome, lab, .. } = reproduced;
+    let mut text = heading(experiment, width, styles);
+    if let Some(notes) = &experiment.notes {
+        text += &note(notes, width, styles);
+    }
+    let limit = reproduced.limit();
+    if let Some(outcome) = outcome.as_ref().filter(|outcome| !outcome.steps.is_empty()) {
+        drives(outcome).iter().for_each(|line| {
+            let _ = writeln!(text, "{}", wrap(line, width, "  "));
+        });
+        text.push('\n');
+        text += &table(experiment, outcome, limit, styles);
+    }
+    for (step, outcome) in reproduced.lab_steps() {
+        text.push('\n');
+        text += &lab::outcome(step, outcome, limit, width, styles);
+    }
+    if lab.is_none() {
+        experiment.lab.iter().for_each(|step| text += &lab::not_run(step, width, styles));
+    }
+    let _ = write!(text, "{}\n\n", wrap(&verdict(reproduced), width, "  "));
+    text
+}
+
+/// A paragraph of what one should know.
+fn note(notes: &str, width: usize, styles: Styles) -> String {
+    let notes = notes.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("{}\n", paint(styles.faint, &wrap(&printable(&notes), width, "  ")))
+}
+
+fn heading(experiment: &Experiment, width: usize, styles: Styles) -> String {
+    let title = format!("{}: {}", printable(&experiment.name), printable(&experiment.title));
+    let mut text = format!("{}\n", paint(styles.heading, &title));
+    for Source { author, year, title, address } in &experiment.sources {
+        let author = author.as_deref().map_or(String::new(), |author| format!("{author}, "));
+        let address = address.as_deref().map_or(String::new(), |address| format!(", {address}"));
+        let line = printable(&format!("published: {author}{year}: {title}{address}"));
+        let _ = writeln!(text, "{}", wrap(&line, width, "  "));
+    }
+    text
+}
+
+/// What was modelled, and which of its numbers were fitted to what: a line a drive.
+fn drives(outcome: &Outcome) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for StepOutcome { drive, profile, .. } in &outcome.steps {
+        let fitted: Vec<String> =
+            fitted(profile).map(|(path, value, source)| format!("{path} = {value} ({source})")).collect();
+        let fitted = if fitted.is_empty() { "no number fitted".to_owned() } else { fitted.join(", ") };
+        let line = printable(&format!("modelled: drive:{drive}, {}; {fitted}", profile.title));
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+/// Each step's title over its arms, in columns that are the same for all steps.
+fn table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>, styles: Styles) -> String {
+    let mut table = plain_table(&HEADINGS);
+    let mut kinds = Vec::new();
+    for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
+        for (arm, outcome) in step.arms.iter().zip(&outcome.arms) {
+            for (index, figure) in outcome.figures.iter().enumerate() {
+                let outside = limit.is_some_and(|limit| is_outside(figure, limit));
+                table.add_row(row(arm, figure, index == 0, limit.filter(|_| outside)));
+                kinds.push(match (outside, figure.published.is_some() && limit.is_some()) {
+                    (true, _) => styles.error,
+                    (false, true) => styles.good,
+                    (false, false) => anstyle::Style::new(),
+                });
+            }
+        }
+    }
+    right(&mut table, 1..HEADINGS.len() - 1);
+    let table = trimmed(&table);
+    let mut lines = table.lines();
+    let mut text = lines.next().map(|line| format!("{}\n", paint(styles.faint, line))).unwrap_or_default();
+    let mut rows = lines.zip(kinds);
+    for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
+        let _ = writeln!(text, "  {}", printable(&step.title));
+        let count = outcome.arms.iter().map(|arm| arm.figures.len()).sum();
+        for (line, style) in rows.by_ref().take(count) {
+            let _ = writeln!(text, "{}", paint(style, line));
+        }
+    }
+    text
+}
+
+fn row(arm: &Arm, figure: &Compared, first: bool, outside: Option<f64>) -> Vec<String> {
+    let dash = || "-".to_owned();
+    let unit = figure.measure.unit();
+    let (lowest, highest) = (number(figure.lowest), number(figure.highest));
+    let range = if lowest == highest { String::new() } else { format!(" ({lowest} to {highest})") };
+    let modelled = format!("{} {unit}{range}", number(figure.modelled));
+    let published = figure.published.as_ref().map(|published| match (published.low, published.high) {
+        (Some(low), Some(high)) => {
+            format!("{} {unit} ({} to {})", number(published.value), number(low), number(high))
+        }
+        _ => format!("{} {unit}", number(published.value)),
+    });
+    let ratio = figure.ratio.map(|(ours, _)| number(ours));
+    let published_ratio = figure.ratio.and_then(|(_, published)| published).map(number);
+    vec![
+        if first { format!("    {}", printable(&arm.name)) } else { String::new() },
+        modelled,
+        published.unwrap_or_else(dash),
+        figure.error().map_or_else(dash, percent),
+        ratio.unwrap_or_default(),
+        published_ratio.unwrap_or_default(),
+        figure.ratio_error().map(percent).unwrap_or_default(),
+        outside.map(|limit| format!("OUTSIDE {} %", number(limit * 100.0))).unwrap_or_default(),
+    ]
+}
+
+fn is_outside(figure: &Compared, limit: f64) -> bool {
+    [figure.error(), figure.ratio_error()].into_iter().flatten().any(|error| error.abs() > limit)
+}
+
+/// What an experiment comes to, in a sentence.
+fn verdict(reproduced: &ReproducedExperiment) -> String {
+    let Some(limit) = reproduced.limit() else {
+        return "Not judged: the published figures are of another drive.".to_owned();
+    };
+    let (judged, within) = reproduced.verdict();
+    let models = reproduced.outcome.iter().flat_map(|outcome| {
+        outcome.judged().into_iter().map(|judged| (judged.error(), named(&reproduced.experiment, &judged)))
+    });
+    let labs = reproduced.lab_steps().flat_map(|(step, outcome)| {
+        let told = |compared| format!("{}, {}", printable(&step.name), lab::named(step, compared));
+        outcome.compared.iter().filter_map(move |compared| Some((compared.error()?, told(compared))))
+    });
+    let worst = models.chain(labs).max_by(|one, other| one.0.abs().total_cmp(&other.0.abs()));
+    let Some((error, what)) = worst else { return "Not judged: no figures to compare with.".to_owned() };
+    format!(
+        "{within} of {judged} published figures and ratios are within {} %; the worst is off by {} ({what}).",
+        number(limit * 100.0),
+        percent(error),
+    )
+}
+
+/// Which figure: `4k, offset 1: ratio of elapsed`.
+fn named(experiment: &Experiment, judged: &Judged) -> String {
+    let step = &experiment.steps[judged.step];
+    let what = match judged.quantity {
+        Quantity::Figure => measure(judged.measure).to_owned(),
+        Quantity::Ratio => format!("{} over the aligned arm's", measure(judged.measure)),
+    };
+    printable(&format!("{}, {}: {what}", step.name, step.arms[judged.arm].name))
+}
+
+pub(crate) const fn measure(measure: Measure) -> &'static str {
+    match measure {
+        Measure::Elapsed => "time",
+        Measure::Iops => "requests a second",
+        Measure::SyncLatency => "time of a sync",
+    }
+}
+
+/// A sentence for each figure that is outside its experiment's limit, and for each guest that failed.
+pub(crate) fn misses(reproduced: &Reproduced) -> Vec<String> {
+    let mut misses = Vec::new();
+    for reproduced in &reproduced.experiments {
+        let experiment = &reproduced.experiment;
+        let name = printable(&experiment.name);
+        for (step, outcome) in reproduced.lab_steps() {
+            let failures = lab::failures(step, outcome);
+            misses.extend(
+                failures.into_iter().map(|failure| format!("{name}: {}: {failure}", printable(&step.name))),
+            );
+        }
+        let Some(limit) = reproduced.limit() else { continue };
+        let told = |what: &str, ours: f64, published: f64, unit: &str, error: f64| {
+            format!(
+                "{name}: {what}: modelled {} {unit}, published {} {unit}: off by {}, the limit is {} %",
+                number(ours),
+                number(published),
+                percent(error),
+                number(limit * 100.0)
+            )
+        };
+        let models = reproduced.outcome.iter().flat_map(Outcome::judged);
+        for judged in models.filter(|judged| judged.error().abs() > limit) {
+            let unit = if judged.quantity == Quantity::Figure { judged.measure.unit() } else { "times" };
+            let what = named(experiment, &judged);
+            misses.push(told(&what, judged.modelled, judged.published, unit, judged.error()));
+        }
+        for (step, outcome) in reproduced.lab_steps() {
+            for compared in outcome.compared.iter().filter(|compared| !compared.is_within(limit)) {
+                let (Some(ours), Some(error)) = (compared.ours, compared.error()) else { continue };
+                let what = format!("{}, {}", printable(&step.name), lab::named(step, compared));
+                let unit = compared.unit.map_or("times", Measure::unit);
+                misses.push(told(&what, ours, compared.published, unit, error));
+            }
+        }
+    }
+    misses
+}
+
+fn summary(reproduced: &Reproduced) -> String {
+    let experiments = plural(reproduced.experiments.len(), "experiment");
+    let (judged, within) = reproduced.verdict();
+    let verdict = match (reproduced.experiments.iter().any(|experiment| experiment.judged), judged) {
+        (false, _) => "none judged, on another drive".to_owned(),
+        (true, 0) => "no figures to compare with".to_owned(),
+        (true, _) => format!("{within} of {judged} published figures and ratios within their limits"),
+    };
+    let tally = reproduced.tally();
+    let wall = reproduced.wall.as_secs_f64();
+    let (virtual_time, wall) = (duration(tally.seconds), duration(wall));
+    format!(
+        "{experiments}: {verdict}; {} requests, {virtual_time} of virtual time in {wall}\n",
+        tally.requests
+    )
+}

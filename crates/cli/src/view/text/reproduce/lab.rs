@@ -1,0 +1,221 @@
+//! The lab's steps and their outcomes, as text for people.
+
+use std::fmt::Write;
+
+use straddle_bench::experiment::{LabStep, Statistic};
+use straddle_lab::{Comparison, StepOutcome};
+
+use super::{measure, note};
+use crate::output::{Styles, paint, plural, printable};
+use crate::view::text::{duration, number, percent, plain_table, right, trimmed, wrap};
+
+/// A line of the list.
+pub(super) fn listed(step: &LabStep, width: usize) -> String {
+    let guests = plural(step.variants().len() * step.arms.len(), "guest");
+    let line = format!("{}: {} (in the lab: {guests}) on {}", step.name, step.title, step.drive);
+    format!("{}\n", wrap(&printable(&line), width, "  "))
+}
+
+/// What is left out by --model-only.
+pub(super) fn not_run(step: &LabStep, width: usize, styles: Styles) -> String {
+    let line = format!("needs the lab, not run: {}", step.title);
+    format!("{}\n", paint(styles.faint, &wrap(&printable(&line), width, "  ")))
+}
+
+/// The tables of a step, under a line of what it is, and over one of what it took.
+pub(super) fn outcome(
+    step: &LabStep,
+    outcome: &StepOutcome,
+    limit: Option<f64>,
+    width: usize,
+    styles: Styles,
+) -> String {
+    let title = printable(&format!("{}: {} on {}", step.name, step.title, outcome.target()));
+    let mut text = format!("  {}\n", paint(styles.heading, &title));
+    if let Some(notes) = &step.notes {
+        text += &note(notes, width, styles);
+    }
+    text.push('\n');
+    if step.variants.is_empty() {
+        text += &arms(step, outcome);
+    } else {
+        text += &ratios(step, outcome);
+    }
+    if !outcome.compared.is_empty() {
+        text.push('\n');
+        text += &comparisons(step, outcome, limit, styles);
+    }
+    for failure in failures(step, outcome) {
+        let _ = writeln!(text, "{}", paint(styles.error, &wrap(&failure, width, "  ")));
+    }
+    text.push('\n');
+    text + &paint(styles.faint, &wrap(&printable(&ran(step, outcome)), width, "  ")) + "\n"
+}
+
+/// The table with its columns behind the first to the right.
+fn right_aligned(mut table: comfy_table::Table, columns: usize) -> String {
+    right(&mut table, 1..=columns);
+    trimmed(&table) + "\n"
+}
+
+/// Every arm's figures: a row a measure.
+fn arms(step: &LabStep, outcome: &StepOutcome) -> String {
+    let how = if outcome.is_real() { "    MEASURED" } else { "    MODELLED" };
+    let mut header = vec![how.to_owned()];
+    header.extend(step.arms.iter().map(|arm| printable(&arm.name).to_uppercase()));
+    header.push("RATIO".to_owned());
+    let mut table = plain_table(&header.iter().map(String::as_str).collect::<Vec<_>>());
+    for (index, told) in step.measures.iter().enumerate() {
+        let mut row = vec![format!("    {}", printable(&told.title))];
+        let figures = || (0..step.arms.len()).map(|arm| outcome.figure(index, 0, arm));
+        row.extend(figures().map(|figure| {
+            figure.map_or_else(dash, |figure| {
+                format!("{} {}", number(told.unit.of_seconds(figure.seconds)), told.unit.unit())
+            })
+        }));
+        row.push(figures().flatten().find_map(|figure| figure.ratio).map_or_else(dash, number));
+        table.add_row(row);
+    }
+    right_aligned(table, step.arms.len() + 1)
+}
+
+/// The ratios of the misaligned arm to the aligned one: a row a variant, a column a measure.
+fn ratios(step: &LabStep, outcome: &StepOutcome) -> String {
+    let mut text = String::new();
+    for (arm, told) in step.arms.iter().enumerate().filter(|(arm, _)| step.aligned() != Some(*arm)) {
+        let mut header = vec![format!("    {} OVER ALIGNED", printable(&told.name).to_uppercase())];
+        header.extend(step.measures.iter().map(|measure| printable(&measure.title)));
+        let mut table = plain_table(&header.iter().map(String::as_str).collect::<Vec<_>>());
+        for (variant, name) in step.variants.iter().enumerate() {
+            let ratio = |measure| outcome.figure(measure, variant, arm)?.ratio.map(number);
+            let ratios = (0..step.measures.len()).map(|measure| ratio(measure).unwrap_or_else(dash));
+            table.add_row([format!("    {}", printable(name))].into_iter().chain(ratios).collect::<Vec<_>>());
+        }
+        let mean = (0..step.measures.len()).map(|measure| mean(step, outcome, measure, arm));
+        let mean = mean.map(|mean| mean.map_or_else(dash, number));
+        table.add_row(["    mean".to_owned()].into_iter().chain(mean).collect::<Vec<_>>());
+        text += &right_aligned(table, step.measures.len());
+    }
+    text
+}
+
+/// The mean of all variants' ratios, if none is missing.
+pub(crate) fn mean(step: &LabStep, outcome: &StepOutcome, measure: usize, arm: usize) -> Option<f64> {
+    let variants = 0..step.variants().len();
+    let count = u32::try_from(variants.len()).ok()?;
+    let ratio = |variant| outcome.figure(measure, variant, arm)?.ratio;
+    Some(variants.map(ratio).sum::<Option<f64>>()? / f64::from(count))
+}
+
+/// Ours beside all that was published.
+fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>, styles: Styles) -> String {
+    let mut table = plain_table(&["    COMPARED", "MODELLED", "PUBLISHED", "ERROR", ""]);
+    for compared in &outcome.compared {
+        let unit = compared.unit.map_or("", |unit| unit.unit());
+        let value = |value: f64| format!("{} {unit}", number(value)).trim_end().to_owned();
+        let outside = limit.filter(|limit| !compared.is_within(*limit));
+        table.add_row(vec![
+            format!("    {}", named(step, compared)),
+            compared.ours.map_or_else(dash, value),
+            published(compared),
+            compared.error().map_or_else(dash, percent),
+            outside.map(|limit| format!("OUTSIDE {} %", number(limit * 100.0))).unwrap_or_default(),
+        ]);
+    }
+    let table = right_aligned(table, 3);
+    let mut lines = table.lines();
+    let mut text = lines.next().map(|line| format!("{}\n", paint(styles.faint, line))).unwrap_or_default();
+    for (line, compared) in lines.zip(&outcome.compared) {
+        let style = match limit.map(|limit| compared.is_within(limit)) {
+            Some(true) => styles.good,
+            Some(false) => styles.error,
+            None => anstyle::Style::new(),
+        };
+        let _ = writeln!(text, "{}", paint(style, line));
+    }
+    text
+}
+
+/// The published figure with its range and unit.
+pub(crate) fn published(compared: &Comparison) -> String {
+    let unit = compared.unit.map_or("", |unit| unit.unit());
+    let range = compared.range.map(|(low, high)| format!("{} to {}", number(low), number(high)));
+    let text = match (compared.of, range) {
+        (Statistic::Each, Some(range)) => format!("{range} {unit}"),
+        (_, Some(range)) => format!("{} {unit} ({range})", number(compared.published)),
+        (_, None) => format!("{} {unit}", number(compared.published)),
+    };
+    text.trim_end().to_owned()
+}
+
+/// Which figure: `extract, mean of all but reiserfs: time over the aligned arm's`.
+pub(crate) fn named(step: &LabStep, compared: &Comparison) -> String {
+    let told = &step.measures[compared.measure];
+    let variant = |index: Option<usize>| index.and_then(|index| step.variants.get(index));
+    let mut parts = vec![told.title.clone()];
+    match (variant(compared.variant), variant(compared.without)) {
+        (Some(variant), _) => parts.push(variant.clone()),
+        (None, _) if step.variants.is_empty() => (),
+        (None, without) => {
+            let of = match compared.of {
+                Statistic::Mean => "mean",
+                Statistic::Least => "least",
+                Statistic::Greatest => "greatest",
+                Statistic::Each => "each",
+            };
+            parts.push(without.map_or_else(|| of.to_owned(), |without| format!("{of} without {without}")));
+        }
+    }
+    let what = match compared.unit {
+        Some(unit) => format!("{}: {}", step.arms[compared.arm].name, measure(unit)),
+        None => "ratio".to_owned(),
+    };
+    printable(&format!("{}, {what}", parts.join(", ")))
+}
+
+/// A sentence for each guest that failed.
+pub(crate) fn failures(step: &LabStep, outcome: &StepOutcome) -> Vec<String> {
+    let told = |cell: &straddle_lab::Cell| {
+        let variant = step.variants.get(cell.variant).map_or(String::new(), |variant| format!("{variant} "));
+        let failure = cell.failure.as_deref().unwrap_or_default();
+        printable(&format!("{variant}{}, seed {}: {failure}", step.arms[cell.arm].name, cell.seed))
+    };
+    outcome.failed().map(told).collect()
+}
+
+/// What was run, and at what price.
+pub(crate) fn ran(step: &LabStep, outcome: &StepOutcome) -> String {
+    let seconds: f64 = outcome.cells.iter().map(|cell| cell.ended.virtual_seconds).sum();
+    let requests: u64 = outcome.cells.iter().map(|cell| cell.ended.requests).sum();
+    let mut text = if outcome.is_real() {
+        format!("{} in {}", plural(outcome.cells.len(), "run"), duration(seconds))
+    } else {
+        let guests = plural(outcome.cells.len(), "guest");
+        format!("{guests}, {} of virtual time, {requests} requests", duration(seconds))
+    };
+    if let Some(input) = &outcome.input {
+        let _ = write!(text, "; {input}");
+    }
+    if outcome.scale > 1 && step.measures.iter().any(|measure| measure.scaled) {
+        let scaled: Vec<&str> = step
+            .measures
+            .iter()
+            .filter(|measure| measure.scaled)
+            .map(|measure| measure.title.as_str())
+            .collect();
+        let _ = write!(
+            text,
+            "; {}: 1/{} of it was run, the time is multiplied",
+            scaled.join(", "),
+            outcome.scale
+        );
+    }
+    if let Some(cell) = outcome.cells.first() {
+        let _ = write!(text, "; processor time: {}", cell.ended.charges);
+    }
+    text
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}

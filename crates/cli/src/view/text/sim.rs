@@ -1,0 +1,118 @@
+//! A replayed trace as text for people.
+
+use std::fmt::Write;
+
+use straddle_bench::Latency;
+use straddle_trace::Pace;
+use straddle_units::ByteCount;
+
+use crate::output::{Styles, paint, plural, printable};
+use crate::view::json::sim::{Run, Sim};
+use crate::view::text::{headed, plain_table, right, wrap};
+
+/// The replays in full, for a terminal of `width` characters.
+pub(crate) fn sim(sim: &Sim<'_>, width: usize, styles: Styles) -> String {
+    let mut text = format!("{}\n\n", paint(styles.heading, &wrap(&headline(sim), width, "")));
+    let _ = write!(text, "{}\n\n", table(sim, styles));
+    for run in sim.runs {
+        let _ = writeln!(text, "{}", wrap(&totals(run), width, ""));
+    }
+    if sim.runs.len() > 1 {
+        let _ = write!(text, "\n{}\n", verdicts(sim, width));
+    }
+    text
+}
+
+/// What was replayed, on what, in whose time.
+fn headline(sim: &Sim<'_>) -> String {
+    let pace = sim.runs.first().map(|run| match run.replayed.pace {
+        Pace::Open => format!("each request at its time, at most {} at the drive", run.replayed.depth),
+        Pace::Closed if run.replayed.depth == 1 => "each request after the one before".to_owned(),
+        Pace::Closed => format!("{} at the drive all the time", plural(depth(run), "request")),
+    });
+    let (trace, title) = (printable(sim.trace), printable(&sim.profile.title));
+    let name = printable(sim.drive);
+    format!("{trace} on {title} (drive:{name}): {}; modelled, virtual time", pace.unwrap_or_default())
+}
+
+fn depth(run: &Run) -> usize {
+    usize::try_from(run.replayed.depth).unwrap_or(usize::MAX)
+}
+
+fn table(sim: &Sim<'_>, styles: Styles) -> String {
+    let mut table = plain_table(&["SHIFT", "OP", "COUNT", "MEAN", "P50", "P90", "P99", "P99.9", "MAX"]);
+    for run in sim.runs {
+        let replayed = &run.replayed;
+        let mut shift = run.shift.to_string();
+        for (op, times) in
+            [("read", &replayed.reads), ("write", &replayed.writes), ("flush", &replayed.flushes)]
+        {
+            if times.count() > 0 {
+                table.add_row(row(std::mem::take(&mut shift), op, times));
+            }
+        }
+    }
+    right(&mut table, [0].into_iter().chain(2..9));
+    headed(&table, styles.heading)
+}
+
+fn row(shift: String, op: &str, times: &Latency) -> Vec<String> {
+    let mut row = vec![shift, op.to_owned(), times.count().to_string(), times.mean().to_string()];
+    row.extend([0.5, 0.9, 0.99, 0.999].map(|share| times.quantile(share).to_string()));
+    row.push(times.max().to_string());
+    row
+}
+
+fn totals(run: &Run) -> String {
+    let replayed = &run.replayed;
+    let counters = &replayed.counters;
+    let mut text = format!(
+        "Shift {}: {}, {} in {}",
+        run.shift,
+        plural(replayed.requests, "request"),
+        ByteCount::new(replayed.bytes),
+        replayed.elapsed,
+    );
+    if let Some(share) = replayed.misaligned_share() {
+        let _ = write!(text, "; {:.1} % misaligned", 100.0 * share);
+    }
+    let _ = write!(text, "; {} read-modify-writes", counters.rmw_reads);
+    if counters.revolution > 0 {
+        let _ = write!(text, ", {:.1} revolutions waited", counters.revolutions_waited());
+    }
+    if replayed.wrapped > 0 {
+        let _ = write!(text, "; {} wrapped round the end", replayed.wrapped);
+    }
+    text + "."
+}
+
+/// What each shift costs, beside the first. Where requests wait for ever longer, no ratio of their times means anything.
+fn verdicts(sim: &Sim<'_>, width: usize) -> String {
+    let Some((first, others)) = sim.runs.split_first() else { return String::new() };
+    let mut told: Vec<String> = sim.runs.iter().filter(|run| run.replayed.diverges()).map(lags).collect();
+    for run in others {
+        let (shift, beside, ratio) = (run.shift, first.shift, sim.ratio(run));
+        if !first.replayed.diverges() && !run.replayed.diverges() {
+            told.push(format!(
+                "With shift {shift} requests take {ratio:.2} times as long as with shift {beside}."
+            ));
+        } else if first.replayed.elapsed.seconds() > 0.0 {
+            let all = run.replayed.elapsed.seconds() / first.replayed.elapsed.seconds();
+            told.push(format!(
+                "With shift {shift} the whole trace takes {all:.2} times as long as with shift {beside}; \
+                 --closed-loop compares the requests."
+            ));
+        }
+    }
+    told.iter().map(|line| wrap(line, width, "")).collect::<Vec<_>>().join("\n")
+}
+
+/// That a drive does not keep up.
+fn lags(run: &Run) -> String {
+    let Run { shift, replayed, .. } = run;
+    format!(
+        "With shift {shift} the drive does not keep up: after the trace's {} it is {} behind, and how long a request \
+         waits grows with the trace.",
+        replayed.span, replayed.behind
+    )
+}

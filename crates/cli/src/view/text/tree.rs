@@ -1,0 +1,244 @@
+//! A disk drawn: its partitions as a bar to scale, and all layers as a tree with their offsets.
+
+use std::fmt::Write;
+
+use straddle_audit::{Finding, Severity, Step, Told};
+use straddle_examine::Examined;
+use straddle_layout::layer::{Facts, FileSystem, Layer, Segment};
+use straddle_layout::{Partition, Role, Stack, types};
+use straddle_units::{ByteCount, ByteOffset, Span};
+
+use crate::output::{Styles, paint, printable};
+use crate::view::text::severity_style;
+
+/// Cells of the bar.
+const BAR: u64 = 72;
+
+/// The whole drawing.
+pub(crate) fn draw(audited: &Examined, styles: Styles) -> String {
+    let has_partitions = !audited.stack.partitions.is_empty();
+    let mut text = if has_partitions { bar(audited, styles) } else { String::new() };
+    let disk = Node { audited, styles };
+    let partitions: Vec<&Partition> = audited.stack.partitions.iter().collect();
+    let roots = partitions.len() + usize::from(audited.stack.layer.is_some());
+    let mut drawn = 0;
+    if let Some(layer) = &audited.stack.layer {
+        drawn += 1;
+        disk.layer(layer, "", &[], drawn == roots, &mut text);
+    }
+    for partition in partitions {
+        drawn += 1;
+        disk.partition(partition, drawn == roots, &mut text);
+    }
+    text
+}
+
+/// Whole cells of the bar up to `at` of `size` bytes.
+fn cells(at: u64, size: u64) -> u64 {
+    u64::try_from(u128::from(at) * u128::from(BAR) / u128::from(size.max(1))).unwrap_or(BAR).min(BAR)
+}
+
+/// The disk with its partitions, and what a character of it stands for.
+fn bar(audited: &Examined, styles: Styles) -> String {
+    let size = audited.target.size.get();
+    let listed = audited.stack.partitions.iter().filter(|p| p.role != Role::Extended);
+    let line = bar_line(size, listed.map(|partition| (partition.number, partition.span)).collect());
+    format!("  [{line}]\n  {}\n", paint(styles.faint, &scale(size)))
+}
+
+/// What a character of [`bar_line`] stands for.
+pub(crate) fn scale(size: u64) -> String {
+    format!("to scale: a character is {}, a dot is free space", ByteCount::new(size / BAR))
+}
+
+/// A disk of `size` bytes to scale: each partition as its number, free space as dots. A partition that is too small for a
+/// cell of its own still gets one.
+pub(crate) fn bar_line(size: u64, mut partitions: Vec<(u32, Span)>) -> String {
+    let mut line: Vec<char> = std::iter::repeat_n('.', usize::try_from(BAR).unwrap_or(72)).collect();
+    // The largest first, so that one of less than a cell is drawn over it and not under it.
+    partitions.sort_by_key(|(_, span)| std::cmp::Reverse(span.len()));
+    for (number, span) in partitions {
+        let mark = char::from_digit(number % 36, 36).unwrap_or('?');
+        let first = cells(span.start().get(), size);
+        let last = cells(span.end().get(), size).max(first + 1);
+        for cell in first..last {
+            if let Some(slot) = usize::try_from(cell).ok().and_then(|cell| line.get_mut(cell)) {
+                *slot = mark;
+            }
+        }
+    }
+    line.into_iter().collect()
+}
+
+/// What is needed to draw any node.
+#[derive(Clone, Copy)]
+struct Node<'a> {
+    audited: &'a Examined,
+    styles: Styles,
+}
+
+impl Node<'_> {
+    fn partition(self, partition: &Partition, last: bool, text: &mut String) {
+        let name = types::name(&partition.kind).unwrap_or("partition");
+        let told = format!(
+            "partition {}: {name}, {}, at byte {}",
+            partition.number,
+            partition.span.len(),
+            partition.span.start()
+        );
+        let path = vec![Step::partition(partition.number)];
+        let marks = self.marks(|f| {
+            f.layer.is_empty() && f.subject == straddle_audit::Subject::Partition(partition.number)
+        });
+        let _ = writeln!(text, "  {}{told}{marks}", branch(last));
+        if let Some(layer) = &partition.layer {
+            self.layer(layer, below(last), &path, true, text);
+        }
+    }
+
+    fn layer(self, layer: &Layer, indent: &str, path: &[Step], last: bool, text: &mut String) {
+        let own = straddle_audit::called(layer);
+        let path = [path, &[Step::of(layer)]].concat();
+        let marks = self.marks(|f| f.layer == path);
+        let _ = writeln!(text, "  {indent}{}{own}{}{marks}", branch(last), facts(layer));
+        let inner = format!("{indent}{}", below(last));
+        for remark in &layer.remarks {
+            let note = paint(self.styles.faint, &format!("note: {}", printable(remark)));
+            let _ = writeln!(text, "  {inner}   {note}");
+        }
+        if let Facts::Table(table) = &layer.facts {
+            return self.nested(table, &layer.children, &inner, &path, text);
+        }
+        for (index, child) in layer.children.iter().enumerate() {
+            self.layer(child, &inner, &path, index + 1 == layer.children.len(), text);
+        }
+    }
+
+    /// The partitions of a table inside another layer, each with what stands on it.
+    fn nested(self, table: &Stack, children: &[Layer], indent: &str, path: &[Step], text: &mut String) {
+        let is_in = |child: &&Layer, partition: &Partition| partition.span.start() == child.below.start();
+        let listed: Vec<&Partition> = table.partitions.iter().filter(|p| p.role != Role::Extended).collect();
+        let strays: Vec<&Layer> =
+            children.iter().filter(|child| !listed.iter().any(|partition| is_in(child, partition))).collect();
+        let count = listed.len() + strays.len();
+        for (index, partition) in listed.iter().enumerate() {
+            let last = index + 1 == count;
+            let path = [path, &[Step::partition(partition.number)]].concat();
+            let marks = self.marks(|f| f.layer == path);
+            let told = format!(
+                "partition {}: {}, at +{}",
+                partition.number,
+                partition.span.len(),
+                partition.span.start()
+            );
+            let _ = writeln!(text, "  {indent}{}{told}{marks}", branch(last));
+            let inner = format!("{indent}{}", below(last));
+            let on: Vec<&Layer> = children.iter().filter(|child| is_in(child, partition)).collect();
+            for (index, child) in on.iter().enumerate() {
+                self.layer(child, &inner, &path, index + 1 == on.len(), text);
+            }
+        }
+        for (index, child) in strays.iter().enumerate() {
+            self.layer(child, indent, path, listed.len() + index + 1 == count, text);
+        }
+    }
+
+    /// The codes of the findings that `about` picks and that were asked for, wherever they are told, coloured by the worst.
+    fn marks(self, about: impl Fn(&Finding) -> bool) -> String {
+        let asked = self.audited.findings.iter().filter(|f| matches!(f.told, Told::Here | Told::At(_)));
+        let mut codes: Vec<(Severity, &str)> =
+            asked.filter(|f| about(f)).map(|f| (f.severity, f.rule.code)).collect();
+        codes.sort_by_key(|(severity, code)| (std::cmp::Reverse(*severity), *code));
+        codes.dedup();
+        let Some((worst, _)) = codes.first() else { return String::new() };
+        let codes: Vec<&str> = codes.iter().map(|(_, code)| *code).collect();
+        format!("  {}", paint(severity_style(*worst, self.styles), &format!("<-- {}", codes.join(", "))))
+    }
+}
+
+fn branch(last: bool) -> &'static str {
+    if last { "`- " } else { "|- " }
+}
+
+fn below(last: bool) -> &'static str {
+    if last { "   " } else { "|  " }
+}
+
+/// The figures of a layer, and where its space lies: `, chunk 512 KiB: data at +1048576 = byte 2097152`.
+fn facts(layer: &Layer) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    match &layer.facts {
+        Facts::Md(md) => {
+            parts.push(format!("metadata {}", md.version));
+            if let Some(role) = md.role {
+                parts.push(format!("member {role} of {}", md.raid_disks));
+            }
+            if md.chunk != ByteCount::ZERO {
+                parts.push(format!("chunk {}", md.chunk));
+            }
+            parts.extend(md.stripe().map(|stripe| format!("stripe {stripe}")));
+        }
+        Facts::Pv(pv) if pv.extent_size != ByteCount::ZERO => {
+            parts.push(format!("extents of {}", pv.extent_size));
+        }
+        Facts::Lv(lv) => parts.extend(lv.segments.first().map(|first| segment(first, lv.segments.len()))),
+        Facts::Luks(luks) => parts.push(format!("sectors of {} bytes", luks.sector_size.get())),
+        Facts::Mapped(mapped) => {
+            parts.extend(mapped.block.map(|block| format!("blocks of {} bytes", block.get())))
+        }
+        Facts::FileSystem(fs) => parts.extend(file_system(fs)),
+        Facts::Pv(_) | Facts::Table(_) | Facts::Opaque => {}
+    }
+    let mut text = if parts.is_empty() { String::new() } else { format!(", {}", parts.join(", ")) };
+    if let Some(piece) = layer.space.first() {
+        // A volume counts from its PV's first byte, every other layer from its own.
+        let own = match &layer.facts {
+            Facts::Lv(_) => piece.below.get(),
+            _ => piece.below.checked_since(layer.below.start()).map_or(0, ByteCount::get),
+        };
+        let _ = write!(text, ": data at +{own} = byte {}", piece.drive);
+        if layer.space.len() > 1 {
+            let _ = write!(text, ", in {} pieces", layer.space.len());
+        }
+    } else if let Some(at) = layer.drive {
+        let _ = write!(text, ": at byte {at}");
+    }
+    text
+}
+
+fn segment(first: &Segment, count: usize) -> String {
+    let kind = match first.kind.as_str() {
+        "striped" if first.stripes <= 1 => "linear",
+        kind => kind,
+    };
+    let mut text = kind.to_owned();
+    if first.stripes > 1 {
+        let _ = write!(text, " over {}", first.stripes);
+    }
+    if first.stripe_size != ByteCount::ZERO && first.stripes > 1 {
+        let _ = write!(text, ", stripes of {}", first.stripe_size);
+    }
+    if count > 1 {
+        let _ = write!(text, ", {count} segments");
+    }
+    text
+}
+
+fn file_system(fs: &FileSystem) -> Vec<String> {
+    let mut parts = Vec::new();
+    let mut part = |name: &str, size: Option<ByteCount>| {
+        if let Some(size) = size.filter(|size| *size != ByteCount::ZERO) {
+            parts.push(format!("{name} {}", size.get()));
+        }
+    };
+    part("block", Some(fs.block));
+    part("sector", fs.sector);
+    part("log sector", fs.log_sector);
+    part("cluster", fs.cluster);
+    part("stripe unit", fs.stripe_unit);
+    part("stripe width", fs.stripe_width);
+    parts.extend(fs.ashift.map(|ashift| format!("ashift {ashift}")));
+    let data = fs.data_start.filter(|at| *at != ByteOffset::ZERO);
+    parts.extend(data.map(|at| format!("data area at +{at}")));
+    parts
+}
