@@ -20,10 +20,11 @@ use crate::plan::{Format, Plan};
 pub(crate) use gpt::CurrentGpt;
 pub(crate) use mbr::unlisted_slots;
 
-/// One step of writing a table.
+/// One step of writing a table. It is read, and never made, outside this crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Bytes to write.
+    #[non_exhaustive]
     Write {
         /// Where.
         at: u64,

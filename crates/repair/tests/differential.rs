@@ -17,7 +17,7 @@ use common::{Random, Reading, block_of, random_disk, random_table, seeds, stack_
 use skip::{PATH, present};
 use straddle_audit::{Context, Severity};
 use straddle_device::MemoryMedium;
-use straddle_repair::apply::{self, Backup};
+use straddle_repair::apply::{ApplyError, Backup, BackupError, LaterWrites, Prepared};
 use straddle_repair::disk::FileDisk;
 use straddle_repair::{
     Format, Part, Place, Plan, Request, Seed, Size, from_sfdisk, make,
@@ -49,7 +49,7 @@ fn tool(name: &str, arguments: &[&str], input: &str, environment: Option<(&str, 
 fn image(dir: &Path, name: &str, size: u64) -> FileDisk {
     let path = dir.join(name);
     File::create(&path).unwrap().set_len(size).unwrap();
-    FileDisk::open(&path, ByteCount::new(size)).unwrap()
+    FileDisk::open(&path, ByteCount::new(size), None).unwrap()
 }
 
 /// Number, first sector, count.
@@ -151,13 +151,11 @@ fn what_is_planned_is_what_every_tool_reads() {
         made += 1;
         let told = || format!("seed {seed}, {assume}, {size} bytes:\n{}", plan.to_json().unwrap());
         assert_eq!(Plan::from_json(&plan.to_json().unwrap()).unwrap(), plan);
-        let steps = apply::prepare(&disk, &plan, None).unwrap();
-        apply::write(&mut disk, &steps).unwrap();
-        apply::agrees(&disk, &plan).unwrap_or_else(|error| panic!("{error}\n{}", told()));
+        let (_, backup) =
+            common::write(&mut disk, &plan, None).unwrap_or_else(|error| panic!("{error}\n{}", told()));
         judge(&plan, &request, &disk, &assume, &told);
         scripts(&plan, &disk, dir.path(), &assume, &told);
-        let undo = Backup::of(&steps, size, None).undoing(&disk, None).unwrap();
-        apply::write(&mut disk, &undo).unwrap();
+        common::undo(&mut disk, &backup);
         assert_eq!(Reading::of(&disk, block_of(&assume)).partitions, [], "{}", told());
     }
     println!("seeds 0 to {count}: {made} plans, {refused} refused");
@@ -235,7 +233,7 @@ fn first_starts(path: &str, mib: u64, format: Format) -> [u64; 3] {
         let mut child = command.spawn().unwrap();
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         child.wait().unwrap();
-        let disk = FileDisk::open(Path::new(path), ByteCount::new(mib << 20)).unwrap();
+        let disk = FileDisk::open(Path::new(path), ByteCount::new(mib << 20), None).unwrap();
         stack_of(&disk, straddle_units::BlockSize::B512).partitions.first().map_or(0, |p| p.start.get())
     };
     let line = format!("parted -s \"$0\" mklabel {label} mkpart {kind} 0% 100%");
@@ -290,7 +288,7 @@ fn scripts(plan: &Plan, disk: &FileDisk, dir: &Path, assume: &str, told: &dyn Fn
     let name = theirs.path().to_str().unwrap().to_owned();
     drop(theirs);
     tool("sfdisk", &["-q", "--no-reread", "--no-tell-kernel", "-w", "never", &name], &script, None);
-    let theirs = FileDisk::open(Path::new(&name), ByteCount::new(plan.disk.size)).unwrap();
+    let theirs = FileDisk::open(Path::new(&name), ByteCount::new(plan.disk.size), None).unwrap();
     let block = block_of(assume);
     assert_eq!(Reading::of(&theirs, block).partitions, Reading::of(disk, block).partitions, "{}", told());
 }
@@ -367,6 +365,12 @@ fn bad_requests_are_refused_and_write_nothing() {
     }
 }
 
+/// Why `plan` is refused on a disk.
+fn refusal(disk: &common::Memory, plan: &Plan, serial: Option<&str>) -> String {
+    let mut disk = disk.clone();
+    Prepared::of(&mut disk, plan, serial).map(|_| ()).unwrap_err().to_string()
+}
+
 /// A plan for another disk, and for one that has changed since.
 #[test]
 fn a_plan_knows_its_disk() {
@@ -375,9 +379,7 @@ fn a_plan_knows_its_disk() {
     request.table = Some(Format::Gpt);
     request.parts = vec![Part::new(Size::Rest)];
     let plan = common::plan(&disk, "512e", &request).unwrap();
-    let refused = |disk: &common::Memory, serial: Option<&str>| {
-        apply::prepare(disk, &plan, serial).unwrap_err().to_string()
-    };
+    let refused = |disk: &common::Memory, serial: Option<&str>| refusal(disk, &plan, serial);
     let other = common::Memory::new(65 << 20);
     assert!(refused(&other, None).contains("for a disk of 67108864 bytes"));
     assert!(refused(&disk, Some("S1")).contains("serial number S1"));
@@ -386,20 +388,19 @@ fn a_plan_knows_its_disk() {
     assert!(refused(&changed, None).contains("plan again"));
     let mut used = disk.clone();
     used.put(1 << 20, &[1; 512]);
-    assert!(apply::prepare(&used, &plan, None).is_ok(), "data are nobody's table");
-    let steps = apply::prepare(&disk, &plan, None).unwrap();
-    apply::write(&mut disk, &steps).unwrap();
+    assert!(Prepared::of(&mut used, &plan, None).is_ok(), "data are nobody's table");
+    common::write(&mut disk, &plan, None).unwrap();
     assert!(refused(&disk, None).contains("plan again"), "a plan is for once");
     let mut kept = plan.clone();
     kept.table.partitions[0].change = straddle_repair::Change::Kept;
     let blank = common::Memory::new(64 << 20);
-    assert!(apply::prepare(&blank, &kept, None).unwrap_err().to_string().contains("is not there"));
+    assert!(refusal(&blank, &kept, None).contains("is not there"));
     let mut bare = plan.clone();
     bare.table.entries = 0;
-    assert!(apply::prepare(&blank, &bare, None).is_err());
+    refusal(&blank, &bare, None);
     let mut edited = plan.clone();
     edited.table.partitions[0].sectors += 1 << 20;
-    let error = apply::prepare(&common::Memory::new(64 << 20), &edited, None).unwrap_err().to_string();
+    let error = refusal(&blank, &edited, None);
     assert!(error.contains("outside"), "{error}");
 }
 
@@ -413,16 +414,20 @@ fn an_undo_is_for_what_was_done() {
     let mut request = Request::new(Seed(1));
     request.table = Some(Format::Gpt);
     request.parts = vec![Part::new(Size::Rest)];
-    let (_, steps) = common::plan_and_write(&mut disk, "512e", &request).unwrap();
+    let plan = common::plan(&disk, "512e", &request).unwrap();
     let path = dir.path().join("undo");
-    Backup::of(&steps, disk.len, None).store(&path).unwrap();
-    assert!(Backup::of(&steps, disk.len, None).store(&path).is_err(), "a backup replaces nothing");
+    Prepared::of(&mut disk, &plan, None).unwrap().back_up(&path).unwrap();
+    assert_eq!(disk, before, "a backup alone writes nothing");
+    let again = Prepared::of(&mut disk, &plan, None).unwrap().back_up(&path);
+    assert!(matches!(again, Err(ApplyError::Backup(BackupError::Store { .. }))), "a backup replaces nothing");
+    std::fs::remove_file(&path).unwrap();
+    Prepared::of(&mut disk, &plan, None).unwrap().back_up(&path).unwrap().write().unwrap();
     let backup = Backup::load(&path).unwrap();
     let mut changed = disk.clone();
     changed.put(512, &[1; 512]);
-    assert!(backup.undoing(&changed, None).unwrap_err().to_string().contains("byte 512"));
-    let undo = backup.undoing(&disk, None).unwrap();
-    apply::write(&mut disk, &undo).unwrap();
+    let error = backup.undo(&mut changed, None, LaterWrites::Refuse).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("byte 512"));
+    common::undo(&mut disk, &backup);
     for at in (0..64_u64 << 20).step_by(1 << 20) {
         let read = |disk: &common::Memory| {
             let mut bytes = vec![0; 1 << 20];
