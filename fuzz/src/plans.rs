@@ -59,11 +59,11 @@ pub fn plan(data: &[u8]) {
     let Ok(plan) = Plan::from_json(text) else { return };
     let again = Plan::from_json(&plan.to_json().expect("what was read can be written"));
     assert_eq!(again.ok().as_ref(), Some(&plan));
-    let disk = Zeros(plan.disk.size);
-    let block = plan.block().expect("it was checked");
+    let disk = Zeros(plan.disk().size.get());
+    let block = plan.block();
     let Ok(stack) = read_stack(&disk, Some(block), None) else { return };
     if let Ok(steps) = encode(&plan, &disk, &stack) {
-        check_steps(&steps, plan.disk.size);
+        check_steps(&steps, plan.disk().size.get());
     }
 }
 
@@ -96,7 +96,8 @@ pub fn request(data: &[u8]) {
     let stack = read_stack(&disk, Some(block), None).expect("zeros can be read");
     let situation = Situation { medium: &disk, topology: &topology, stack: &stack, serial: None };
     let Ok(plan) = make(&situation, &request) else { return };
-    plan.validate().expect("a plan that is made is valid");
+    let again = plan.to_json().map(|json| Plan::from_json(&json).ok());
+    assert_eq!(again.ok().flatten().as_ref(), Some(&plan), "a plan that is made is valid");
     if let Ok(steps) = encode(&plan, &disk, &stack) {
         check_steps(&steps, SIZE);
     }
@@ -105,8 +106,8 @@ pub fn request(data: &[u8]) {
     from_sfdisk(&script, &mut request).unwrap_or_else(|error| panic!("{error} in\n{script}"));
     let again = make(&situation, &request).unwrap_or_else(|error| panic!("{error} of\n{script}"));
     let listed = |plan: &Plan| -> Vec<(u32, u64, u64, String, String)> {
-        let partitions = plan.table.partitions.iter().filter(|e| e.slot != straddle_repair::Slot::Extended);
-        partitions.map(|e| (e.number, e.start, e.sectors, e.kind.clone(), e.name.clone())).collect()
+        let partitions = plan.table().partitions.iter().filter(|e| e.slot != straddle_repair::Slot::Extended);
+        partitions.map(|e| (e.number, e.start.get(), e.sectors.get(), e.kind.clone(), e.name.clone())).collect()
     };
     assert_eq!(listed(&again), listed(&plan), "{script}");
 }

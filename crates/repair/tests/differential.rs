@@ -20,11 +20,12 @@ use straddle_device::MemoryMedium;
 use straddle_repair::apply::{ApplyError, Backup, BackupError, LaterWrites, Prepared};
 use straddle_repair::disk::FileDisk;
 use straddle_repair::{
-    Format, Part, Place, Plan, Request, Seed, Size, from_sfdisk, make,
+    ChangeFile, Entry, Format, Part, Place, Plan, PlanFile, Request, Seed, Size, TableFile, from_sfdisk,
+    make,
     peers::{Free, peers},
     to_sfdisk,
 };
-use straddle_units::{Boundary, ByteCount, ByteOffset};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba};
 
 /// What a tool prints; it has to succeed.
 fn tool(name: &str, arguments: &[&str], input: &str, environment: Option<(&str, &str)>) -> String {
@@ -56,7 +57,7 @@ fn image(dir: &Path, name: &str, size: u64) -> FileDisk {
 type Rows = BTreeSet<(u32, u64, u64)>;
 
 fn rows(plan: &Plan) -> Rows {
-    plan.table.partitions.iter().map(|e| (e.number, e.start, e.sectors)).collect()
+    plan.table().partitions.iter().map(|e| (e.number, e.start.get(), e.sectors.get())).collect()
 }
 
 fn number_of(node: &str, path: &str) -> u32 {
@@ -66,14 +67,14 @@ fn number_of(node: &str, path: &str) -> u32 {
 fn by_sfdisk(plan: &Plan, path: &str) -> Rows {
     let json: serde_json::Value = serde_json::from_str(&tool("sfdisk", &["-J", path], "", None)).unwrap();
     let table = &json["partitiontable"];
-    let label = if plan.table.format == Format::Gpt { "gpt" } else { "dos" };
+    let label = if plan.table().format == Format::Gpt { "gpt" } else { "dos" };
     assert_eq!(table["label"], label);
     let id = table["id"].as_str().unwrap();
-    assert_eq!(id.trim_start_matches("0x").to_uppercase(), plan.table.id.to_uppercase());
+    assert_eq!(id.trim_start_matches("0x").to_uppercase(), plan.table().id.to_uppercase());
     let mut rows = Rows::new();
     for found in table["partitions"].as_array().unwrap() {
         let number = number_of(found["node"].as_str().unwrap(), path);
-        let entry = plan.table.partitions.iter().find(|entry| entry.number == number).unwrap();
+        let entry = plan.table().partitions.iter().find(|entry| entry.number == number).unwrap();
         assert_eq!(found["type"].as_str().unwrap(), entry.kind);
         assert_eq!(found["uuid"].as_str(), entry.uuid.as_deref());
         assert_eq!(found["name"].as_str().unwrap_or_default(), entry.name);
@@ -83,7 +84,7 @@ fn by_sfdisk(plan: &Plan, path: &str) -> Rows {
 }
 
 fn by_parted(plan: &Plan, path: &str) -> Rows {
-    let sector = plan.disk.sector.to_string();
+    let sector = plan.block().to_string();
     let text =
         tool("parted", &["-m", "-s", path, "unit", "s", "print"], "", Some(("PARTED_SECTOR_SIZE", &sector)));
     let row = |line: &str| {
@@ -117,13 +118,16 @@ fn findings(disk: &FileDisk, assume: &str) -> Vec<(&'static str, Severity, Strin
     found.into_iter().map(|f| (f.rule.code, f.severity, f.message)).collect()
 }
 
+fn size_of(plan: &Plan, entry: &Entry) -> ByteCount {
+    entry.sectors.to_bytes(plan.block()).unwrap()
+}
+
 /// What the plan itself left out, and what an MBR cannot do, may be found; nothing else.
 fn is_excused(plan: &Plan, finding: &(&'static str, Severity, String)) -> bool {
-    let left_out = plan.considered.iter().any(|c| c.left_out.is_some() && c.size != 0);
+    let left_out = plan.considered().iter().any(|c| c.left_out.is_some() && c.size != ByteCount::ZERO);
     let placed = matches!(finding.0, "S003" | "S004" | "S005" | "S006" | "S007" | "S008" | "S009");
-    let reach = plan.table.format == Format::Mbr && finding.0.starts_with("S04");
-    let unaligned_size =
-        plan.table.partitions.iter().any(|e| !(e.sectors * plan.disk.sector).is_multiple_of(4096));
+    let reach = plan.table().format == Format::Mbr && finding.0.starts_with("S04");
+    let unaligned_size = plan.table().partitions.iter().any(|e| !size_of(plan, e).get().is_multiple_of(4096));
     (left_out && placed) || reach || (finding.0 == "S002" && unaligned_size)
 }
 
@@ -165,27 +169,31 @@ fn what_is_planned_is_what_every_tool_reads() {
 fn judge(plan: &Plan, request: &Request, disk: &FileDisk, assume: &str, told: &dyn Fn() -> String) {
     let path = disk.path().to_str().unwrap();
     assert_eq!(by_parted(plan, path), rows(plan), "parted, {}", told());
-    if plan.disk.sector == 512 {
+    if plan.block() == BlockSize::B512 {
         assert_eq!(by_sfdisk(plan, path), rows(plan), "sfdisk, {}", told());
-        if plan.table.format == Format::Gpt {
+        if plan.table().format == Format::Gpt {
             let text = tool("sgdisk", &["-v", path], "", None);
             assert!(text.contains("No problems found"), "{text}\n{}", told());
         }
     }
-    let text = tool("fdisk", &["-b", &plan.disk.sector.to_string(), "-l", path], "", None);
+    let text = tool("fdisk", &["-b", &plan.block().to_string(), "-l", path], "", None);
     assert!(!text.contains("does not start on physical sector"), "{text}\n{}", told());
     let bad: Vec<_> = findings(disk, assume).into_iter().filter(|f| !is_excused(plan, f)).collect();
     assert!(bad.is_empty(), "{bad:#?}\n{}", told());
     // Sizes as asked, or up to the next boundary of an end.
     let asked = request.parts.iter().filter(|p| !p.logical).collect::<Vec<_>>();
-    let ours =
-        plan.table.partitions.iter().filter(|e| e.slot == straddle_repair::Slot::Primary).collect::<Vec<_>>();
+    let ours = plan
+        .table()
+        .partitions
+        .iter()
+        .filter(|e| e.slot == straddle_repair::Slot::Primary)
+        .collect::<Vec<_>>();
     assert_eq!(asked.len(), ours.len());
     for (part, entry) in asked.iter().zip(ours) {
-        let len = entry.sectors * plan.disk.sector;
+        let len = size_of(plan, entry).get();
         match part.size {
             Size::Bytes(size) => assert!((size.get()..size.get() + (1 << 20)).contains(&len), "{}", told()),
-            Size::Sectors(count) => assert_eq!(entry.sectors, count, "{}", told()),
+            Size::Sectors(count) => assert_eq!(entry.sectors.get(), count, "{}", told()),
             Size::Percent(_) | Size::Rest => {}
         }
     }
@@ -195,21 +203,17 @@ fn judge(plan: &Plan, request: &Request, disk: &FileDisk, assume: &str, told: &d
 /// No peer's start, in the space where the first partition went, is on every boundary that ours is on, and on more.
 fn no_worse_than_peers(plan: &Plan, assume: &str, told: &dyn Fn() -> String) {
     let topology = topology(assume);
-    let grain = Boundary::new(ByteCount::new(plan.grain), ByteCount::new(plan.phase)).unwrap();
-    for entry in plan.table.partitions.iter().filter(|e| e.slot != straddle_repair::Slot::Extended) {
-        let start = ByteOffset::new(entry.start * plan.disk.sector);
-        assert!(grain.is_aligned(start), "{}", told());
-        for peer in peers(
-            &topology,
-            ByteCount::new(plan.disk.size),
-            Free::From(ByteOffset::new(plan.table.first_usable * plan.disk.sector)),
-        ) {
+    let byte = |lba: Lba| lba.to_bytes(plan.block()).unwrap();
+    for entry in plan.table().partitions.iter().filter(|e| e.slot != straddle_repair::Slot::Extended) {
+        let start = byte(entry.start);
+        assert!(plan.grain().is_aligned(start), "{}", told());
+        for peer in peers(&topology, plan.disk().size, Free::From(byte(plan.table().first_usable))) {
             let Some(theirs) = peer.start else { continue };
-            let theirs = ByteOffset::new(theirs * plan.disk.sector);
+            let theirs = byte(Lba::new(theirs));
             // Of boundaries that do not meet on so small a disk, another choice is no better one.
             let met = |at: ByteOffset| -> BTreeSet<&str> {
                 let named = straddle_audit::named_boundaries(&topology).into_iter();
-                let small = named.filter(|n| n.boundary.size().get() < plan.disk.size / 4);
+                let small = named.filter(|n| n.boundary.size().get() < plan.disk().size.get() / 4);
                 small.filter(|n| n.boundary.is_aligned(at)).map(|n| n.name).collect()
             };
             let (ours, theirs) = (met(start), met(theirs));
@@ -234,7 +238,7 @@ fn first_starts(path: &str, mib: u64, format: Format) -> [u64; 3] {
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         child.wait().unwrap();
         let disk = FileDisk::open(Path::new(path), ByteCount::new(mib << 20), None).unwrap();
-        stack_of(&disk, straddle_units::BlockSize::B512).partitions.first().map_or(0, |p| p.start.get())
+        stack_of(&disk, BlockSize::B512).partitions.first().map_or(0, |p| p.start.get())
     };
     let line = format!("parted -s \"$0\" mklabel {label} mkpart {kind} 0% 100%");
     let parted = run("sh", &["-c", &line], "");
@@ -269,13 +273,13 @@ fn scripts(plan: &Plan, disk: &FileDisk, dir: &Path, assume: &str, told: &dyn Fn
     let mut request = Request::new(Seed(99));
     request.allow_misaligned = true;
     from_sfdisk(&script, &mut request).unwrap_or_else(|error| panic!("{error}\n{script}"));
-    let blank = MemoryMedium::sparse(Vec::new(), ByteCount::new(plan.disk.size));
+    let blank = MemoryMedium::sparse(Vec::new(), plan.disk().size);
     let (topology, stack) = (topology(assume), stack_of(&blank, block_of(assume)));
     let situation =
         straddle_repair::Situation { medium: &blank, topology: &topology, stack: &stack, serial: None };
     let again = make(&situation, &request).unwrap_or_else(|error| panic!("{error}\n{script}\n{}", told()));
     assert_eq!(to_sfdisk(&again, path), script, "{}", told());
-    if plan.disk.sector != 512 {
+    if plan.block() != BlockSize::B512 {
         return;
     }
     let dump = tool("sfdisk", &["--dump", path], "", None);
@@ -284,11 +288,11 @@ fn scripts(plan: &Plan, disk: &FileDisk, dir: &Path, assume: &str, told: &dyn Fn
         dump.lines().filter(|line| !line.starts_with("grain:")).map(|line| format!("{line}\n")).collect();
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(words(&dump), words(&script), "{}", told());
-    let theirs = image(dir, "theirs", plan.disk.size);
+    let theirs = image(dir, "theirs", plan.disk().size.get());
     let name = theirs.path().to_str().unwrap().to_owned();
     drop(theirs);
     tool("sfdisk", &["-q", "--no-reread", "--no-tell-kernel", "-w", "never", &name], &script, None);
-    let theirs = FileDisk::open(Path::new(&name), ByteCount::new(plan.disk.size), None).unwrap();
+    let theirs = FileDisk::open(Path::new(&name), plan.disk().size, None).unwrap();
     let block = block_of(assume);
     assert_eq!(Reading::of(&theirs, block).partitions, Reading::of(disk, block).partitions, "{}", told());
 }
@@ -391,16 +395,16 @@ fn a_plan_knows_its_disk() {
     assert!(Prepared::of(&mut used, &plan, None).is_ok(), "data are nobody's table");
     common::write(&mut disk, &plan, None).unwrap();
     assert!(refused(&disk, None).contains("plan again"), "a plan is for once");
-    let mut kept = plan.clone();
-    kept.table.partitions[0].change = straddle_repair::Change::Kept;
     let blank = common::Memory::new(64 << 20);
+    let edited = |edit: &dyn Fn(&mut TableFile)| {
+        let mut file = PlanFile::from(&plan);
+        edit(&mut file.table);
+        Plan::try_from(file)
+    };
+    let kept = edited(&|table| table.partitions[0].change = ChangeFile::Kept).unwrap();
     assert!(refusal(&blank, &kept, None).contains("is not there"));
-    let mut bare = plan.clone();
-    bare.table.entries = 0;
-    refusal(&blank, &bare, None);
-    let mut edited = plan.clone();
-    edited.table.partitions[0].sectors += 1 << 20;
-    let error = refusal(&blank, &edited, None);
+    assert!(edited(&|table| table.entries = 0).is_err());
+    let error = edited(&|table| table.partitions[0].sectors += 1 << 20).unwrap_err().to_string();
     assert!(error.contains("outside"), "{error}");
 }
 

@@ -10,6 +10,7 @@ use straddle_device::image::Format;
 use straddle_repair::apply::{ApplyError, BackedUp, Backup, LaterWrites, Prepared, Progress, Written};
 use straddle_repair::disk::{Disk, DiskError, FileDisk};
 use straddle_repair::{Plan, Step};
+use straddle_units::BlockSize;
 
 use super::plan::{check_raw, of_open_error, of_plan_error, serial_of};
 use crate::args::{ApplyArguments, UndoArguments};
@@ -27,14 +28,14 @@ struct Opened {
     kernel_name: Option<String>,
     serial: Option<String>,
     /// Its logical sector.
-    sector: u64,
+    sector: BlockSize,
 }
 
 pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> {
     let plan = load(&arguments.plan)?;
     let mut target = open(&arguments.write, arguments.format)?;
-    if target.kernel_name.is_some() && target.sector != plan.disk.sector {
-        let (name, sector, planned) = (&target.name, target.sector, plan.disk.sector);
+    if target.kernel_name.is_some() && target.sector != plan.block() {
+        let (name, sector, planned) = (&target.name, target.sector, plan.block());
         let text =
             format!("{name}: the plan counts in {planned}-byte sectors, and the disk has {sector}-byte ones");
         return Err(RefusedError(text).into());
@@ -73,11 +74,11 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
     let written = written.map_err(|error| of_apply_error(error, &target.name))?;
     let told = tell_kernel(&written, target.kernel_name.as_deref(), &target.name);
     let name = output::printable(&target.name);
-    let count = plural(plan.table.partitions.len(), "partition");
+    let count = plural(plan.table().partitions.len(), "partition");
     writeln!(
         out,
         "{name}: {} with {count} written and read back ({} in {})",
-        plan.table.format,
+        plan.table().format,
         written.bytes(),
         plural(written.places(), "place")
     )?;
@@ -178,7 +179,7 @@ fn open(path: &Path, format: Option<Format>) -> Result<Opened> {
     }
     let disk = FileDisk::open(path, target.size, target.id).map_err(|error| of_disk_error(error, &name))?;
     let serial = target.kernel_name.as_deref().and_then(serial_of);
-    let sector = target.topology.logical.value().get();
+    let sector = target.topology.logical.value();
     Ok(Opened { name, disk, kernel_name: target.kernel_name, serial, sector })
 }
 

@@ -235,15 +235,15 @@ pub(crate) fn serial_of(kernel_name: &str) -> Option<String> {
 /// What the other tools would do with each new partition.
 fn all_peers(target: &Target, plan: &Plan) -> Vec<(u32, Vec<Peer>)> {
     let block = target.topology.logical.value();
-    let byte = |lba: u64| Lba::new(lba).to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
-    let entries = &plan.table.partitions;
+    let byte = |lba: Lba| lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
+    let entries = &plan.table().partitions;
     let of = |entry: &straddle_repair::Entry| {
         // They start where the space before the partition does.
         let before =
             entries.iter().filter(|e| e.slot != straddle_repair::Slot::Extended && e.start < entry.start);
-        let free = match before.map(|e| e.start + e.sectors).max() {
-            None if plan.fresh => Free::Front(plan.table.format),
-            behind => Free::From(byte(behind.unwrap_or(plan.table.first_usable))),
+        let free = match before.map(straddle_repair::Entry::end).max() {
+            None if plan.is_fresh() => Free::Front(plan.table().format),
+            behind => Free::From(byte(behind.unwrap_or(plan.table().first_usable))),
         };
         (entry.number, peers(&target.topology, target.size, free))
     };

@@ -18,7 +18,6 @@ use straddle_units::{ByteCount, ByteOffset};
 
 use super::ApplyError;
 use crate::encode::Step;
-use crate::error::PlanError;
 use crate::fingerprint::hex;
 use crate::foresee::lay_over;
 use crate::plan::{Change, Plan, Slot, span_of};
@@ -155,15 +154,17 @@ pub(super) fn sum_without(
 }
 
 /// The beginning and the end of what each partition has that `plan` makes or lets grow: the partition, first byte, bytes.
-fn to_watch(plan: &Plan) -> Result<Vec<(u32, u64, u64)>, PlanError> {
-    let block = plan.block()?;
+fn to_watch(plan: &Plan) -> Vec<(u32, u64, u64)> {
+    let block = plan.block();
     let mut watched = Vec::new();
-    for entry in &plan.table.partitions {
+    for entry in &plan.table().partitions {
         let Some(span) = span_of(entry, block).filter(|_| entry.slot != Slot::Extended) else { continue };
         let from = match entry.change {
             Change::Kept => continue,
             Change::New => span.start().get(),
-            Change::Grown { from } => span.start().get().saturating_add(from.saturating_mul(block.get())),
+            Change::Grown { from } => {
+                span.start().get().saturating_add(from.get().saturating_mul(block.get()))
+            }
         };
         let end = span.end().get();
         let head = (end.saturating_sub(from)).min(WATCHED.0);
@@ -172,7 +173,7 @@ fn to_watch(plan: &Plan) -> Result<Vec<(u32, u64, u64)>, PlanError> {
         watched.push((entry.number, end - tail, tail));
     }
     watched.retain(|(_, _, size)| *size > 0);
-    Ok(watched)
+    watched
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
@@ -204,7 +205,7 @@ impl Unstored {
         plan: &Plan,
         steps: &[Step],
     ) -> Result<Self, ApplyError> {
-        for (partition, start, size) in to_watch(plan)? {
+        for (partition, start, size) in to_watch(plan) {
             let sum = sum_without(disk, start, size, steps)?;
             self.0.watched.push(Watched { partition, start, size, sum });
         }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use straddle_device::Medium;
 use straddle_layout::{Partition, Role, Stack};
+use straddle_units::Lba;
 
 use super::backup::Unstored;
 use super::{ApplyError, BackedUp, check_kernel};
@@ -56,16 +57,14 @@ impl<'a> Prepared<'a> {
 
 /// The steps that `plan` takes on `disk`, once it is certain that it is the plan's disk.
 fn steps_of(disk: &dyn Disk, plan: &Plan, serial: Option<&str>) -> Result<Vec<Step>, ApplyError> {
-    plan.validate()?;
-    let block = plan.block()?;
-    let size = disk.len().get();
-    if size != plan.disk.size {
+    let (block, planned) = (plan.block(), plan.disk());
+    let (size, wanted) = (disk.len().get(), planned.size.get());
+    if size != wanted {
         return Err(ApplyError::OtherDisk(format!(
-            "the plan is for a disk of {} bytes, and this one has {size}",
-            plan.disk.size
+            "the plan is for a disk of {wanted} bytes, and this one has {size}"
         )));
     }
-    if plan.disk.serial.as_deref() != serial {
+    if planned.serial.as_deref() != serial {
         let told = |serial: Option<&str>| {
             serial.map_or_else(
                 || "without a serial number".to_owned(),
@@ -74,20 +73,20 @@ fn steps_of(disk: &dyn Disk, plan: &Plan, serial: Option<&str>) -> Result<Vec<St
         };
         return Err(ApplyError::OtherDisk(format!(
             "the plan is for a disk {}, and this is one {}",
-            told(plan.disk.serial.as_deref()),
+            told(planned.serial.as_deref()),
             told(serial)
         )));
     }
     let stack = plan.read_present(disk)?;
-    let found = Fingerprint::of(disk, &stack, block, plan.disk.serial.clone())?;
-    if found != plan.disk {
+    let found = Fingerprint::of(disk, &stack, block, planned.serial.clone())?;
+    if found != *planned {
         return Err(ApplyError::OtherDisk(
             "the table on it is not the one that the plan was made for: plan again".to_owned(),
         ));
     }
     check_kept(plan, &stack)?;
     check_lost(plan, disk, &stack)?;
-    if plan.converts.is_some() {
+    if plan.converts().is_some() {
         // The table is as it was; what is in the partitions may not be.
         crate::contents::check(disk, &stack, block)?;
     }
@@ -98,14 +97,14 @@ fn steps_of(disk: &dyn Disk, plan: &Plan, serial: Option<&str>) -> Result<Vec<St
 
 /// Whether nothing is lost that the plan does not name: what is in a disk without a table is not in its fingerprint.
 fn check_lost(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<(), ApplyError> {
-    if plan.converts.is_some() {
+    if plan.converts().is_some() {
         return Ok(());
     }
-    let wipes = !plan.wipe.is_empty();
-    let found = crate::lost::find(medium, stack, (&plan.table, plan.block()?), plan.fresh, wipes)?;
+    let wipes = !plan.wipe().is_empty();
+    let found = crate::lost::find(medium, stack, (plan.table(), plan.block()), plan.is_fresh(), wipes)?;
     // What was unknown and is now known counts; another label does not.
     let is_told = |lost: &&Lost| {
-        plan.lost.iter().any(|told| (told.partition, &told.content) == (lost.partition, &lost.content))
+        plan.lost().iter().any(|told| (told.partition, &told.content) == (lost.partition, &lost.content))
     };
     match found.iter().find(|lost| !is_told(lost)) {
         None => Ok(()),
@@ -117,10 +116,10 @@ fn check_lost(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<(), App
 
 /// Whether what the plan says to keep is there: a file may say anything.
 fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
-    if plan.converts.is_some() {
+    if plan.converts().is_some() {
         return check_converted(plan, stack);
     }
-    for entry in &plan.table.partitions {
+    for entry in &plan.table().partitions {
         let sectors = match entry.change {
             Change::New => continue,
             Change::Kept => entry.sectors,
@@ -130,10 +129,10 @@ fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
         let invalid = |what: &str| {
             Err(PlanError::Invalid(format!("partition {number}, which it keeps, {what}")).into())
         };
-        let is_there = |p: &&Partition| p.start.get() == entry.start && p.count.get() == sectors;
+        let is_there = |p: &&Partition| p.start == entry.start && p.count == sectors;
         let mut same: Vec<&Partition> = stack.partitions.iter().filter(is_there).collect();
         same.sort_by_key(|p| p.number != number);
-        let Some(present) = same.first().filter(|_| !plan.fresh) else {
+        let Some(present) = same.first().filter(|_| !plan.is_fresh()) else {
             return invalid("is not there");
         };
         let was = crate::plan::kept(present);
@@ -159,18 +158,18 @@ fn check_numbers(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
     let invalid = |number: u32, what: &str| {
         ApplyError::from(PlanError::Invalid(format!("logical partition {number}, which it keeps, {what}")))
     };
-    let mut kept: Vec<(&Entry, u32, u64)> = Vec::new();
-    for entry in &plan.table.partitions {
+    let mut kept: Vec<(&Entry, u32, Lba)> = Vec::new();
+    for entry in &plan.table().partitions {
         let Slot::Logical { ebr } = entry.slot else { continue };
         if entry.change == Change::New {
             continue;
         }
-        let found = stack.partitions.iter().find(|p| p.start.get() == entry.start);
+        let found = stack.partitions.iter().find(|p| p.start == entry.start);
         let Some(Role::Logical { ebr: was }) = found.map(|p| p.role) else {
             return Err(invalid(entry.number, "is not one on the disk"));
         };
-        let first = stack.partitions.iter().find(|p| p.role == Role::Extended).map(|p| p.start.get());
-        if ebr != was.get() && Some(ebr) != first {
+        let first = stack.partitions.iter().find(|p| p.role == Role::Extended).map(|p| p.start);
+        if ebr != was && Some(ebr) != first {
             return Err(invalid(entry.number, "has another record on the disk"));
         }
         kept.extend(found.map(|p| (entry, p.number, ebr)));
@@ -187,7 +186,7 @@ fn check_numbers(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
 /// Whether the converted table lists the partitions that are there, each with its bytes.
 fn check_converted(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
     let is_same = |partition: &straddle_layout::Partition| {
-        let entry = plan.table.partitions.iter().find(|entry| entry.number == partition.number);
+        let entry = plan.table().partitions.iter().find(|entry| entry.number == partition.number);
         entry.is_some_and(|entry| match partition.role {
             // Its records, and so its start, move.
             Role::Extended => entry.slot == Slot::Extended,
@@ -197,7 +196,7 @@ fn check_converted(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
             }
         })
     };
-    if stack.partitions.len() == plan.table.partitions.len() && stack.partitions.iter().all(is_same) {
+    if stack.partitions.len() == plan.table().partitions.len() && stack.partitions.iter().all(is_same) {
         return Ok(());
     }
     let why = "the partitions that it converts are not those that are there".to_owned();

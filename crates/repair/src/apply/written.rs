@@ -101,9 +101,9 @@ impl Written<'_> {
         }
         let found = listed();
         let Some(plan) = self.plan else { return Ok(()) };
-        let block = plan.disk.sector;
-        let mut wanted: Vec<(u32, u64)> = (plan.table.partitions.iter())
-            .map(|entry| (entry.number, entry.start.saturating_mul(block)))
+        let block = plan.block().get();
+        let mut wanted: Vec<(u32, u64)> = (plan.table().partitions.iter())
+            .map(|entry| (entry.number, entry.start.get().saturating_mul(block)))
             .collect();
         wanted.sort_unstable();
         // Kernels without room for so many minors list none at all.
@@ -142,8 +142,8 @@ fn verify(disk: &dyn Disk, steps: &[Step]) -> Result<(), ApplyError> {
 
 /// Whether the table that is read from `disk` is the plan's: every partition with its number and place.
 fn check_table(disk: &dyn Disk, plan: &Plan) -> Result<(), ApplyError> {
-    let stack = read_stack(disk, Some(plan.block()?), None)?;
-    match foresee::difference(&stack, &plan.table) {
+    let stack = read_stack(disk, Some(plan.block()), None)?;
+    match foresee::difference(&stack, plan.table()) {
         None => Ok(()),
         Some(why) => Err(ApplyError::Differs { what: format!("the table ({why})"), at: 0 }),
     }
