@@ -8,6 +8,7 @@
 
 mod area;
 mod conditions;
+mod error_kind;
 mod journal;
 mod memory;
 mod moment;

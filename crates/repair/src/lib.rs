@@ -8,6 +8,7 @@ mod contents;
 pub mod disk;
 mod encode;
 mod error;
+mod error_kind;
 mod fingerprint;
 mod foresee;
 mod grain;

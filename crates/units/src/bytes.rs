@@ -7,6 +7,25 @@ use std::fmt;
 pub struct ByteOffset(u64);
 
 /// A number of bytes.
+///
+/// A difference says what becomes of it where the other is the larger, and so there is no `-`:
+///
+/// ```
+/// # use straddle_units::ByteCount;
+/// let (less, more) = (ByteCount::new(1), ByteCount::new(3));
+/// assert_eq!(more.checked_sub(less), Some(ByteCount::new(2)));
+/// assert_eq!(less.checked_sub(more), None);
+/// assert_eq!(less.saturating_sub(more), ByteCount::ZERO);
+/// assert_eq!(less.abs_diff(more), ByteCount::new(2));
+/// assert_eq!(ByteCount::new(1000).floor_to(ByteCount::new(300)), ByteCount::new(900));
+/// assert_eq!(more.floor_to(ByteCount::ZERO), ByteCount::ZERO);
+/// ```
+///
+/// ```compile_fail,E0369
+/// # use straddle_units::ByteCount;
+/// let (less, more) = (ByteCount::new(1), ByteCount::new(3));
+/// assert_eq!(less - more, ByteCount::ZERO);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteCount(u64);
 

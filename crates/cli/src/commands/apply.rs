@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use straddle_device::Options;
 use straddle_device::image::Format;
 use straddle_repair::apply::{ApplyError, BackedUp, Backup, LaterWrites, Prepared, Progress, Written};
@@ -14,7 +14,7 @@ use straddle_units::BlockSize;
 
 use super::plan::{check_raw, of_open_error, of_plan_error, serial_of};
 use crate::args::{ApplyArguments, UndoArguments};
-use crate::exit::{Exit, RefusedError, UsageError};
+use crate::exit::{Exit, RefusedError, UsageError, of_library};
 use crate::output::{self, Styles, plural, quote_path};
 use crate::text;
 
@@ -201,24 +201,9 @@ fn listing(steps: &[Step]) -> String {
 }
 
 fn of_apply_error(error: ApplyError, name: &str) -> anyhow::Error {
-    let is_refusal = matches!(
-        error,
-        ApplyError::OtherDisk(_)
-            | ApplyError::WouldDiffer(_)
-            | ApplyError::WrittenSince { .. }
-            | ApplyError::InUse(_)
-    );
-    match error {
-        ApplyError::Plan(error) => of_plan_error(error, name),
-        error => {
-            let text = format!("{name}: {:#}", anyhow::Error::from(error));
-            if is_refusal { RefusedError(text).into() } else { anyhow!(text) }
-        }
-    }
+    of_library(error.kind(), format!("{name}: {:#}", anyhow::Error::from(error)))
 }
 
 fn of_disk_error(error: DiskError, name: &str) -> anyhow::Error {
-    let is_refusal = matches!(error, DiskError::InUse(_) | DiskError::Replaced);
-    let text = format!("{name}: {:#}", anyhow::Error::from(error));
-    if is_refusal { RefusedError(text).into() } else { anyhow!(text) }
+    of_library(error.kind(), format!("{name}: {:#}", anyhow::Error::from(error)))
 }

@@ -13,7 +13,7 @@ use straddle_repair::{Plan, PlanError, Request, Seed, Situation, from_sfdisk, ma
 use straddle_units::{BlockSize, ByteOffset, Lba};
 
 use crate::args::PlanArguments;
-use crate::exit::{Exit, RefusedError, UsageError};
+use crate::exit::{Exit, RefusedError, UsageError, of_library};
 use crate::keep;
 use crate::output::{self, Styles};
 use crate::report::plan::PlanReport;
@@ -256,43 +256,5 @@ fn all_peers(target: &Target, plan: &Plan) -> Vec<(u32, Vec<Peer>)> {
 
 /// The error with the target's name, and the exit that it stands for.
 pub(crate) fn of_plan_error(error: PlanError, name: &str) -> anyhow::Error {
-    use PlanError as E;
-    let is_usage = matches!(
-        error,
-        E::Syntax(_)
-            | E::Toml(_)
-            | E::Nothing
-            | E::Contradiction(_)
-            | E::UnknownType { .. }
-            | E::GptOnly { .. }
-            | E::ReservedType { .. }
-            | E::TooManyPrimaries
-            | E::Percents(_)
-            | E::TwoRests
-            | E::Empty(_)
-            | E::Name { .. }
-            | E::NotASector { .. }
-    );
-    let is_refusal = matches!(
-        error,
-        E::Misaligned { .. }
-            | E::WouldDestroy { .. }
-            | E::WouldReplace { .. }
-            | E::WouldHarm { .. }
-            | E::NotItsTable { .. }
-            | E::TwoOwners { .. }
-            | E::TwoSteps(_)
-            | E::InTheWay(_)
-            | E::Unchangeable(_)
-            | E::CannotConvert(_)
-            | E::Overlap { .. }
-    );
-    let text = format!("{name}: {:#}", anyhow::Error::from(error));
-    if is_usage {
-        UsageError(text).into()
-    } else if is_refusal {
-        RefusedError(text).into()
-    } else {
-        anyhow!(text)
-    }
+    of_library(error.kind(), format!("{name}: {:#}", anyhow::Error::from(error)))
 }
