@@ -6,7 +6,7 @@ use straddle_device::topology::Topology;
 use straddle_device::{Medium, ReadError};
 use straddle_layout::read_stack;
 use straddle_repair::apply::Backup;
-use straddle_repair::disk::Disk;
+use straddle_repair::disk::{Disk, WritePermit};
 use straddle_repair::{
     Plan, Request, Seed, Situation, Step, encode, from_sfdisk, make, parse_file, to_sfdisk,
 };
@@ -34,7 +34,7 @@ impl Medium for Zeros {
 }
 
 impl Disk for Zeros {
-    fn write_at(&mut self, _: ByteOffset, _: &[u8]) -> io::Result<()> {
+    fn write_at(&mut self, _: ByteOffset, _: &[u8], _: &WritePermit) -> io::Result<()> {
         unreachable!("nothing is written")
     }
 
@@ -59,18 +59,17 @@ pub fn plan(data: &[u8]) {
     let Ok(plan) = Plan::from_json(text) else { return };
     let again = Plan::from_json(&plan.to_json().expect("what was read can be written"));
     assert_eq!(again.ok().as_ref(), Some(&plan));
-    let disk = Zeros(plan.disk.size);
-    let block = plan.block().expect("it was checked");
+    let disk = Zeros(plan.disk().size.get());
+    let block = plan.block();
     let Ok(stack) = read_stack(&disk, Some(block), None) else { return };
     if let Ok(steps) = encode(&plan, &disk, &stack) {
-        check_steps(&steps, plan.disk.size);
+        check_steps(&steps, plan.disk().size.get());
     }
 }
 
 /// A backup, with any sum, and the steps of taking it back on an empty disk.
 pub fn backup(data: &[u8]) {
-    let Ok(backup) = serde_json::from_slice::<Backup>(data) else { return };
-    if let Ok(steps) = backup.undoing(&Zeros(SIZE), None) {
+    if let Some(steps) = Backup::preview(data, &Zeros(SIZE)) {
         check_steps(&steps, SIZE);
     }
 }
@@ -97,7 +96,8 @@ pub fn request(data: &[u8]) {
     let stack = read_stack(&disk, Some(block), None).expect("zeros can be read");
     let situation = Situation { medium: &disk, topology: &topology, stack: &stack, serial: None };
     let Ok(plan) = make(&situation, &request) else { return };
-    plan.validate().expect("a plan that is made is valid");
+    let again = plan.to_json().map(|json| Plan::from_json(&json).ok());
+    assert_eq!(again.ok().flatten().as_ref(), Some(&plan), "a plan that is made is valid");
     if let Ok(steps) = encode(&plan, &disk, &stack) {
         check_steps(&steps, SIZE);
     }
@@ -106,8 +106,8 @@ pub fn request(data: &[u8]) {
     from_sfdisk(&script, &mut request).unwrap_or_else(|error| panic!("{error} in\n{script}"));
     let again = make(&situation, &request).unwrap_or_else(|error| panic!("{error} of\n{script}"));
     let listed = |plan: &Plan| -> Vec<(u32, u64, u64, String, String)> {
-        let partitions = plan.table.partitions.iter().filter(|e| e.slot != straddle_repair::Slot::Extended);
-        partitions.map(|e| (e.number, e.start, e.sectors, e.kind.clone(), e.name.clone())).collect()
+        let partitions = plan.table().partitions.iter().filter(|e| e.slot != straddle_repair::Slot::Extended);
+        partitions.map(|e| (e.number, e.start.get(), e.sectors.get(), e.kind.clone(), e.name.clone())).collect()
     };
     assert_eq!(listed(&again), listed(&plan), "{script}");
 }

@@ -122,20 +122,15 @@ fn is_known(partition: &Partition) -> bool {
 fn summary(partition: &Partition, place: Place, start: Lba, count: LbaCount) -> String {
     let old = partition.span;
     let moves = place.start != old.start();
+    let by = exact(old.len().abs_diff(place.len));
     match (moves, place.len.cmp(&old.len())) {
-        (true, Ordering::Less) => format!(
-            "move it to LBA {start} and shrink it by {} to {count} sectors",
-            exact(old.len() - place.len)
-        ),
+        (true, Ordering::Less) => format!("move it to LBA {start} and shrink it by {by} to {count} sectors"),
         (true, Ordering::Equal) => format!("move it to LBA {start} ({count} sectors)"),
-        (true, Ordering::Greater) => format!(
-            "move it to LBA {start} and grow it by {} to {count} sectors",
-            exact(place.len - old.len())
-        ),
+        (true, Ordering::Greater) => format!("move it to LBA {start} and grow it by {by} to {count} sectors"),
         (false, Ordering::Less) => {
-            format!("shrink it by {} to {count} sectors", exact(old.len() - place.len))
+            format!("shrink it by {by} to {count} sectors")
         }
-        (false, _) => format!("grow it by {} to {count} sectors", exact(place.len - old.len())),
+        (false, _) => format!("grow it by {by} to {count} sectors"),
     }
 }
 

@@ -19,14 +19,13 @@ pub fn picture(boundary: Boundary, span: Span) -> Option<String> {
     }
     let lead = boundary.past(span.start());
     let unit = boundary.size().get();
-    let reach = lead.checked_add(span.len())?;
     let mut line = String::from("|");
     for index in 0..coverage.touched * CELLS_PER_UNIT {
         // A cell's own bytes, counted from the boundary at or before the span.
         let from = unit.checked_mul(index)? / CELLS_PER_UNIT;
         let to = unit.checked_mul(index + 1)? / CELLS_PER_UNIT;
         let cell = Span::new(ByteOffset::new(from), ByteCount::new(to - from))?;
-        let drawn = Span::new(ByteOffset::new(lead.get()), reach - lead)?;
+        let drawn = Span::new(ByteOffset::new(lead.get()), span.len())?;
         line.push(if cell.overlaps(drawn) { '#' } else { '.' });
         if (index + 1).is_multiple_of(CELLS_PER_UNIT) {
             line.push('|');

@@ -158,7 +158,8 @@ fn rewrite_gpt(context: &Context<'_>) -> Cure {
 
 fn check_mbr_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let Some(reach) = reach(context) else { return };
-    let beyond = context.size - reach;
+    // A disk that an MBR reaches to the end of has nothing beyond.
+    let beyond = context.size.saturating_sub(reach);
     if beyond <= NEGLIGIBLE || context.stack.partitions.is_empty() {
         return;
     }

@@ -7,6 +7,7 @@ use straddle_bench::TargetError;
 use straddle_device::shown::is_hidden;
 use straddle_guest::GuestError;
 use straddle_lab::LabError;
+use straddle_units::ErrorKind;
 
 use crate::args::{Arguments, Colour};
 use crate::output::{self, Styles};
@@ -44,6 +45,16 @@ impl Exit {
     /// Ended by Ctrl-C: as a shell says it of what SIGINT ends.
     pub(crate) const INTERRUPTED: Self = Self::Command(128 + 2);
 
+    /// What a failure of this kind exits with.
+    pub(crate) const fn of_kind(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Usage => Self::Usage,
+            ErrorKind::Refused => Self::Refused,
+            ErrorKind::Failed => Self::Failed,
+            ErrorKind::Interrupted => Self::INTERRUPTED,
+        }
+    }
+
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Aligned => 0,
@@ -79,6 +90,15 @@ impl std::fmt::Display for RefusedError {
 }
 
 impl std::error::Error for RefusedError {}
+
+/// A library's error of this kind, in words that have its causes.
+pub(crate) fn of_library(kind: ErrorKind, text: String) -> anyhow::Error {
+    match kind {
+        ErrorKind::Usage => UsageError(text).into(),
+        ErrorKind::Refused => RefusedError(text).into(),
+        ErrorKind::Failed | ErrorKind::Interrupted => anyhow::anyhow!(text),
+    }
+}
 
 /// Whether an error is no more than the user's wish to end.
 fn is_interruption(cause: &(dyn std::error::Error + 'static)) -> bool {

@@ -150,7 +150,7 @@ impl Luks {
     pub fn uses(&self, len: ByteCount) -> Option<ByteCount> {
         let payload = ByteCount::new(self.payload.filter(|_| self.is_plain)?.get());
         let room = len.get().checked_sub(payload.get()).map(ByteCount::new)?;
-        let size = self.size.unwrap_or(room - room.remainder(self.sector_size));
+        let size = self.size.unwrap_or(room.floor_to(self.sector_size));
         payload.checked_add(size).filter(|end| *end <= len)
     }
 

@@ -37,7 +37,7 @@ pub enum Kind {
 
 /// What is going to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub(crate) enum Access {
     /// Reading only.
     Read,
     /// Writing beside others who use partitions of the device: into free space. Nobody may use the disk as a whole; a file
@@ -105,8 +105,8 @@ pub enum OpenError {
 pub struct Opened {
     /// As it was named.
     pub path: PathBuf,
-    /// The open file.
-    pub file: File,
+    /// The open file, through which nobody but this crate writes.
+    pub(crate) file: File,
     /// What it is.
     pub kind: Kind,
     /// Which file or device it is, under whichever name.
@@ -125,8 +125,13 @@ pub struct Opened {
 const UNITS: [u64; 4] = [512, 1024, 2048, 4096];
 
 impl Opened {
+    /// Opens `path` for reading only.
+    pub fn for_reading(path: &Path, io: Io) -> Result<Self, OpenError> {
+        Self::open(path, Access::Read, io)
+    }
+
     /// Opens `path`. For writing it is locked, which ends with the file, and nobody else may use it.
-    pub fn open(path: &Path, access: Access, io: Io) -> Result<Self, OpenError> {
+    pub(crate) fn open(path: &Path, access: Access, io: Io) -> Result<Self, OpenError> {
         let unusable = |source| OpenError::Unusable { path: path.to_owned(), source };
         let metadata = path.metadata().map_err(unusable)?;
         let found = metadata.file_type();

@@ -20,6 +20,7 @@ use straddle_probe::Surface;
 use straddle_units::Span;
 
 use crate::area::Give;
+use crate::finished::Finished;
 use crate::journal::{Journal, JournalError};
 use crate::lookout::{Lookout, Readers};
 use crate::moment::told_moment;
@@ -54,10 +55,25 @@ impl Claimed {
     pub const fn opened(&self) -> &Opened {
         &self.opened
     }
+}
 
-    /// The target, whose contents are given up.
+/// A target whose owner gives its contents up, or that was made for the measurement; nobody else uses it.
+#[derive(Debug)]
+pub struct GivenUp(Claimed);
+
+impl GivenUp {
+    /// Opens and locks `path`. That its contents may go is the caller's word: its owner has named it for that.
+    pub fn open(path: &Path, io: Io) -> Result<Self, OpenError> {
+        Claimed::open(path, Give::Destroyed, io).map(Self)
+    }
+
+    /// The target.
+    pub const fn opened(&self) -> &Opened {
+        &self.0.opened
+    }
+
     pub(crate) fn into_opened(self) -> Opened {
-        self.opened
+        self.0.opened
     }
 }
 
@@ -159,11 +175,6 @@ impl Session {
         Ok(Self { real, journal, lookout, began, clear: began, disturbed: None, depth, largest: 0 })
     }
 
-    /// What is measured.
-    pub const fn real(&self) -> &Real {
-        &self.real
-    }
-
     /// Whether nobody else has come so far.
     fn is_alone(&mut self) -> bool {
         if self.disturbed.is_some() {
@@ -181,7 +192,7 @@ impl Session {
     }
 
     /// Compares what was kept with what is there now, and gives the target up: others go on. What was measured, and what came of it.
-    pub fn end(mut self) -> Result<(Real, Verdict), SessionError> {
+    pub fn end(mut self) -> Result<(Finished, Verdict), SessionError> {
         let changed = self.real.changed().map_err(|source| match self.journal.path() {
             Some(journal) => SessionError::Uncompared { journal: journal.to_owned(), source },
             None => source.into(),
@@ -207,7 +218,7 @@ impl Session {
         let path = self.real.opened().path.clone();
         let under_way = self.largest.saturating_mul(self.depth.into());
         let verdict = Verdict { path, began, disturbed, has_waited, changed, journal, under_way };
-        Ok((self.real, verdict))
+        Ok((self.real.finish(), verdict))
     }
 }
 

@@ -11,10 +11,11 @@ use straddle_bench::{Clock, Description, Target, TargetError};
 use straddle_drive::{Completion, Counters, Nanos, Operation, Request, RequestId, Time};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
+use crate::finished::Finished;
 use crate::memory::Memory;
 use crate::open::Opened;
 use crate::ring::{Ask, Place, Ring};
-use crate::session::Claimed;
+use crate::session::GivenUp;
 use crate::sync::Sync;
 
 /// What is written.
@@ -105,13 +106,13 @@ impl Real {
 
     /// A target that was given up, or made for this: random bytes by `seed` are written anywhere in `areas`.
     pub fn given_up(
-        claimed: Claimed,
+        given_up: GivenUp,
         title: String,
         (areas, seed): (Vec<Span>, u64),
         settings: Settings,
         stop: Arc<AtomicBool>,
     ) -> Result<Self, RealError> {
-        Self::new(claimed.into_opened(), title, &Contents::Random(areas, seed), settings, stop)
+        Self::new(given_up.into_opened(), title, &Contents::Random(areas, seed), settings, stop)
     }
 
     /// Makes `opened` ready: reads what is to be kept.
@@ -159,18 +160,23 @@ impl Real {
         })
     }
 
+    /// What was measured, when it has ended.
+    pub fn finish(self) -> Finished {
+        Finished::of(self)
+    }
+
     /// The target.
-    pub const fn opened(&self) -> &Opened {
+    pub(crate) const fn opened(&self) -> &Opened {
         &self.opened
     }
 
     /// Requests that were sent so far.
-    pub const fn sent(&self) -> u64 {
+    pub(crate) const fn sent(&self) -> u64 {
         self.sent
     }
 
     /// Whether every byte that was read beforehand is zero: discarded or never written, perhaps never read from the medium.
-    pub fn is_blank(&self) -> bool {
+    pub(crate) fn is_blank(&self) -> bool {
         self.kept
             && self.memory().is_some_and(|memory| {
                 memory.iter().take(self.areas.len()).all(|piece| piece.bytes().iter().all(|byte| *byte == 0))

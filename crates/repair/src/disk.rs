@@ -1,7 +1,7 @@
 //! Disks that can be written.
 //!
-//! The law of this module: a [`Disk`] does what it is told and decides nothing; [`FileDisk`] exists only for a raw image or a
-//! block device that nobody else uses, as far as locks, the kernel and /proc tell.
+//! The law of this module: a [`Disk`] decides nothing, and takes bytes from nobody but [`apply`](crate::apply); [`FileDisk`]
+//! exists only for a raw image or a block device that nobody else uses, as far as locks, the kernel and /proc tell.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,17 +11,33 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use straddle_device::claim::{self, Claim, LockError};
+use straddle_device::ioctl::{IoctlError, reread_partitions};
 use straddle_device::live::Machine;
 use straddle_device::{FileId, Medium, ReadError};
 use straddle_units::{ByteCount, ByteOffset};
 
+/// Permission to write to a [`Disk`]: only [`BackedUp::write`](crate::apply::BackedUp::write) has one.
+#[derive(Debug)]
+pub struct WritePermit(());
+
+impl WritePermit {
+    pub(crate) const fn new() -> Self {
+        Self(())
+    }
+}
+
 /// A medium that can be written.
 pub trait Disk: Medium {
     /// Writes `bytes` at `at`. They may be in a cache afterwards, and reach the medium in any order.
-    fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()>;
+    fn write_at(&mut self, at: ByteOffset, bytes: &[u8], permit: &WritePermit) -> io::Result<()>;
 
     /// Ends when everything written is on the medium.
     fn flush(&mut self) -> io::Result<()>;
+
+    /// Has the kernel read the partition table again (BLKRRPART); `None` where no kernel reads it.
+    fn reread_table(&self) -> Option<Result<(), IoctlError>> {
+        None
+    }
 }
 
 /// Why a disk cannot be opened for writing.
@@ -46,7 +62,6 @@ pub enum DiskError {
 pub struct FileDisk {
     file: File,
     path: PathBuf,
-    id: FileId,
     len: ByteCount,
     is_device: bool,
     /// Held as long as it is.
@@ -56,8 +71,8 @@ pub struct FileDisk {
 impl FileDisk {
     /// Opens the image or the whole disk at `path`, of `len` bytes, and locks it. A block device is opened for exclusive use
     /// (O_EXCL), which the kernel refuses while it, or a partition of it, is mounted or held. Others who use it are looked for:
-    /// not everybody claims what he uses.
-    pub fn open(path: &Path, len: ByteCount) -> Result<Self, DiskError> {
+    /// not everybody claims what he uses. `seen` is the file that was looked at before; another in its place is refused.
+    pub fn open(path: &Path, len: ByteCount, seen: Option<FileId>) -> Result<Self, DiskError> {
         let metadata = std::fs::metadata(path).map_err(DiskError::Io)?;
         let kind = metadata.file_type();
         if !kind.is_file() && !kind.is_block_device() {
@@ -87,27 +102,15 @@ impl FileDisk {
             LockError::Io(source) => DiskError::Io(source),
             error => DiskError::InUse(error.to_string()),
         })?;
-        Ok(Self { file, path: path.to_owned(), id, len, is_device: kind.is_block_device(), _claim: claim })
-    }
-
-    /// Which file or device it is.
-    pub fn id(&self) -> FileId {
-        self.id
-    }
-
-    /// The open file.
-    pub fn file(&self) -> &File {
-        &self.file
+        if seen.is_some_and(|seen| seen != id) {
+            return Err(DiskError::Replaced);
+        }
+        Ok(Self { file, path: path.to_owned(), len, is_device: kind.is_block_device(), _claim: claim })
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Whether it is a block device.
-    pub fn is_device(&self) -> bool {
-        self.is_device
     }
 }
 
@@ -122,11 +125,15 @@ impl Medium for FileDisk {
 }
 
 impl Disk for FileDisk {
-    fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
+    fn write_at(&mut self, at: ByteOffset, bytes: &[u8], _: &WritePermit) -> io::Result<()> {
         self.file.write_all_at(bytes, at.get())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.file.sync_data()
+    }
+
+    fn reread_table(&self) -> Option<Result<(), IoctlError>> {
+        self.is_device.then(|| reread_partitions(&self.file))
     }
 }

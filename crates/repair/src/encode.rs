@@ -11,7 +11,7 @@ mod mbr;
 use straddle_device::{Medium, ReadError};
 use straddle_layout::format::mbr::SECTOR_BYTES;
 use straddle_layout::{Role, Stack, TableKind, beside};
-use straddle_units::{ByteCount, ByteOffset, Span};
+use straddle_units::{ByteCount, ByteOffset, Lba, Span};
 
 use crate::error::PlanError;
 use crate::fingerprint::bytes_of;
@@ -20,10 +20,11 @@ use crate::plan::{Format, Plan};
 pub(crate) use gpt::CurrentGpt;
 pub(crate) use mbr::unlisted_slots;
 
-/// One step of writing a table.
+/// One step of writing a table. It is read, and never made, outside this crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Bytes to write.
+    #[non_exhaustive]
     Write {
         /// Where.
         at: u64,
@@ -41,8 +42,8 @@ pub enum Step {
 /// Whether what stands before the entries of an MBR goes with what the plan wipes: a file system begins there, or a table of
 /// another kind.
 fn wipes_boot_code(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<bool, PlanError> {
-    if plan.wipe.is_empty() || matches!(stack.kind, TableKind::Content(_) | TableKind::Foreign(_)) {
-        return Ok(!plan.wipe.is_empty());
+    if plan.wipe().is_empty() || matches!(stack.kind, TableKind::Content(_) | TableKind::Foreign(_)) {
+        return Ok(!plan.wipe().is_empty());
     }
     let in_it = |at: Span| at.start().get() < SECTOR_BYTES as u64;
     Ok(beside(medium, stack)?.iter().any(|found| !found.is_table && in_it(found.at)))
@@ -50,19 +51,19 @@ fn wipes_boot_code(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<bo
 
 /// The steps of `plan` on the disk `medium`, on which `stack` was read.
 pub fn encode(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Step>, PlanError> {
-    let block = plan.block()?.get();
+    let block = plan.block().get();
     // Where the present table counts in another size, structures of both share sectors of the larger one.
     let unit = block.min(stack.block.get());
     let mut steps = Steps { medium, block, unit, steps: Vec::new() };
-    match plan.table.format {
+    match plan.table().format {
         Format::Gpt => gpt::encode(plan, stack, &mut steps)?,
         Format::Mbr => mbr::encode(plan, stack, &mut steps)?,
     }
     spare_old_chain(plan, stack, &steps.steps)?;
     // Only now does nothing need what was there before.
-    for wipe in &plan.wipe {
-        let len = usize::try_from(wipe.len).unwrap_or(0);
-        steps.write(wipe.start, &vec![0; len], "what was there before")?;
+    for wipe in plan.wipe() {
+        let len = usize::try_from(wipe.len().get()).unwrap_or(0);
+        steps.write(wipe.start().get(), &vec![0; len], "what was there before")?;
     }
     steps.flush();
     Ok(steps.steps)
@@ -71,7 +72,7 @@ pub fn encode(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Ste
 /// Refuses to write over a record of the old table's logical partitions while the old table still counts: until byte 0 is
 /// written.
 fn spare_old_chain(plan: &Plan, stack: &Stack, steps: &[Step]) -> Result<(), PlanError> {
-    let is_new = plan.fresh || plan.converts.is_some();
+    let is_new = plan.is_fresh() || plan.converts().is_some();
     if !is_new || stack.kind != TableKind::Mbr {
         return Ok(());
     }
@@ -106,6 +107,11 @@ struct Steps<'a> {
 }
 
 impl Steps<'_> {
+    /// The first byte of a sector of the table, or the last that can be counted.
+    fn byte(&self, lba: Lba) -> u64 {
+        lba.get().saturating_mul(self.block)
+    }
+
     /// What is on the medium now.
     fn read(&self, at: u64, len: u64) -> Result<Vec<u8>, ReadError> {
         let span = Span::new(ByteOffset::new(at), ByteCount::new(len));

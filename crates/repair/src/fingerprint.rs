@@ -3,7 +3,6 @@
 //! The law of this module: everything that the present table is made of goes into the hash, and nothing else: a boot loader or
 //! a file system may write where it likes.
 
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use straddle_device::fields::{has, le32, le64};
 use straddle_device::{Medium, ReadError};
@@ -12,15 +11,13 @@ use straddle_layout::{Role, Stack};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 /// A disk as it was when the plan was made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     /// Its size in bytes.
-    pub size: u64,
+    pub size: ByteCount,
     /// Its logical sector.
-    pub sector: u64,
+    pub sector: BlockSize,
     /// Its serial number, where it says one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
     /// SHA-256 of the bytes that its table is made of.
     pub table: String,
@@ -43,7 +40,7 @@ impl Fingerprint {
             hash.update(span.len().get().to_le_bytes());
             hash.update(bytes_of(medium, span)?);
         }
-        Ok(Self { size: medium.len().get(), sector: block.get(), serial, table: hex(&hash.finalize()) })
+        Ok(Self { size: medium.len(), sector: block, serial, table: hex(&hash.finalize()) })
     }
 }
 

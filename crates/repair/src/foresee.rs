@@ -44,8 +44,8 @@ pub(crate) fn lay_over(under: &mut [u8], at: u64, over: &[u8], over_at: u64) {
 /// Refuses steps after which the table that is read is another one than the plan's.
 pub(crate) fn check(medium: &dyn Medium, plan: &Plan, steps: &[Step]) -> Result<(), ApplyError> {
     let after = After { medium, steps };
-    let stack = read_stack(&after, Some(plan.block()?), None)?;
-    match difference(&stack, &plan.table) {
+    let stack = read_stack(&after, Some(plan.block()), None)?;
+    match difference(&stack, plan.table()) {
         None => Ok(()),
         Some(why) => Err(ApplyError::WouldDiffer(why)),
     }
@@ -54,7 +54,7 @@ pub(crate) fn check(medium: &dyn Medium, plan: &Plan, steps: &[Step]) -> Result<
 /// In what the table that was read is another one than the plan's, in words.
 pub(crate) fn difference(stack: &Stack, table: &Table) -> Option<String> {
     let is_it = |found: &Partition, entry: &Entry| {
-        (found.number, found.start.get(), found.count.get()) == (entry.number, entry.start, entry.sectors)
+        (found.number, found.start, found.count) == (entry.number, entry.start, entry.sectors)
     };
     let listed = |found: &&Partition| table.partitions.iter().any(|entry| is_it(found, entry));
     if let Some(found) = stack.partitions.iter().find(|found| !listed(found)) {

@@ -4,7 +4,6 @@
 //! taken or left out with a reason in words. A grain of a quarter of the disk or more is none: libfdisk draws the same line
 //! (libfdisk/src/alignment.c).
 
-use serde::{Deserialize, Serialize};
 use straddle_audit::{ATOMIC_UNIT, Severity, bogus_io_opt, named_boundaries};
 use straddle_device::topology::{AlignmentOffset, Topology};
 use straddle_units::{BlockSize, Boundary, ByteCount};
@@ -16,17 +15,15 @@ const USUAL_PHYSICAL: ByteCount = ByteCount::new(4096);
 const LARGEST_SHARE: u64 = 4;
 
 /// A boundary that was considered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Considered {
     /// What it is called: `physical sector`, `stripe`.
     pub name: String,
     /// Its size in bytes.
-    pub size: u64,
+    pub size: ByteCount,
     /// Who says so.
     pub source: String,
     /// Why starts are not on it; `None` when they are.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<String>,
 }
 
@@ -64,7 +61,7 @@ impl Grain {
         if topology.alignment_offset.value() == AlignmentOffset::Misaligned {
             grain.considered.push(Considered {
                 name: "alignment offset".to_owned(),
-                size: 0,
+                size: ByteCount::ZERO,
                 source: topology.alignment_offset.source().to_string(),
                 left_out: Some("the kernel says -1: no start is aligned for all devices below".to_owned()),
             });
@@ -72,7 +69,7 @@ impl Grain {
         if let (Some(why), Some(figure)) = (bogus_io_opt(topology), &topology.io_opt) {
             grain.considered.push(Considered {
                 name: "optimal I/O size".to_owned(),
-                size: figure.value().get(),
+                size: figure.value(),
                 source: figure.source().to_string(),
                 left_out: Some(format!("it cannot be true: {why}")),
             });
@@ -104,7 +101,7 @@ impl Grain {
         {
             self.end = end;
         }
-        let considered = Considered { name: name.to_owned(), size: boundary.size().get(), source, left_out };
+        let considered = Considered { name: name.to_owned(), size: boundary.size(), source, left_out };
         self.considered.push(considered);
     }
 
@@ -228,7 +225,7 @@ mod tests {
             Some(Figure::new(ByteCount::new(33_553_920), Source::Sysfs("queue/optimal_io_size")));
         let grain = Grain::of(&topology, ByteCount::new(100 * GIB), BlockSize::B512, None);
         assert_eq!(grain.start.size().get(), MIB);
-        let refused = grain.considered.iter().find(|c| c.size == 33_553_920).unwrap();
+        let refused = grain.considered.iter().find(|c| c.size.get() == 33_553_920).unwrap();
         assert!(refused.left_out.as_ref().unwrap().contains("65535 blocks"));
         // As Linux 6.11 and later round it, on a disk that it would take a quarter of.
         topology.io_opt =

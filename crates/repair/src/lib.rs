@@ -8,6 +8,7 @@ mod contents;
 pub mod disk;
 mod encode;
 mod error;
+mod error_kind;
 mod fingerprint;
 mod foresee;
 mod grain;
@@ -26,6 +27,9 @@ pub use grain::{Considered, Grain};
 pub use guid::Seed;
 pub use kinds::{ALIASES, Alias, type_name};
 pub use lost::Lost;
-pub use plan::{Change, Entry, Format, Plan, Situation, Slot, Table, VERSION, Wipe, make};
+pub use plan::{
+    Change, ChangeFile, ConsideredFile, Entry, EntryFile, FingerprintFile, Format, LostFile, Plan, PlanFile,
+    Situation, Slot, SlotFile, Table, TableFile, VERSION, WipeFile, make,
+};
 pub use request::{Grow, Part, Place, Request, Size, parse_file};
 pub use sfdisk::{from_sfdisk, to_sfdisk};

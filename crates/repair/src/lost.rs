@@ -4,11 +4,10 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
 use straddle_device::Medium;
 use straddle_layout::view::View;
 use straddle_layout::{Beside, Role, Stack, TableKind, beside, is_optical, optical_extent, read_layers};
-use straddle_units::{BlockSize, ByteCount, Span};
+use straddle_units::{BlockSize, Span};
 
 use crate::error::PlanError;
 use crate::plan::{Change, Table, span_of};
@@ -17,22 +16,16 @@ use crate::plan::{Change, Table, span_of};
 const MAX_LOOKED_INTO: usize = 128;
 
 /// Something on the disk that the new table does not lead to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
     /// The partition's number; absent for what is on the disk as a whole.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<u32>,
     /// What it is, as blkid names it; absent where nothing is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     /// The content's own name.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
-    /// First byte.
-    pub start: u64,
-    /// Bytes.
-    pub size: u64,
+    /// Its bytes.
+    pub at: Span,
 }
 
 impl fmt::Display for Lost {
@@ -45,8 +38,8 @@ impl fmt::Display for Lost {
         if !self.label.is_empty() {
             write!(f, " \"{}\"", self.label)?;
         }
-        let (start, size) = (self.start, self.size);
-        write!(f, ", {} ({size} bytes) from byte {start}", ByteCount::new(size))
+        let (start, size) = (self.at.start(), self.at.len());
+        write!(f, ", {size} ({} bytes) from byte {start}", size.get())
     }
 }
 
@@ -87,13 +80,7 @@ pub(crate) fn find(
 }
 
 fn lost(partition: Option<u32>, content: Option<&str>, span: Span) -> Lost {
-    Lost {
-        partition,
-        content: content.map(str::to_owned),
-        label: String::new(),
-        start: span.start().get(),
-        size: span.len().get(),
-    }
+    Lost { partition, content: content.map(str::to_owned), label: String::new(), at: span }
 }
 
 /// What stands beside the table and would be harmed by a plan. A table that is only changed spares an optical medium's file

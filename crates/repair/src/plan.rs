@@ -1,10 +1,36 @@
 //! A plan: the table that a disk is to have, and why, as a value that can be kept and judged before anything is written.
 //!
-//! The law of this module: a plan is made for one disk and knows it by a fingerprint; every plan, made here or read from a
-//! file, has passed [`Plan::validate`]: nothing overlaps, nothing is outside, every field fits its place on disk.
+//! The law of this module: a plan is made for one disk and knows it by a fingerprint. A [`Plan`] in hand is valid: made here or
+//! read from a [`PlanFile`], nothing overlaps, nothing is outside, every field fits its place on disk; and nobody changes it
+//! afterwards:
+//!
+//! ```
+//! # use straddle_repair::{Plan, PlanError, PlanFile};
+//! fn without_the_last(plan: &Plan) -> Result<Plan, PlanError> {
+//!     let mut file = PlanFile::from(plan);
+//!     file.table.partitions.pop();
+//!     Plan::try_from(file)
+//! }
+//! ```
+//!
+//! ```compile_fail,E0616
+//! # use straddle_repair::Plan;
+//! fn without_the_last(mut plan: Plan) -> Plan {
+//!     plan.table.partitions.pop();
+//!     plan
+//! }
+//! ```
+//!
+//! ```compile_fail,E0277
+//! # use straddle_repair::Plan;
+//! fn unchecked(json: &str) -> Plan {
+//!     serde_json::from_str(json).unwrap()
+//! }
+//! ```
 
 mod convert;
 mod edit;
+mod file;
 mod place;
 mod spared;
 mod validate;
@@ -20,7 +46,7 @@ use straddle_layout::{
     Partition, PartitionType, Problem, Role, Stack, TableKind, beside, is_blank, member_marks, rival_table,
     types,
 };
-use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
+use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use crate::error::PlanError;
 use crate::fingerprint::Fingerprint;
@@ -29,6 +55,9 @@ use crate::guid::Identities;
 use crate::kinds;
 use crate::lost::{self, Lost};
 use crate::request::Request;
+pub use file::{
+    ChangeFile, ConsideredFile, EntryFile, FingerprintFile, LostFile, PlanFile, SlotFile, TableFile, WipeFile,
+};
 use spared::Spared;
 
 /// The version of a plan's form.
@@ -69,8 +98,7 @@ impl fmt::Display for Format {
 }
 
 /// What a partition is for the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
     /// An entry of the table itself.
     Primary,
@@ -79,13 +107,12 @@ pub enum Slot {
     /// A logical partition.
     Logical {
         /// The sector of its extended boot record.
-        ebr: u64,
+        ebr: Lba,
     },
 }
 
 /// What becomes of a partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It is as it was: its entry keeps every bit.
     Kept,
@@ -94,110 +121,96 @@ pub enum Change {
     /// It ends later.
     Grown {
         /// How many sectors it had.
-        from: u64,
+        from: LbaCount,
     },
 }
 
 /// A partition of the table.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Its number.
     pub number: u32,
     /// First sector.
-    pub start: u64,
+    pub start: Lba,
     /// Number of sectors.
-    pub sectors: u64,
+    pub sectors: LbaCount,
     /// What it is for the table.
     pub slot: Slot,
     /// A GUID in capitals, or an MBR type in hexadecimal digits.
-    #[serde(rename = "type")]
     pub kind: String,
     /// Its identity (GPT).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<String>,
     /// Its name (GPT).
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Its attribute bits (GPT).
-    #[serde(default)]
     pub attributes: u64,
     /// Its active flag (MBR).
-    #[serde(default)]
     pub bootable: bool,
     /// What becomes of it.
     pub change: Change,
     /// The file system that is to be made in it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fs: Option<String>,
     /// Why it is where it is.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub why: Vec<String>,
 }
 
+impl Entry {
+    /// The sector behind it; the last that can be counted where there is none.
+    pub fn end(&self) -> Lba {
+        self.start.checked_add(self.sectors).unwrap_or(Lba::new(u64::MAX))
+    }
+
+    /// Its last sector; its first one where it is empty.
+    pub(crate) fn last(&self) -> Lba {
+        last_of(self.start, self.sectors)
+    }
+}
+
+/// The last of `sectors` sectors from `start` on; `start` where there are none.
+pub(crate) fn last_of(start: Lba, sectors: LbaCount) -> Lba {
+    let behind_first = sectors.last_lba().unwrap_or_default();
+    start.checked_add(LbaCount::new(behind_first.get())).unwrap_or(Lba::new(u64::MAX))
+}
+
 /// A partition table.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     /// Its format.
     pub format: Format,
     /// The disk's identity: a GUID, or eight hexadecimal digits.
     pub id: String,
     /// The first sector that partitions may use.
-    pub first_usable: u64,
+    pub first_usable: Lba,
     /// The last one.
-    pub last_usable: u64,
+    pub last_usable: Lba,
     /// How many entries the array of a GPT has; 0 for an MBR.
     pub entries: u32,
     /// The partitions, by number.
     pub partitions: Vec<Entry>,
 }
 
-/// Bytes that are overwritten with zeros once the table is written.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Wipe {
-    /// First byte.
-    pub start: u64,
-    /// Number of bytes.
-    pub len: u64,
+impl Table {
+    /// The first sector behind those that partitions may use.
+    pub(crate) fn usable_end(&self) -> Lba {
+        self.last_usable.checked_add(LbaCount::new(1)).unwrap_or(self.last_usable)
+    }
 }
 
-/// A plan.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// A plan. It is valid; see the [module](self).
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// [`VERSION`].
-    pub version: u32,
-    /// The disk that it is for.
-    pub disk: Fingerprint,
-    /// Whether the table is made anew; else the present one is changed.
-    pub fresh: bool,
-    /// The sector size that the present table counts in, where the plan says it again in the disk's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub converts: Option<u64>,
-    /// Whether both copies of a GPT are written anew where they belong, the backup at the disk's end.
-    pub relocate_backup: bool,
-    /// What was there.
-    pub before: Vec<Entry>,
-    /// The table.
-    pub table: Table,
-    /// Starts are multiples of so many bytes …
-    pub grain: u64,
-    /// … from this byte on.
-    pub phase: u64,
-    /// The boundaries that were considered for the grain.
-    pub considered: Vec<Considered>,
-    /// What is overwritten with zeros.
-    #[serde(default)]
-    pub wipe: Vec<Wipe>,
-    /// What is on the disk and is not reached from the table.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub lost: Vec<Lost>,
-    /// What is worth knowing before it is applied.
-    pub notes: Vec<String>,
-    /// Where new identities came from.
-    pub seed: String,
+    disk: Fingerprint,
+    fresh: bool,
+    converts: Option<BlockSize>,
+    relocate_backup: bool,
+    before: Vec<Entry>,
+    table: Table,
+    grain: Boundary,
+    considered: Vec<Considered>,
+    wipe: Vec<Span>,
+    lost: Vec<Lost>,
+    notes: Vec<String>,
+    seed: String,
 }
 
 /// A disk, and what is on it.
@@ -229,40 +242,92 @@ impl Situation<'_> {
 }
 
 impl Plan {
+    /// The disk that it is for.
+    pub fn disk(&self) -> &Fingerprint {
+        &self.disk
+    }
+
+    /// Whether the table is made anew; else the present one is changed.
+    pub fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+
+    /// The sector size that the present table counts in, where the plan converts it to the disk's own.
+    pub fn converts(&self) -> Option<BlockSize> {
+        self.converts
+    }
+
+    /// Whether both copies of a GPT are written where they belong, the backup at the disk's end.
+    pub fn relocates_backup(&self) -> bool {
+        self.relocate_backup
+    }
+
+    /// What was there.
+    pub fn before(&self) -> &[Entry] {
+        &self.before
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Where partitions start.
+    pub fn grain(&self) -> Boundary {
+        self.grain
+    }
+
+    /// The boundaries that were considered for the grain.
+    pub fn considered(&self) -> &[Considered] {
+        &self.considered
+    }
+
+    /// What is overwritten with zeros.
+    pub fn wipe(&self) -> &[Span] {
+        &self.wipe
+    }
+
+    /// What is on the disk and is not reached from the table.
+    pub fn lost(&self) -> &[Lost] {
+        &self.lost
+    }
+
+    /// What is worth knowing before it is applied.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Where new identities came from.
+    pub fn seed(&self) -> &str {
+        &self.seed
+    }
+
     /// The sector in which the table counts.
-    pub fn block(&self) -> Result<BlockSize, PlanError> {
-        BlockSize::new(self.disk.sector).map_err(|error| PlanError::Invalid(error.to_string()))
+    pub fn block(&self) -> BlockSize {
+        self.disk.sector
     }
 
     /// The bytes of an entry.
     pub fn span(&self, entry: &Entry) -> Option<Span> {
-        span_of(entry, self.block().ok()?)
+        span_of(entry, self.block())
     }
 
     /// The plan as JSON.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
-        serde_json::to_string_pretty(self)
+        serde_json::to_string_pretty(&PlanFile::from(self))
     }
 
     /// Reads a plan that was kept.
     pub fn from_json(text: &str) -> Result<Self, PlanError> {
-        let version = serde_json::from_str::<serde_json::Value>(text)
-            .map_err(|error| PlanError::Invalid(error.to_string()))?["version"]
-            .as_u64();
-        if version != Some(u64::from(VERSION)) {
-            return Err(PlanError::Invalid(format!(
-                "its version is {}, and this program reads version {VERSION}",
-                version.map_or_else(|| "missing".to_owned(), |version| version.to_string())
-            )));
-        }
-        let plan: Self = serde_json::from_str(text).map_err(|error| PlanError::Invalid(error.to_string()))?;
-        plan.validate()?;
-        Ok(plan)
+        let unread = |error: serde_json::Error| PlanError::Invalid(error.to_string());
+        let json = serde_json::from_str::<serde_json::Value>(text).map_err(unread)?;
+        file::check_version(json["version"].as_u64())?;
+        serde_json::from_str::<PlanFile>(text).map_err(unread)?.try_into()
     }
 }
 
 pub(crate) fn span_of(entry: &Entry, block: BlockSize) -> Option<Span> {
-    Span::of_blocks(Lba::new(entry.start), LbaCount::new(entry.sectors), block)
+    Span::of_blocks(entry.start, entry.sectors, block)
 }
 
 /// Makes a plan of a request for a disk.
@@ -320,23 +385,20 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
     };
     let Draft { notes, wipe, .. } = draft;
     let plan = Plan {
-        version: VERSION,
         disk: fingerprint,
         fresh,
-        converts: request.convert.then(|| situation.stack.block.get()),
+        converts: request.convert.then_some(situation.stack.block),
         relocate_backup: request.relocate_backup,
         before,
         table,
-        grain: grain.start.size().get(),
-        phase: grain.start.phase().get(),
+        grain: grain.start,
         considered: grain.considered.clone(),
         wipe,
         lost,
         notes,
         seed: request.seed.to_string(),
     };
-    plan.validate()?;
-    Ok(plan)
+    plan.checked()
 }
 
 /// A partition as it is, as an entry that keeps it.
@@ -349,13 +411,13 @@ pub(crate) fn kept(partition: &Partition) -> Entry {
     let slot = match partition.role {
         Role::Primary => Slot::Primary,
         Role::Extended => Slot::Extended,
-        Role::Logical { ebr } => Slot::Logical { ebr: ebr.get() },
+        Role::Logical { ebr } => Slot::Logical { ebr },
     };
     let attributes = &partition.attributes;
     Entry {
         number: partition.number,
-        start: partition.start.get(),
-        sectors: partition.count.get(),
+        start: partition.start,
+        sectors: partition.count,
         slot,
         kind,
         uuid: attributes.guid.map(guid_text),
@@ -375,7 +437,7 @@ struct Draft<'a> {
     grain: &'a Grain,
     identities: Identities,
     notes: Vec<String>,
-    wipe: Vec<Wipe>,
+    wipe: Vec<Span>,
     /// What is on the disk beside its table and stays.
     spared: Spared,
 }
@@ -408,7 +470,14 @@ impl Draft<'_> {
             Format::Mbr => format!("{:08x}", self.identities.disk_id()),
         };
         let id = self.request.disk_id.clone().unwrap_or(random);
-        Ok(Table { format, id, first_usable, last_usable, entries, partitions: Vec::new() })
+        Ok(Table {
+            format,
+            id,
+            first_usable: Lba::new(first_usable),
+            last_usable: Lba::new(last_usable),
+            entries,
+            partitions: Vec::new(),
+        })
     }
 
     /// What is worth knowing of a table.
@@ -416,10 +485,10 @@ impl Draft<'_> {
         let (block, size) = (self.block(), self.situation.size());
         let mut notes = Vec::new();
         let reach = ByteCount::new(MBR_LBAS.saturating_mul(block.get()));
-        if table.format == Format::Mbr && size > reach {
+        let beyond = size.checked_sub(reach).filter(|beyond| *beyond != ByteCount::ZERO);
+        if let Some(beyond) = beyond.filter(|_| table.format == Format::Mbr) {
             notes.push(format!(
-                "an MBR reaches {reach} of this {size} disk: the last {} cannot be used",
-                size - reach
+                "an MBR reaches {reach} of this {size} disk: the last {beyond} cannot be used"
             ));
         }
         for entry in &table.partitions {
@@ -494,7 +563,7 @@ impl Draft<'_> {
             matches!(self.situation.stack.kind, TableKind::Content(_) | TableKind::Foreign(_)) || is_shared;
         if is_filled && self.request.table.is_some() {
             // Behind the table, up to the first partition. An MBR is one sector, whatever is left free behind it.
-            let behind = if table.format == Format::Mbr { 1 } else { table.first_usable };
+            let behind = if table.format == Format::Mbr { 1 } else { table.first_usable.get() };
             let from = ByteOffset::new(behind * block.get());
             let end = first.unwrap_or(from).min(ByteOffset::new(WIPED.get().max(from.get())));
             spans.extend(end.checked_since(from).and_then(|len| Span::new(from, len)));
@@ -507,8 +576,7 @@ impl Draft<'_> {
         if self.request.table.is_some() {
             spans.extend(self.marks_between(table)?);
         }
-        let wipe = |span: &Span| Wipe { start: span.start().get(), len: span.len().get() };
-        self.wipe.extend(spans.iter().filter(|span| !span.is_empty()).map(wipe));
+        self.wipe.extend(spans.into_iter().filter(|span| !span.is_empty()));
         Ok(())
     }
 
@@ -516,7 +584,7 @@ impl Draft<'_> {
     fn marks_between(&self, table: &Table) -> Result<Vec<Span>, PlanError> {
         let block = self.block();
         let free = match table.format {
-            Format::Gpt => (table.first_usable, table.last_usable + 1),
+            Format::Gpt => (table.first_usable.get(), table.last_usable.get() + 1),
             Format::Mbr => (1, self.situation.blocks()),
         };
         let in_blocks = |mark: Span| {

@@ -10,7 +10,7 @@ use crate::request::{Part, Place, Request, Size};
 
 /// The script that makes `plan`'s table on `device`.
 pub fn to_sfdisk(plan: &Plan, device: &str) -> String {
-    let table = &plan.table;
+    let table = plan.table();
     let (label, id) = match table.format {
         Format::Gpt => ("gpt", table.id.clone()),
         Format::Mbr => ("dos", format!("0x{}", table.id)),
@@ -22,7 +22,7 @@ pub fn to_sfdisk(plan: &Plan, device: &str) -> String {
             let _ = writeln!(text, "table-length: {}", table.entries);
         }
     }
-    let _ = writeln!(text, "sector-size: {}\n", plan.disk.sector);
+    let _ = writeln!(text, "sector-size: {}\n", plan.block());
     let separator = if device.ends_with(|c: char| c.is_ascii_digit()) { "p" } else { "" };
     for entry in &table.partitions {
         let _ = write!(

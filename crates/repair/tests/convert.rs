@@ -9,8 +9,8 @@ mod common;
 use common::{Memory, Random, Reading, each_cut, plan_and_write, random_table, seeds, topology};
 use straddle_device::Medium;
 use straddle_layout::{Role, TableKind, read_stack};
-use straddle_repair::apply::{self, ApplyError, Backup};
-use straddle_repair::{Format, Part, Plan, PlanError, Request, Seed, Situation, Size, Step, make};
+use straddle_repair::apply::{ApplyError, Backup, Prepared};
+use straddle_repair::{Format, Part, Plan, PlanError, PlanFile, Request, Seed, Situation, Size, Step, make};
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
 fn assume(block: BlockSize) -> &'static str {
@@ -30,16 +30,19 @@ fn conversion(disk: &Memory, from: BlockSize) -> Result<Plan, PlanError> {
     make(&Situation { medium: disk, topology: &topology, stack: &stack, serial: None }, &request)
 }
 
+/// Converts the table on `disk`, and returns the steps and their backup.
+fn convert_and_back_up(disk: &mut Memory, from: BlockSize) -> Result<(Vec<Step>, Backup), PlanError> {
+    let plan = Plan::from_json(&conversion(disk, from)?.to_json().unwrap())?;
+    match common::write(disk, &plan, None) {
+        Ok(done) => Ok(done),
+        Err(ApplyError::Plan(error)) => Err(error),
+        Err(error) => panic!("{error}"),
+    }
+}
+
 /// Converts the table on `disk`, and returns the steps.
 fn convert(disk: &mut Memory, from: BlockSize) -> Result<Vec<Step>, PlanError> {
-    let plan = Plan::from_json(&conversion(disk, from)?.to_json().unwrap())?;
-    let steps = match apply::prepare(disk, &plan, None) {
-        Ok(steps) => steps,
-        Err(ApplyError::Plan(error)) => return Err(error),
-        Err(error) => panic!("{error}"),
-    };
-    apply::write(disk, &steps).unwrap();
-    Ok(steps)
+    convert_and_back_up(disk, from).map(|(steps, _)| steps)
 }
 
 /// What a conversion must not change: all but the container, whose records have to move.
@@ -104,13 +107,12 @@ fn every_cut_of_a_conversion_leaves_the_old_or_the_new_table() {
                 let mut disk = Memory::new(size);
                 plan_and_write(&mut disk, assume(from), wanted).unwrap();
                 let (before, listed) = (disk.clone(), lasting(&disk, from));
-                let steps = convert(&mut disk, from).unwrap();
+                let (steps, backup) = convert_and_back_up(&mut disk, from).unwrap();
                 assert_eq!(lasting(&disk, other(from)), listed);
                 states += cut_everywhere(&before, &disk, &steps, from, 0);
-                let undo = Backup::of(&steps, disk.len, None).undoing(&disk, None).unwrap();
-                states += cut_everywhere(&disk, &before, &undo, other(from), 0);
                 let mut undone = disk.clone();
-                apply::write(&mut undone, &undo).unwrap();
+                let undo = common::undo(&mut undone, &backup);
+                states += cut_everywhere(&disk, &before, &undo, other(from), 0);
                 assert_eq!(bytes_of(&undone), bytes_of(&before), "an undo brings back every byte");
                 // And back again.
                 convert(&mut disk, other(from)).unwrap();
@@ -231,9 +233,10 @@ fn what_cannot_be_said_exactly_is_refused() {
 
     let mut disk = Memory::new(64 << 20);
     plan_and_write(&mut disk, "512e", &table(Format::Gpt, &[(1, false), (2, false)])).unwrap();
-    let mut plan = conversion(&disk, BlockSize::B512).unwrap();
-    plan.table.partitions.pop();
-    assert!(matches!(apply::prepare(&disk, &plan, None), Err(ApplyError::Plan(PlanError::Invalid(_)))));
+    let mut file = PlanFile::from(&conversion(&disk, BlockSize::B512).unwrap());
+    file.table.partitions.pop();
+    let plan = Plan::try_from(file).unwrap();
+    assert!(matches!(Prepared::of(&mut disk, &plan, None), Err(ApplyError::Plan(PlanError::Invalid(_)))));
 }
 
 /// What a GPT's backup takes more of in larger sectors comes back with the smaller ones.

@@ -17,14 +17,15 @@ use common::{Random, Reading, block_of, random_disk, random_table, seeds, stack_
 use skip::{PATH, present};
 use straddle_audit::{Context, Severity};
 use straddle_device::MemoryMedium;
-use straddle_repair::apply::{self, Backup};
+use straddle_repair::apply::{ApplyError, Backup, BackupError, LaterWrites, Prepared};
 use straddle_repair::disk::FileDisk;
 use straddle_repair::{
-    Format, Part, Place, Plan, Request, Seed, Size, from_sfdisk, make,
+    ChangeFile, Entry, Format, Part, Place, Plan, PlanFile, Request, Seed, Size, TableFile, from_sfdisk,
+    make,
     peers::{Free, peers},
     to_sfdisk,
 };
-use straddle_units::{Boundary, ByteCount, ByteOffset};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba};
 
 /// What a tool prints; it has to succeed.
 fn tool(name: &str, arguments: &[&str], input: &str, environment: Option<(&str, &str)>) -> String {
@@ -49,14 +50,14 @@ fn tool(name: &str, arguments: &[&str], input: &str, environment: Option<(&str, 
 fn image(dir: &Path, name: &str, size: u64) -> FileDisk {
     let path = dir.join(name);
     File::create(&path).unwrap().set_len(size).unwrap();
-    FileDisk::open(&path, ByteCount::new(size)).unwrap()
+    FileDisk::open(&path, ByteCount::new(size), None).unwrap()
 }
 
 /// Number, first sector, count.
 type Rows = BTreeSet<(u32, u64, u64)>;
 
 fn rows(plan: &Plan) -> Rows {
-    plan.table.partitions.iter().map(|e| (e.number, e.start, e.sectors)).collect()
+    plan.table().partitions.iter().map(|e| (e.number, e.start.get(), e.sectors.get())).collect()
 }
 
 fn number_of(node: &str, path: &str) -> u32 {
@@ -66,14 +67,14 @@ fn number_of(node: &str, path: &str) -> u32 {
 fn by_sfdisk(plan: &Plan, path: &str) -> Rows {
     let json: serde_json::Value = serde_json::from_str(&tool("sfdisk", &["-J", path], "", None)).unwrap();
     let table = &json["partitiontable"];
-    let label = if plan.table.format == Format::Gpt { "gpt" } else { "dos" };
+    let label = if plan.table().format == Format::Gpt { "gpt" } else { "dos" };
     assert_eq!(table["label"], label);
     let id = table["id"].as_str().unwrap();
-    assert_eq!(id.trim_start_matches("0x").to_uppercase(), plan.table.id.to_uppercase());
+    assert_eq!(id.trim_start_matches("0x").to_uppercase(), plan.table().id.to_uppercase());
     let mut rows = Rows::new();
     for found in table["partitions"].as_array().unwrap() {
         let number = number_of(found["node"].as_str().unwrap(), path);
-        let entry = plan.table.partitions.iter().find(|entry| entry.number == number).unwrap();
+        let entry = plan.table().partitions.iter().find(|entry| entry.number == number).unwrap();
         assert_eq!(found["type"].as_str().unwrap(), entry.kind);
         assert_eq!(found["uuid"].as_str(), entry.uuid.as_deref());
         assert_eq!(found["name"].as_str().unwrap_or_default(), entry.name);
@@ -83,7 +84,7 @@ fn by_sfdisk(plan: &Plan, path: &str) -> Rows {
 }
 
 fn by_parted(plan: &Plan, path: &str) -> Rows {
-    let sector = plan.disk.sector.to_string();
+    let sector = plan.block().to_string();
     let text =
         tool("parted", &["-m", "-s", path, "unit", "s", "print"], "", Some(("PARTED_SECTOR_SIZE", &sector)));
     let row = |line: &str| {
@@ -117,13 +118,16 @@ fn findings(disk: &FileDisk, assume: &str) -> Vec<(&'static str, Severity, Strin
     found.into_iter().map(|f| (f.rule.code, f.severity, f.message)).collect()
 }
 
+fn size_of(plan: &Plan, entry: &Entry) -> ByteCount {
+    entry.sectors.to_bytes(plan.block()).unwrap()
+}
+
 /// What the plan itself left out, and what an MBR cannot do, may be found; nothing else.
 fn is_excused(plan: &Plan, finding: &(&'static str, Severity, String)) -> bool {
-    let left_out = plan.considered.iter().any(|c| c.left_out.is_some() && c.size != 0);
+    let left_out = plan.considered().iter().any(|c| c.left_out.is_some() && c.size != ByteCount::ZERO);
     let placed = matches!(finding.0, "S003" | "S004" | "S005" | "S006" | "S007" | "S008" | "S009");
-    let reach = plan.table.format == Format::Mbr && finding.0.starts_with("S04");
-    let unaligned_size =
-        plan.table.partitions.iter().any(|e| !(e.sectors * plan.disk.sector).is_multiple_of(4096));
+    let reach = plan.table().format == Format::Mbr && finding.0.starts_with("S04");
+    let unaligned_size = plan.table().partitions.iter().any(|e| !size_of(plan, e).get().is_multiple_of(4096));
     (left_out && placed) || reach || (finding.0 == "S002" && unaligned_size)
 }
 
@@ -151,13 +155,11 @@ fn what_is_planned_is_what_every_tool_reads() {
         made += 1;
         let told = || format!("seed {seed}, {assume}, {size} bytes:\n{}", plan.to_json().unwrap());
         assert_eq!(Plan::from_json(&plan.to_json().unwrap()).unwrap(), plan);
-        let steps = apply::prepare(&disk, &plan, None).unwrap();
-        apply::write(&mut disk, &steps).unwrap();
-        apply::agrees(&disk, &plan).unwrap_or_else(|error| panic!("{error}\n{}", told()));
+        let (_, backup) =
+            common::write(&mut disk, &plan, None).unwrap_or_else(|error| panic!("{error}\n{}", told()));
         judge(&plan, &request, &disk, &assume, &told);
         scripts(&plan, &disk, dir.path(), &assume, &told);
-        let undo = Backup::of(&steps, size, None).undoing(&disk, None).unwrap();
-        apply::write(&mut disk, &undo).unwrap();
+        common::undo(&mut disk, &backup);
         assert_eq!(Reading::of(&disk, block_of(&assume)).partitions, [], "{}", told());
     }
     println!("seeds 0 to {count}: {made} plans, {refused} refused");
@@ -167,27 +169,31 @@ fn what_is_planned_is_what_every_tool_reads() {
 fn judge(plan: &Plan, request: &Request, disk: &FileDisk, assume: &str, told: &dyn Fn() -> String) {
     let path = disk.path().to_str().unwrap();
     assert_eq!(by_parted(plan, path), rows(plan), "parted, {}", told());
-    if plan.disk.sector == 512 {
+    if plan.block() == BlockSize::B512 {
         assert_eq!(by_sfdisk(plan, path), rows(plan), "sfdisk, {}", told());
-        if plan.table.format == Format::Gpt {
+        if plan.table().format == Format::Gpt {
             let text = tool("sgdisk", &["-v", path], "", None);
             assert!(text.contains("No problems found"), "{text}\n{}", told());
         }
     }
-    let text = tool("fdisk", &["-b", &plan.disk.sector.to_string(), "-l", path], "", None);
+    let text = tool("fdisk", &["-b", &plan.block().to_string(), "-l", path], "", None);
     assert!(!text.contains("does not start on physical sector"), "{text}\n{}", told());
     let bad: Vec<_> = findings(disk, assume).into_iter().filter(|f| !is_excused(plan, f)).collect();
     assert!(bad.is_empty(), "{bad:#?}\n{}", told());
     // Sizes as asked, or up to the next boundary of an end.
     let asked = request.parts.iter().filter(|p| !p.logical).collect::<Vec<_>>();
-    let ours =
-        plan.table.partitions.iter().filter(|e| e.slot == straddle_repair::Slot::Primary).collect::<Vec<_>>();
+    let ours = plan
+        .table()
+        .partitions
+        .iter()
+        .filter(|e| e.slot == straddle_repair::Slot::Primary)
+        .collect::<Vec<_>>();
     assert_eq!(asked.len(), ours.len());
     for (part, entry) in asked.iter().zip(ours) {
-        let len = entry.sectors * plan.disk.sector;
+        let len = size_of(plan, entry).get();
         match part.size {
             Size::Bytes(size) => assert!((size.get()..size.get() + (1 << 20)).contains(&len), "{}", told()),
-            Size::Sectors(count) => assert_eq!(entry.sectors, count, "{}", told()),
+            Size::Sectors(count) => assert_eq!(entry.sectors.get(), count, "{}", told()),
             Size::Percent(_) | Size::Rest => {}
         }
     }
@@ -197,21 +203,17 @@ fn judge(plan: &Plan, request: &Request, disk: &FileDisk, assume: &str, told: &d
 /// No peer's start, in the space where the first partition went, is on every boundary that ours is on, and on more.
 fn no_worse_than_peers(plan: &Plan, assume: &str, told: &dyn Fn() -> String) {
     let topology = topology(assume);
-    let grain = Boundary::new(ByteCount::new(plan.grain), ByteCount::new(plan.phase)).unwrap();
-    for entry in plan.table.partitions.iter().filter(|e| e.slot != straddle_repair::Slot::Extended) {
-        let start = ByteOffset::new(entry.start * plan.disk.sector);
-        assert!(grain.is_aligned(start), "{}", told());
-        for peer in peers(
-            &topology,
-            ByteCount::new(plan.disk.size),
-            Free::From(ByteOffset::new(plan.table.first_usable * plan.disk.sector)),
-        ) {
+    let byte = |lba: Lba| lba.to_bytes(plan.block()).unwrap();
+    for entry in plan.table().partitions.iter().filter(|e| e.slot != straddle_repair::Slot::Extended) {
+        let start = byte(entry.start);
+        assert!(plan.grain().is_aligned(start), "{}", told());
+        for peer in peers(&topology, plan.disk().size, Free::From(byte(plan.table().first_usable))) {
             let Some(theirs) = peer.start else { continue };
-            let theirs = ByteOffset::new(theirs * plan.disk.sector);
+            let theirs = byte(Lba::new(theirs));
             // Of boundaries that do not meet on so small a disk, another choice is no better one.
             let met = |at: ByteOffset| -> BTreeSet<&str> {
                 let named = straddle_audit::named_boundaries(&topology).into_iter();
-                let small = named.filter(|n| n.boundary.size().get() < plan.disk.size / 4);
+                let small = named.filter(|n| n.boundary.size().get() < plan.disk().size.get() / 4);
                 small.filter(|n| n.boundary.is_aligned(at)).map(|n| n.name).collect()
             };
             let (ours, theirs) = (met(start), met(theirs));
@@ -235,8 +237,8 @@ fn first_starts(path: &str, mib: u64, format: Format) -> [u64; 3] {
         let mut child = command.spawn().unwrap();
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         child.wait().unwrap();
-        let disk = FileDisk::open(Path::new(path), ByteCount::new(mib << 20)).unwrap();
-        stack_of(&disk, straddle_units::BlockSize::B512).partitions.first().map_or(0, |p| p.start.get())
+        let disk = FileDisk::open(Path::new(path), ByteCount::new(mib << 20), None).unwrap();
+        stack_of(&disk, BlockSize::B512).partitions.first().map_or(0, |p| p.start.get())
     };
     let line = format!("parted -s \"$0\" mklabel {label} mkpart {kind} 0% 100%");
     let parted = run("sh", &["-c", &line], "");
@@ -271,13 +273,13 @@ fn scripts(plan: &Plan, disk: &FileDisk, dir: &Path, assume: &str, told: &dyn Fn
     let mut request = Request::new(Seed(99));
     request.allow_misaligned = true;
     from_sfdisk(&script, &mut request).unwrap_or_else(|error| panic!("{error}\n{script}"));
-    let blank = MemoryMedium::sparse(Vec::new(), ByteCount::new(plan.disk.size));
+    let blank = MemoryMedium::sparse(Vec::new(), plan.disk().size);
     let (topology, stack) = (topology(assume), stack_of(&blank, block_of(assume)));
     let situation =
         straddle_repair::Situation { medium: &blank, topology: &topology, stack: &stack, serial: None };
     let again = make(&situation, &request).unwrap_or_else(|error| panic!("{error}\n{script}\n{}", told()));
     assert_eq!(to_sfdisk(&again, path), script, "{}", told());
-    if plan.disk.sector != 512 {
+    if plan.block() != BlockSize::B512 {
         return;
     }
     let dump = tool("sfdisk", &["--dump", path], "", None);
@@ -286,11 +288,11 @@ fn scripts(plan: &Plan, disk: &FileDisk, dir: &Path, assume: &str, told: &dyn Fn
         dump.lines().filter(|line| !line.starts_with("grain:")).map(|line| format!("{line}\n")).collect();
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(words(&dump), words(&script), "{}", told());
-    let theirs = image(dir, "theirs", plan.disk.size);
+    let theirs = image(dir, "theirs", plan.disk().size.get());
     let name = theirs.path().to_str().unwrap().to_owned();
     drop(theirs);
     tool("sfdisk", &["-q", "--no-reread", "--no-tell-kernel", "-w", "never", &name], &script, None);
-    let theirs = FileDisk::open(Path::new(&name), ByteCount::new(plan.disk.size)).unwrap();
+    let theirs = FileDisk::open(Path::new(&name), plan.disk().size, None).unwrap();
     let block = block_of(assume);
     assert_eq!(Reading::of(&theirs, block).partitions, Reading::of(disk, block).partitions, "{}", told());
 }
@@ -367,6 +369,12 @@ fn bad_requests_are_refused_and_write_nothing() {
     }
 }
 
+/// Why `plan` is refused on a disk.
+fn refusal(disk: &common::Memory, plan: &Plan, serial: Option<&str>) -> String {
+    let mut disk = disk.clone();
+    Prepared::of(&mut disk, plan, serial).map(|_| ()).unwrap_err().to_string()
+}
+
 /// A plan for another disk, and for one that has changed since.
 #[test]
 fn a_plan_knows_its_disk() {
@@ -375,9 +383,7 @@ fn a_plan_knows_its_disk() {
     request.table = Some(Format::Gpt);
     request.parts = vec![Part::new(Size::Rest)];
     let plan = common::plan(&disk, "512e", &request).unwrap();
-    let refused = |disk: &common::Memory, serial: Option<&str>| {
-        apply::prepare(disk, &plan, serial).unwrap_err().to_string()
-    };
+    let refused = |disk: &common::Memory, serial: Option<&str>| refusal(disk, &plan, serial);
     let other = common::Memory::new(65 << 20);
     assert!(refused(&other, None).contains("for a disk of 67108864 bytes"));
     assert!(refused(&disk, Some("S1")).contains("serial number S1"));
@@ -386,20 +392,19 @@ fn a_plan_knows_its_disk() {
     assert!(refused(&changed, None).contains("plan again"));
     let mut used = disk.clone();
     used.put(1 << 20, &[1; 512]);
-    assert!(apply::prepare(&used, &plan, None).is_ok(), "data are nobody's table");
-    let steps = apply::prepare(&disk, &plan, None).unwrap();
-    apply::write(&mut disk, &steps).unwrap();
+    assert!(Prepared::of(&mut used, &plan, None).is_ok(), "data are nobody's table");
+    common::write(&mut disk, &plan, None).unwrap();
     assert!(refused(&disk, None).contains("plan again"), "a plan is for once");
-    let mut kept = plan.clone();
-    kept.table.partitions[0].change = straddle_repair::Change::Kept;
     let blank = common::Memory::new(64 << 20);
-    assert!(apply::prepare(&blank, &kept, None).unwrap_err().to_string().contains("is not there"));
-    let mut bare = plan.clone();
-    bare.table.entries = 0;
-    assert!(apply::prepare(&blank, &bare, None).is_err());
-    let mut edited = plan.clone();
-    edited.table.partitions[0].sectors += 1 << 20;
-    let error = apply::prepare(&common::Memory::new(64 << 20), &edited, None).unwrap_err().to_string();
+    let edited = |edit: &dyn Fn(&mut TableFile)| {
+        let mut file = PlanFile::from(&plan);
+        edit(&mut file.table);
+        Plan::try_from(file)
+    };
+    let kept = edited(&|table| table.partitions[0].change = ChangeFile::Kept).unwrap();
+    assert!(refusal(&blank, &kept, None).contains("is not there"));
+    assert!(edited(&|table| table.entries = 0).is_err());
+    let error = edited(&|table| table.partitions[0].sectors += 1 << 20).unwrap_err().to_string();
     assert!(error.contains("outside"), "{error}");
 }
 
@@ -413,16 +418,20 @@ fn an_undo_is_for_what_was_done() {
     let mut request = Request::new(Seed(1));
     request.table = Some(Format::Gpt);
     request.parts = vec![Part::new(Size::Rest)];
-    let (_, steps) = common::plan_and_write(&mut disk, "512e", &request).unwrap();
+    let plan = common::plan(&disk, "512e", &request).unwrap();
     let path = dir.path().join("undo");
-    Backup::of(&steps, disk.len, None).store(&path).unwrap();
-    assert!(Backup::of(&steps, disk.len, None).store(&path).is_err(), "a backup replaces nothing");
+    Prepared::of(&mut disk, &plan, None).unwrap().back_up(&path).unwrap();
+    assert_eq!(disk, before, "a backup alone writes nothing");
+    let again = Prepared::of(&mut disk, &plan, None).unwrap().back_up(&path);
+    assert!(matches!(again, Err(ApplyError::Backup(BackupError::Store { .. }))), "a backup replaces nothing");
+    std::fs::remove_file(&path).unwrap();
+    Prepared::of(&mut disk, &plan, None).unwrap().back_up(&path).unwrap().write().unwrap();
     let backup = Backup::load(&path).unwrap();
     let mut changed = disk.clone();
     changed.put(512, &[1; 512]);
-    assert!(backup.undoing(&changed, None).unwrap_err().to_string().contains("byte 512"));
-    let undo = backup.undoing(&disk, None).unwrap();
-    apply::write(&mut disk, &undo).unwrap();
+    let error = backup.undo(&mut changed, None, LaterWrites::Refuse).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("byte 512"));
+    common::undo(&mut disk, &backup);
     for at in (0..64_u64 << 20).step_by(1 << 20) {
         let read = |disk: &common::Memory| {
             let mut bytes = vec![0; 1 << 20];

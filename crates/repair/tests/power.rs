@@ -9,11 +9,10 @@
 mod common;
 
 use common::{
-    Memory, Random, Reading, UNIT, block_of, each_cut, plan_and_write, random_disk, random_part,
-    random_table, seeds,
+    Memory, Random, Reading, UNIT, block_of, each_cut, plan_and_back_up, plan_and_write, random_disk,
+    random_part, random_table, seeds, undo,
 };
 use straddle_device::Medium;
-use straddle_repair::apply::Backup;
 use straddle_repair::{Format, Grow, Part, Request, Seed, Size, Step};
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
@@ -74,11 +73,11 @@ fn every_cut_on_a_small_disk_leaves_the_old_or_the_new_table() {
                     plan_and_write(&mut disk, assume, from).unwrap();
                 }
                 let before = disk.clone();
-                let (_, steps) = plan_and_write(&mut disk, assume, to).unwrap();
+                let (_, steps, backup) = plan_and_back_up(&mut disk, assume, to).unwrap();
                 states += cut_everywhere(&before, &disk, &steps, block_of(assume), 0);
-                let backup = Backup::of(&steps, disk.len, None);
-                let undo = backup.undoing(&disk, None).unwrap();
-                states += cut_everywhere(&disk, &before, &undo, block_of(assume), 0);
+                let after = disk.clone();
+                let undone = undo(&mut disk, &backup);
+                states += cut_everywhere(&after, &before, &undone, block_of(assume), 0);
             }
         }
     }

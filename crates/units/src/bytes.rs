@@ -1,13 +1,31 @@
 //! Byte positions, byte counts, and the spans between them.
 
 use std::fmt;
-use std::ops::Sub;
 
 /// A position on a medium, in bytes from its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteOffset(u64);
 
 /// A number of bytes.
+///
+/// A difference says what becomes of it where the other is the larger, and so there is no `-`:
+///
+/// ```
+/// # use straddle_units::ByteCount;
+/// let (less, more) = (ByteCount::new(1), ByteCount::new(3));
+/// assert_eq!(more.checked_sub(less), Some(ByteCount::new(2)));
+/// assert_eq!(less.checked_sub(more), None);
+/// assert_eq!(less.saturating_sub(more), ByteCount::ZERO);
+/// assert_eq!(less.abs_diff(more), ByteCount::new(2));
+/// assert_eq!(ByteCount::new(1000).floor_to(ByteCount::new(300)), ByteCount::new(900));
+/// assert_eq!(more.floor_to(ByteCount::ZERO), ByteCount::ZERO);
+/// ```
+///
+/// ```compile_fail,E0369
+/// # use straddle_units::ByteCount;
+/// let (less, more) = (ByteCount::new(1), ByteCount::new(3));
+/// assert_eq!(less - more, ByteCount::ZERO);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteCount(u64);
 
@@ -60,6 +78,21 @@ impl ByteCount {
         self.0.checked_add(other.0).map(Self)
     }
 
+    /// The difference, or `None` when `other` is the larger.
+    pub fn checked_sub(self, other: Self) -> Option<Self> {
+        self.0.checked_sub(other.0).map(Self)
+    }
+
+    /// The difference, or zero when `other` is the larger.
+    pub fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// How far the two are apart.
+    pub fn abs_diff(self, other: Self) -> Self {
+        Self(self.0.abs_diff(other.0))
+    }
+
     /// `times` times the count, or `None` past 2^64.
     pub fn checked_mul(self, times: u64) -> Option<Self> {
         self.0.checked_mul(times).map(Self)
@@ -70,18 +103,14 @@ impl ByteCount {
         unit.0 != 0 && self.0.is_multiple_of(unit.0)
     }
 
+    /// The whole `unit`s of the count; nothing when `unit` is empty.
+    pub fn floor_to(self, unit: Self) -> Self {
+        Self(self.0 - self.remainder(unit).0)
+    }
+
     /// What is left over when the count is cut into whole `unit`s; the count itself when `unit` is empty.
     pub fn remainder(self, unit: Self) -> Self {
         if unit.0 == 0 { self } else { Self(self.0 % unit.0) }
-    }
-}
-
-impl Sub for ByteCount {
-    type Output = Self;
-
-    /// The difference, or zero when `other` is the larger.
-    fn sub(self, other: Self) -> Self {
-        Self(self.0.saturating_sub(other.0))
     }
 }
 

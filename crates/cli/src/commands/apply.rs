@@ -4,16 +4,17 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use straddle_device::Options;
 use straddle_device::image::Format;
-use straddle_repair::apply::{self, ApplyError, Backup, Progress};
-use straddle_repair::disk::{DiskError, FileDisk};
+use straddle_repair::apply::{ApplyError, BackedUp, Backup, LaterWrites, Prepared, Progress, Written};
+use straddle_repair::disk::{Disk, DiskError, FileDisk};
 use straddle_repair::{Plan, Step};
+use straddle_units::BlockSize;
 
 use super::plan::{check_raw, of_open_error, of_plan_error, serial_of};
 use crate::args::{ApplyArguments, UndoArguments};
-use crate::exit::{Exit, RefusedError, UsageError};
+use crate::exit::{Exit, RefusedError, UsageError, of_library};
 use crate::output::{self, Styles, plural, quote_path};
 use crate::view::text;
 
@@ -27,34 +28,36 @@ struct Opened {
     kernel_name: Option<String>,
     serial: Option<String>,
     /// Its logical sector.
-    sector: u64,
+    sector: BlockSize,
 }
 
 pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> {
     let plan = load(&arguments.plan)?;
     let mut target = open(&arguments.write, arguments.format)?;
-    if target.kernel_name.is_some() && target.sector != plan.disk.sector {
-        let (name, sector, planned) = (&target.name, target.sector, plan.disk.sector);
+    if target.kernel_name.is_some() && target.sector != plan.block() {
+        let (name, sector, planned) = (&target.name, target.sector, plan.block());
         let text =
             format!("{name}: the plan counts in {planned}-byte sectors, and the disk has {sector}-byte ones");
         return Err(RefusedError(text).into());
     }
-    let failed = |error: ApplyError, name: &str| of_apply_error(error, name);
-    let serial = target.serial.clone();
     let backup_path = arguments.backup.clone().unwrap_or_else(|| with_ending(&arguments.plan, "undo"));
-    let steps = apply::prepare(&target.disk, &plan, serial.as_deref()).map_err(|error| {
-        let is_other = matches!(error, ApplyError::OtherDisk(_));
-        let error = failed(error, &target.name);
-        match earlier(&target, &backup_path, &arguments.write).filter(|_| is_other) {
-            Some(earlier) => RefusedError(format!("{error:#}; {earlier}")).into(),
-            None => error,
+    let prepared = match Prepared::of(&mut target.disk, &plan, target.serial.as_deref()) {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            let is_other = matches!(error, ApplyError::OtherDisk(_));
+            let error = of_apply_error(error, &target.name);
+            let earlier = earlier(&target.disk, target.serial.as_deref(), &backup_path, &arguments.write);
+            return Err(match earlier.filter(|_| is_other) {
+                Some(earlier) => RefusedError(format!("{error:#}; {earlier}")).into(),
+                None => error,
+            });
         }
-    })?;
+    };
     let mut out = output::stdout();
     out.write_all(text::plan::lost(&plan, output::width(), styles).as_bytes())?;
     out.flush()?;
     if arguments.dry_run {
-        out.write_all(listing(&steps).as_bytes())?;
+        out.write_all(listing(prepared.steps()).as_bytes())?;
         writeln!(
             out,
             "nothing was written; without --dry-run the backup would be {}",
@@ -63,27 +66,21 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
         out.flush()?;
         return Ok(Exit::Aligned);
     }
-    if let Some(earlier) = earlier(&target, &backup_path, &arguments.write) {
+    if let Some(earlier) = earlier(prepared.disk(), target.serial.as_deref(), &backup_path, &arguments.write)
+    {
         return Err(RefusedError(format!("{}: nothing was written: {earlier}", target.name)).into());
     }
-    apply::check_kernel(&target.disk).map_err(|error| failed(error, &target.name))?;
-    Backup::of(&steps, plan.disk.size, serial)
-        .watching(&target.disk, &plan, &steps)
-        .map_err(|error| failed(error, &target.name))?
-        .store(&backup_path)
-        .map_err(|error| anyhow::Error::from(error).context(target.name.clone()))?;
-    apply::write(&mut target.disk, &steps)
-        .and_then(|()| apply::agrees(&target.disk, &plan))
-        .map_err(|error| failed(error, &target.name))?;
-    let told = tell_kernel(&target, Some(&plan));
+    let written = prepared.back_up(&backup_path).and_then(BackedUp::write);
+    let written = written.map_err(|error| of_apply_error(error, &target.name))?;
+    let told = tell_kernel(&written, target.kernel_name.as_deref(), &target.name);
     let name = output::printable(&target.name);
-    let count = plural(plan.table.partitions.len(), "partition");
+    let count = plural(plan.table().partitions.len(), "partition");
     writeln!(
         out,
         "{name}: {} with {count} written and read back ({} in {})",
-        plan.table.format,
-        apply::written(&steps),
-        plural(steps.iter().filter(|step| matches!(step, Step::Write { .. })).count(), "place")
+        plan.table().format,
+        written.bytes(),
+        plural(written.places(), "place")
     )?;
     let (backup, operand) = (quote_path(&backup_path), quote_path(&arguments.write));
     writeln!(out, "  to take it back: straddle undo {backup} --write {operand}")?;
@@ -93,12 +90,12 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
 }
 
 /// What is already where the backup would be stored, and what to do about it.
-fn earlier(target: &Opened, backup: &Path, operand: &Path) -> Option<String> {
+fn earlier(disk: &dyn Disk, serial: Option<&str>, backup: &Path, operand: &Path) -> Option<String> {
     fs::symlink_metadata(backup).ok()?;
     let (name, quoted) = (backup.display(), quote_path(backup));
     let undo = format!("straddle undo {quoted} --write {}", quote_path(operand));
     let progress = Backup::load(backup).map_err(anyhow::Error::from);
-    let progress = progress.and_then(|backup| Ok(backup.progress(&target.disk, target.serial.as_deref())?));
+    let progress = progress.and_then(|backup| Ok(backup.progress(disk, serial)?));
     Some(match progress {
         Ok(Progress::Nothing) => format!(
             "{name} is the backup of an earlier apply, of which nothing is on this disk: that failed before its first write, was taken back, \
@@ -130,23 +127,18 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
 pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
     let backup = Backup::load(&arguments.backup)?;
     let mut target = open(&arguments.write, arguments.format)?;
-    let steps = backup
-        .undoing(&target.disk, target.serial.as_deref())
-        .map_err(|error| of_apply_error(error, &target.name))?;
-    if !arguments.force {
-        backup.check_unwritten(&target.disk).map_err(|error| {
-            let hint = matches!(error, ApplyError::WrittenSince { .. })
-                .then_some("--force takes the table back all the same");
-            let error = of_apply_error(error, &target.name);
-            match hint {
-                Some(hint) => RefusedError(format!("{error:#}; {hint}")).into(),
-                None => error,
-            }
-        })?;
-    }
-    apply::check_kernel(&target.disk).map_err(|error| of_apply_error(error, &target.name))?;
-    apply::write(&mut target.disk, &steps).map_err(|error| of_apply_error(error, &target.name))?;
-    let told = tell_kernel(&target, None);
+    let later = if arguments.force { LaterWrites::Discard } else { LaterWrites::Refuse };
+    let backed_up = backup.undo(&mut target.disk, target.serial.as_deref(), later).map_err(|error| {
+        let hint = matches!(error, ApplyError::WrittenSince { .. })
+            .then_some("--force takes the table back all the same");
+        let error = of_apply_error(error, &target.name);
+        match hint {
+            Some(hint) => RefusedError(format!("{error:#}; {hint}")).into(),
+            None => error,
+        }
+    })?;
+    let written = backed_up.write().map_err(|error| of_apply_error(error, &target.name))?;
+    let told = tell_kernel(&written, target.kernel_name.as_deref(), &target.name);
     let mut out = output::stdout();
     writeln!(
         out,
@@ -185,19 +177,16 @@ fn open(path: &Path, format: Option<Format>) -> Result<Opened> {
     if target.read_only {
         return Err(RefusedError(format!("{name}: nothing was written: the device is read-only")).into());
     }
-    let disk = FileDisk::open(path, target.size).map_err(|error| of_apply_error(error.into(), &name))?;
-    if target.id.is_some_and(|id| id != disk.id()) {
-        return Err(of_apply_error(DiskError::Replaced.into(), &name));
-    }
+    let disk = FileDisk::open(path, target.size, target.id).map_err(|error| of_disk_error(error, &name))?;
     let serial = target.kernel_name.as_deref().and_then(serial_of);
-    let sector = target.topology.logical.value().get();
+    let sector = target.topology.logical.value();
     Ok(Opened { name, disk, kernel_name: target.kernel_name, serial, sector })
 }
 
-/// Has the kernel take the table; on an image there is none that does.
-fn tell_kernel(target: &Opened, plan: Option<&Plan>) -> Result<()> {
-    let Some(name) = target.kernel_name.as_deref().filter(|_| target.disk.is_device()) else { return Ok(()) };
-    apply::tell_kernel(&target.disk, name, plan).map_err(|error| of_apply_error(error, &target.name))
+/// Has the kernel take the table of a block device; no kernel has one of an image.
+fn tell_kernel(written: &Written<'_>, kernel_name: Option<&str>, name: &str) -> Result<()> {
+    let Some(kernel_name) = kernel_name else { return Ok(()) };
+    written.tell_kernel(kernel_name).map_err(|error| of_apply_error(error, name))
 }
 
 /// Every write, a line each.
@@ -212,19 +201,9 @@ fn listing(steps: &[Step]) -> String {
 }
 
 fn of_apply_error(error: ApplyError, name: &str) -> anyhow::Error {
-    let is_refusal = matches!(
-        error,
-        ApplyError::OtherDisk(_)
-            | ApplyError::WouldDiffer(_)
-            | ApplyError::WrittenSince { .. }
-            | ApplyError::InUse(_)
-            | ApplyError::Disk(DiskError::InUse(_) | DiskError::Replaced)
-    );
-    match error {
-        ApplyError::Plan(error) => of_plan_error(error, name),
-        error => {
-            let text = format!("{name}: {:#}", anyhow::Error::from(error));
-            if is_refusal { RefusedError(text).into() } else { anyhow!(text) }
-        }
-    }
+    of_library(error.kind(), format!("{name}: {:#}", anyhow::Error::from(error)))
+}
+
+fn of_disk_error(error: DiskError, name: &str) -> anyhow::Error {
+    of_library(error.kind(), format!("{name}: {:#}", anyhow::Error::from(error)))
 }

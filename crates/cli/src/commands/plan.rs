@@ -13,7 +13,7 @@ use straddle_repair::{Plan, PlanError, Request, Seed, Situation, from_sfdisk, ma
 use straddle_units::{BlockSize, ByteOffset, Lba};
 
 use crate::args::PlanArguments;
-use crate::exit::{Exit, RefusedError, UsageError};
+use crate::exit::{Exit, RefusedError, UsageError, of_library};
 use crate::input;
 use crate::keep;
 use crate::output::{self, Styles};
@@ -226,15 +226,15 @@ pub(crate) fn serial_of(kernel_name: &str) -> Option<String> {
 /// What the other tools would do with each new partition.
 fn all_peers(target: &Target, plan: &Plan) -> Vec<(u32, Vec<Peer>)> {
     let block = target.topology.logical.value();
-    let byte = |lba: u64| Lba::new(lba).to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
-    let entries = &plan.table.partitions;
+    let byte = |lba: Lba| lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
+    let entries = &plan.table().partitions;
     let of = |entry: &straddle_repair::Entry| {
         // They start where the space before the partition does.
         let before =
             entries.iter().filter(|e| e.slot != straddle_repair::Slot::Extended && e.start < entry.start);
-        let free = match before.map(|e| e.start + e.sectors).max() {
-            None if plan.fresh => Free::Front(plan.table.format),
-            behind => Free::From(byte(behind.unwrap_or(plan.table.first_usable))),
+        let free = match before.map(straddle_repair::Entry::end).max() {
+            None if plan.is_fresh() => Free::Front(plan.table().format),
+            behind => Free::From(byte(behind.unwrap_or(plan.table().first_usable))),
         };
         (entry.number, peers(&target.topology, target.size, free))
     };
@@ -247,43 +247,5 @@ fn all_peers(target: &Target, plan: &Plan) -> Vec<(u32, Vec<Peer>)> {
 
 /// The error with the target's name, and the exit that it stands for.
 pub(crate) fn of_plan_error(error: PlanError, name: &str) -> anyhow::Error {
-    use PlanError as E;
-    let is_usage = matches!(
-        error,
-        E::Syntax(_)
-            | E::Toml(_)
-            | E::Nothing
-            | E::Contradiction(_)
-            | E::UnknownType { .. }
-            | E::GptOnly { .. }
-            | E::ReservedType { .. }
-            | E::TooManyPrimaries
-            | E::Percents(_)
-            | E::TwoRests
-            | E::Empty(_)
-            | E::Name { .. }
-            | E::NotASector { .. }
-    );
-    let is_refusal = matches!(
-        error,
-        E::Misaligned { .. }
-            | E::WouldDestroy { .. }
-            | E::WouldReplace { .. }
-            | E::WouldHarm { .. }
-            | E::NotItsTable { .. }
-            | E::TwoOwners { .. }
-            | E::TwoSteps(_)
-            | E::InTheWay(_)
-            | E::Unchangeable(_)
-            | E::CannotConvert(_)
-            | E::Overlap { .. }
-    );
-    let text = format!("{name}: {:#}", anyhow::Error::from(error));
-    if is_usage {
-        UsageError(text).into()
-    } else if is_refusal {
-        RefusedError(text).into()
-    } else {
-        anyhow!(text)
-    }
+    of_library(error.kind(), format!("{name}: {:#}", anyhow::Error::from(error)))
 }

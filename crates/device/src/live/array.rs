@@ -109,13 +109,13 @@ impl Array {
         let sizes: Option<Vec<ByteCount>> =
             self.members.iter().filter(|member| member.slot.is_some()).map(|member| member.size).collect();
         let smallest = sizes?.into_iter().min()?;
-        (smallest - smallest.remainder(self.chunk)).checked_mul(u64::from(self.raid_disks))
+        smallest.floor_to(self.chunk).checked_mul(u64::from(self.raid_disks))
     }
 
     /// A member of a linear array begins where the one before ends (`linear_conf`, drivers/md/md-linear.c).
     fn linear_run(&self, member: &Member, slot: u32, offset: ByteOffset, whole: Span) -> Option<Vec<Run>> {
         let chunk = self.chunk.max(ByteCount::new(1));
-        let used = |member: &Member| member.size.map(|size| size - size.remainder(chunk));
+        let used = |member: &Member| member.size.map(|size| size.floor_to(chunk));
         let mut start = ByteOffset::ZERO;
         for before in 0..slot {
             let before = self.members.iter().find(|member| member.slot == Some(before))?;

@@ -56,7 +56,7 @@ impl Run {
                 false => self.span.start().checked_since(at).map_or(Located::Never, Located::Later),
             };
         };
-        let left = self.span.len() - into;
+        let left = self.span.len().saturating_sub(into);
         if left == ByteCount::ZERO {
             return Located::Never;
         }
@@ -137,7 +137,7 @@ impl Geometry {
         let mut runs = Vec::new();
         for (chunk, row) in cycle.cells {
             let into = self.chunk.checked_mul(chunk)?;
-            let len = span.len() - into;
+            let len = span.len().saturating_sub(into);
             if len == ByteCount::ZERO {
                 continue;
             }

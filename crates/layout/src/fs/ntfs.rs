@@ -128,9 +128,9 @@ pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
 /// (ntfsresize, `update_bootsector`), and in the last sector of the partition, where Windows and ntfsfix look.
 fn copies(view: &View<'_>, boot: &[u8], sector: ByteCount, cluster: ByteCount) -> Vec<ByteOffset> {
     let behind = sector.checked_mul(le64(boot, SECTORS));
-    let resized = behind.and_then(|at| at.checked_add(cluster - sector));
-    let last = view.len() - view.len().remainder(sector) - sector;
-    let mut places: Vec<ByteCount> = [behind, resized, Some(last)].into_iter().flatten().collect();
+    let resized = behind.and_then(|at| at.checked_add(cluster.checked_sub(sector)?));
+    let last = view.len().floor_to(sector).checked_sub(sector);
+    let mut places: Vec<ByteCount> = [behind, resized, last].into_iter().flatten().collect();
     places.sort_unstable();
     places.dedup();
     let is_behind = |at: &ByteCount| behind.is_some_and(|behind| *at >= behind) && *at != ByteCount::ZERO;

@@ -111,7 +111,7 @@ impl Interleaved {
         let areas = self.provided.div_ceil(self.interleave).min(u64::try_from(MAX_PIECES).unwrap_or(0));
         let runs = (0..areas).map_while(|area| {
             let start = step.checked_mul(area)?;
-            let span = Span::new(ByteOffset::new(start.get()), (len - start).min(step))?;
+            let span = Span::new(ByteOffset::new(start.get()), len.checked_sub(start)?.min(step))?;
             Some((span, ByteOffset::new(self.data(area)?)))
         });
         Space { len, runs: runs.collect(), block: None, spread: None }

@@ -240,7 +240,7 @@ fn not_the_start(role: u32) -> String {
 
 /// How much a striped array holds; RAID0 as if its members were alike.
 fn array_len(md: &Md) -> ByteCount {
-    let member = u128::from((md.data_size - md.data_size.remainder(md.chunk)).get());
+    let member = u128::from(md.data_size.floor_to(md.chunk).get());
     let copies = (md.layout & 0xff) * ((md.layout >> 8) & 0xff);
     let (disks, divisor) = match md.level {
         10 => (md.raid_disks, copies.max(1)),

@@ -14,12 +14,10 @@ use rustix::fs::{AtFlags, CWD, OFlags};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use straddle_device::{Medium, ReadError};
-use straddle_units::ByteOffset;
+use straddle_units::{ByteCount, ByteOffset};
 
 use super::ApplyError;
-use crate::disk::Disk;
 use crate::encode::Step;
-use crate::error::PlanError;
 use crate::fingerprint::hex;
 use crate::foresee::lay_over;
 use crate::plan::{Change, Plan, Slot, span_of};
@@ -29,7 +27,7 @@ const VERSION: u32 = 2;
 /// A power cut leaves units of this size whole.
 pub(super) const UNIT: usize = 512;
 /// How much of the beginning and of the end of a new partition is watched.
-const WATCHED: (u64, u64) = (1 << 20, 64 << 10);
+pub(super) const WATCHED: (u64, u64) = (1 << 20, 64 << 10);
 /// No backup is larger: tables and a wipe's 68 KiB for each of 1024 partitions, two digits a byte and twice.
 const LARGEST: u64 = 512 << 20;
 
@@ -67,7 +65,7 @@ pub enum BackupError {
 /// The bytes of one write, before and after.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum Kept {
+pub(super) enum Kept {
     Write { at: u64, what: String, old: String, new: String },
     Flush,
 }
@@ -75,28 +73,35 @@ enum Kept {
 /// Bytes of a partition that a plan has made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Watched {
-    partition: u32,
-    start: u64,
-    size: u64,
+pub(super) struct Watched {
+    pub(super) partition: u32,
+    pub(super) start: u64,
+    pub(super) size: u64,
     /// SHA-256 of them, those that the steps write taken for zero.
-    sum: String,
+    pub(super) sum: String,
 }
 
-/// What a plan overwrote on which disk.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A backup as its file has it.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Backup {
+pub(super) struct BackupFile {
     version: u32,
     /// The disk's size in bytes.
-    size: u64,
+    pub(super) size: u64,
     /// Its serial number.
-    serial: Option<String>,
+    pub(super) serial: Option<String>,
     /// SHA-256 of the JSON of the steps and of what is watched.
     sum: String,
     steps: Vec<Kept>,
-    watched: Vec<Watched>,
+    pub(super) watched: Vec<Watched>,
 }
+
+/// What a plan overwrote on which disk, as it was stored in a file.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Backup(pub(super) BackupFile);
+
+/// What will be stored.
+pub(super) struct Unstored(BackupFile);
 
 /// Writes a file that gets its name when it is whole, so that not even a kill leaves a part of it.
 fn store_unnamed(folder: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
@@ -132,7 +137,12 @@ fn sum_of(steps: &[Kept], watched: &[Watched]) -> String {
 }
 
 /// The sum of `size` bytes of `medium` from `start` on, without what `steps` write.
-fn sum_without(medium: &dyn Medium, start: u64, size: u64, steps: &[Step]) -> Result<String, ReadError> {
+pub(super) fn sum_without(
+    medium: &dyn Medium,
+    start: u64,
+    size: u64,
+    steps: &[Step],
+) -> Result<String, ReadError> {
     let mut bytes = vec![0; usize::try_from(size).unwrap_or_default()];
     medium.read_at(ByteOffset::new(start), &mut bytes)?;
     for step in steps {
@@ -144,15 +154,17 @@ fn sum_without(medium: &dyn Medium, start: u64, size: u64, steps: &[Step]) -> Re
 }
 
 /// The beginning and the end of what each partition has that `plan` makes or lets grow: the partition, first byte, bytes.
-fn to_watch(plan: &Plan) -> Result<Vec<(u32, u64, u64)>, PlanError> {
-    let block = plan.block()?;
+fn to_watch(plan: &Plan) -> Vec<(u32, u64, u64)> {
+    let block = plan.block();
     let mut watched = Vec::new();
-    for entry in &plan.table.partitions {
+    for entry in &plan.table().partitions {
         let Some(span) = span_of(entry, block).filter(|_| entry.slot != Slot::Extended) else { continue };
         let from = match entry.change {
             Change::Kept => continue,
             Change::New => span.start().get(),
-            Change::Grown { from } => span.start().get().saturating_add(from.saturating_mul(block.get())),
+            Change::Grown { from } => {
+                span.start().get().saturating_add(from.get().saturating_mul(block.get()))
+            }
         };
         let end = span.end().get();
         let head = (end.saturating_sub(from)).min(WATCHED.0);
@@ -161,7 +173,7 @@ fn to_watch(plan: &Plan) -> Result<Vec<(u32, u64, u64)>, PlanError> {
         watched.push((entry.number, end - tail, tail));
     }
     watched.retain(|(_, _, size)| *size > 0);
-    Ok(watched)
+    watched
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
@@ -172,9 +184,9 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok()).collect()
 }
 
-impl Backup {
+impl Unstored {
     /// The backup of what `steps` overwrite on a disk.
-    pub fn of(steps: &[Step], size: u64, serial: Option<String>) -> Self {
+    pub(super) fn of(steps: &[Step], size: ByteCount, serial: Option<String>) -> Self {
         let kept = |step: &Step| match step {
             Step::Write { at, old, new, what } => {
                 Kept::Write { at: *at, what: what.clone(), old: hex(old), new: hex(new) }
@@ -182,40 +194,30 @@ impl Backup {
             Step::Flush => Kept::Flush,
         };
         let steps: Vec<Kept> = steps.iter().map(kept).collect();
-        Self { version: VERSION, size, serial, sum: sum_of(&steps, &[]), steps, watched: Vec::new() }
+        let sum = sum_of(&steps, &[]);
+        Self(BackupFile { version: VERSION, size: size.get(), serial, sum, steps, watched: Vec::new() })
     }
 
     /// The same, which also knows what the partitions hold at first that `plan` makes with `steps`.
-    pub fn watching(mut self, disk: &dyn Medium, plan: &Plan, steps: &[Step]) -> Result<Self, ApplyError> {
-        for (partition, start, size) in to_watch(plan)? {
+    pub(super) fn watching(
+        mut self,
+        disk: &dyn Medium,
+        plan: &Plan,
+        steps: &[Step],
+    ) -> Result<Self, ApplyError> {
+        for (partition, start, size) in to_watch(plan) {
             let sum = sum_without(disk, start, size, steps)?;
-            self.watched.push(Watched { partition, start, size, sum });
+            self.0.watched.push(Watched { partition, start, size, sum });
         }
-        self.sum = sum_of(&self.steps, &self.watched);
+        self.0.sum = sum_of(&self.0.steps, &self.0.watched);
         Ok(self)
-    }
-
-    /// Refuses a disk on whose new partitions somebody has written since: what is there would be lost with them.
-    pub fn check_unwritten(&self, disk: &dyn Medium) -> Result<(), ApplyError> {
-        let contradicts = || ApplyError::OtherDisk("the backup contradicts itself".to_owned());
-        let steps = self.steps().ok_or_else(contradicts)?;
-        for Watched { partition, start, size, sum } in &self.watched {
-            let end = start.checked_add(*size).ok_or_else(contradicts)?;
-            if *size > WATCHED.0 || end > self.size {
-                return Err(contradicts());
-            }
-            if sum_without(disk, *start, *size, &steps)? != *sum {
-                return Err(ApplyError::WrittenSince { partition: *partition, start: *start, size: *size });
-            }
-        }
-        Ok(())
     }
 
     /// Stores it in a new file, and returns when it is on stable storage: the file and its name. What could not be stored
     /// whole is not left behind.
-    pub fn store(&self, path: &Path) -> Result<(), BackupError> {
+    pub(super) fn store(self, path: &Path) -> Result<(), BackupError> {
         let failed = |source: io::Error| BackupError::Store { path: path.to_owned(), source };
-        let text = serde_json::to_vec(self).map_err(|error| failed(error.into()))?;
+        let text = serde_json::to_vec(&self.0).map_err(|error| failed(error.into()))?;
         let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         match store_unnamed(folder, path, &text) {
             Err(error) if is_unsupported(&error) => store_named(path, &text),
@@ -229,7 +231,9 @@ impl Backup {
         })
         .map_err(failed)
     }
+}
 
+impl Backup {
     /// Reads one that was stored.
     pub fn load(path: &Path) -> Result<Self, BackupError> {
         let failed = |source: io::Error| BackupError::Load { path: path.to_owned(), source };
@@ -239,7 +243,7 @@ impl Backup {
             return Err(damaged("not a regular file, or larger than any backup".to_owned()));
         }
         let text = std::fs::read(path).map_err(failed)?;
-        let backup: Self = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+        let backup: BackupFile = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
         if backup.version != VERSION {
             return Err(damaged(format!(
                 "its version is {}, and this program reads {VERSION}",
@@ -249,9 +253,11 @@ impl Backup {
         if backup.sum != sum_of(&backup.steps, &backup.watched) {
             return Err(damaged("its sum is not the one of its contents".to_owned()));
         }
-        Ok(backup)
+        Ok(Self(backup))
     }
+}
 
+impl BackupFile {
     /// The steps that were taken; `None` when the file contradicts itself.
     pub(super) fn steps(&self) -> Option<Vec<Step>> {
         let step = |kept: &Kept| match kept {
@@ -268,36 +274,5 @@ impl Backup {
             }
         };
         self.steps.iter().map(step).collect()
-    }
-
-    /// The steps that put everything back on `disk`: those that were taken, the other way round. Where the disk holds
-    /// neither what was there before nor what was written, somebody else has changed it, and it is refused.
-    pub fn undoing(&self, disk: &dyn Disk, serial: Option<&str>) -> Result<Vec<Step>, ApplyError> {
-        let other = |why: String| ApplyError::OtherDisk(why);
-        if disk.len().get() != self.size || self.serial.as_deref() != serial {
-            let text = format!("the backup is of another disk ({} bytes)", self.size);
-            return Err(other(text));
-        }
-        let steps = self.steps().ok_or_else(|| other("the backup contradicts itself".to_owned()))?;
-        let mut undoing = Vec::new();
-        for step in steps.iter().rev() {
-            let Step::Write { at, old, new, what } = step else {
-                undoing.push(Step::Flush);
-                continue;
-            };
-            let mut found = vec![0; old.len()];
-            disk.read_at(ByteOffset::new(*at), &mut found)?;
-            let units = found.chunks(UNIT).zip(old.chunks(UNIT).zip(new.chunks(UNIT)));
-            if let Some(index) = units.into_iter().position(|(now, (old, new))| now != old && now != new) {
-                let byte =
-                    u64::try_from(index * UNIT).ok().and_then(|offset| at.checked_add(offset)).unwrap_or(*at);
-                return Err(other(format!(
-                    "byte {byte} ({what}) holds neither what the backup has nor what was written over it: somebody has changed it since"
-                )));
-            }
-            undoing.push(Step::Write { at: *at, old: found, new: old.clone(), what: what.clone() });
-        }
-        undoing.push(Step::Flush);
-        Ok(undoing)
     }
 }

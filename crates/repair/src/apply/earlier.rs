@@ -25,12 +25,12 @@ pub enum Progress {
 
 impl Backup {
     /// How far the steps have come on `disk`. Where it is another one, or somebody else has changed it, as in
-    /// [`undoing`](Self::undoing).
+    /// [`undo`](Self::undo).
     pub fn progress(&self, disk: &dyn Disk, serial: Option<&str>) -> Result<Progress, ApplyError> {
-        self.undoing(disk, serial)?;
+        self.0.undoing(disk, serial)?;
         let contradicts = || ApplyError::OtherDisk("the backup contradicts itself".to_owned());
         let (mut written, mut of) = (0, 0);
-        for step in self.steps().ok_or_else(contradicts)? {
+        for step in self.0.steps().ok_or_else(contradicts)? {
             let Step::Write { at, old, new, .. } = step else { continue };
             let mut found = vec![0; old.len()];
             disk.read_at(ByteOffset::new(at), &mut found)?;

@@ -159,17 +159,17 @@ impl CurrentGpt {
     fn patch(&mut self, plan: &Plan) -> Result<(), PlanError> {
         let size = usize::try_from(le32(&self.header, header::ENTRY_SIZE)).unwrap_or(entry::NAME.end);
         for (bytes, number) in self.array.chunks_exact_mut(size).zip(1..) {
-            let planned = plan.table.partitions.iter().find(|entry| entry.number == number);
+            let planned = plan.table().partitions.iter().find(|entry| entry.number == number);
             match planned {
                 None if bytes.starts_with(&[0; 16]) => {}
                 None => bytes.fill(0),
                 Some(planned) => match planned.change {
-                    Change::Kept if plan.converts.is_some() => {
-                        put64(bytes, entry::START, planned.start);
-                        put64(bytes, entry::LAST, last_of(planned));
+                    Change::Kept if plan.converts().is_some() => {
+                        put64(bytes, entry::START, planned.start.get());
+                        put64(bytes, entry::LAST, planned.last().get());
                     }
                     Change::Kept => {}
-                    Change::Grown { .. } => put64(bytes, entry::LAST, last_of(planned)),
+                    Change::Grown { .. } => put64(bytes, entry::LAST, planned.last().get()),
                     Change::New => {
                         bytes.fill(0);
                         fill(bytes, planned)?;
@@ -191,9 +191,9 @@ impl CurrentGpt {
         let mut bytes = self.header.clone();
         put64(&mut bytes, header::MY_LBA, my_lba);
         put64(&mut bytes, header::ALTERNATE_LBA, alternate);
-        put64(&mut bytes, header::FIRST_USABLE, plan.table.first_usable);
-        put64(&mut bytes, header::LAST_USABLE, plan.table.last_usable);
-        let guid = parse_guid(&plan.table.id)
+        put64(&mut bytes, header::FIRST_USABLE, plan.table().first_usable.get());
+        put64(&mut bytes, header::LAST_USABLE, plan.table().last_usable.get());
+        let guid = parse_guid(&plan.table().id)
             .ok_or_else(|| PlanError::Invalid("its disk GUID is none".to_owned()))?;
         bytes[header::DISK_GUID..header::DISK_GUID + 16].copy_from_slice(&guid);
         put64(&mut bytes, header::ENTRIES_LBA, array_lba);
@@ -214,10 +214,6 @@ fn block_at(medium: &dyn Medium, block: BlockSize, lba: u64) -> Option<Vec<u8>> 
     bytes_of(medium, span).ok()
 }
 
-fn last_of(entry: &Entry) -> u64 {
-    entry.start.saturating_add(entry.sectors.saturating_sub(1))
-}
-
 /// Fills the bytes of a new entry.
 fn fill(bytes: &mut [u8], planned: &Entry) -> Result<(), PlanError> {
     let guid = |text: &str| {
@@ -226,8 +222,8 @@ fn fill(bytes: &mut [u8], planned: &Entry) -> Result<(), PlanError> {
     };
     bytes[..16].copy_from_slice(&guid(&planned.kind)?);
     bytes[entry::GUID..entry::START].copy_from_slice(&guid(planned.uuid.as_deref().unwrap_or_default())?);
-    put64(bytes, entry::START, planned.start);
-    put64(bytes, entry::LAST, last_of(planned));
+    put64(bytes, entry::START, planned.start.get());
+    put64(bytes, entry::LAST, planned.last().get());
     put64(bytes, entry::ATTRIBUTES, planned.attributes);
     for (place, unit) in bytes[entry::NAME].chunks_exact_mut(2).zip(planned.name.encode_utf16()) {
         place.copy_from_slice(&unit.to_le_bytes());
@@ -243,17 +239,17 @@ struct Places {
 }
 
 pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Result<(), PlanError> {
-    let last = (plan.disk.size / steps.block).saturating_sub(1);
-    let old = if plan.fresh { None } else { Some(CurrentGpt::read(steps.medium, stack)?) };
+    let last = plan.block().blocks_floor(plan.disk().size).last_lba().unwrap_or_default().get();
+    let old = if plan.is_fresh() { None } else { Some(CurrentGpt::read(steps.medium, stack)?) };
     let mut table = match &old {
-        Some(old) if plan.converts.is_some() => old.clone().in_blocks_of(steps.block)?,
+        Some(old) if plan.converts().is_some() => old.clone().in_blocks_of(steps.block)?,
         Some(old) => old.clone(),
-        None => CurrentGpt::new(steps.block, plan.table.entries),
+        None => CurrentGpt::new(steps.block, plan.table().entries),
     };
     // Where a table is converted, nothing of it has its place yet.
-    let placed = old.as_ref().filter(|_| plan.converts.is_none());
+    let placed = old.as_ref().filter(|_| plan.converts().is_none());
     let backup = match placed {
-        Some(old) if !plan.relocate_backup => old.backup_lba(last),
+        Some(old) if !plan.relocates_backup() => old.backup_lba(last),
         _ => last,
     };
     let places = Places {
@@ -277,7 +273,7 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
     }
     protect(plan, stack, &places, steps)?;
     steps.flush();
-    if let Some(old) = old.filter(|_| plan.converts.is_some()) {
+    if let Some(old) = old.filter(|_| plan.converts().is_some()) {
         forget(&old, steps)?;
         steps.flush();
     }
@@ -305,8 +301,8 @@ fn check_room(plan: &Plan, table: &CurrentGpt, places: &Places) -> Result<(), Pl
     let array = table.array_blocks();
     let primary_end = places.primary_array.saturating_add(array);
     let fits = places.primary_array > PRIMARY_LBA
-        && primary_end <= plan.table.first_usable
-        && places.backup_array > plan.table.last_usable;
+        && primary_end <= plan.table().first_usable.get()
+        && places.backup_array > plan.table().last_usable.get();
     if fits {
         return Ok(());
     }
@@ -342,12 +338,12 @@ fn protect(plan: &Plan, stack: &Stack, places: &Places, steps: &mut Steps<'_>) -
     let protective = slots().find(|at| is_signed && sector[at + 4] == 0xEE && le32(&sector, at + 8) == 1);
     match protective {
         // A hybrid one, and one that covers less on purpose, stays; where the disk has another size it is brought up to date.
-        Some(at) if !plan.fresh => {
-            if (plan.relocate_backup || plan.converts.is_some()) && stack.kind != TableKind::HybridMbr {
+        Some(at) if !plan.is_fresh() => {
+            if (plan.relocates_backup() || plan.converts().is_some()) && stack.kind != TableKind::HybridMbr {
                 put32(&mut sector, at + 12, covered);
             }
         }
-        None if !plan.fresh && is_signed && slots().any(|at| sector[at + 4] != 0) => {}
+        None if !plan.is_fresh() && is_signed && slots().any(|at| sector[at + 4] != 0) => {}
         _ => {
             if wipes_boot_code(plan, steps.medium, stack)? {
                 sector[..mbr::ENTRIES_AT].fill(0);

@@ -11,12 +11,12 @@ use straddle_layout::format::gpt;
 use straddle_layout::format::mbr::{ACTIVE, DISK_ID_AT, ENTRIES_AT, ENTRY_BYTES, SIGNATURE, SIGNATURE_AT};
 use straddle_layout::types::is_extended;
 use straddle_layout::{Role, Stack, TableKind};
-use straddle_units::ByteOffset;
+use straddle_units::{ByteOffset, Lba, LbaCount};
 
 use super::gpt::CurrentGpt;
 use super::{Steps, wipes_boot_code};
 use crate::error::PlanError;
-use crate::plan::{Change, Entry, Plan, Slot};
+use crate::plan::{Change, Entry, Plan, Slot, last_of};
 
 /// More records than this are followed by nobody.
 const MOST_RECORDS: usize = 1024;
@@ -37,7 +37,8 @@ fn put32(bytes: &mut [u8], at: usize, value: u64) -> Result<(), PlanError> {
 }
 
 /// Cylinder, head and sector of an address, or the largest there is.
-fn chs(lba: u64) -> [u8; 3] {
+fn chs(lba: Lba) -> [u8; 3] {
+    let lba = lba.get();
     let (cylinder, head, sector) = (lba / (HEADS * TRACK), lba / TRACK % HEADS, lba % TRACK + 1);
     if cylinder > 1023 {
         return [0xFE, 0xFF, 0xFF];
@@ -46,8 +47,13 @@ fn chs(lba: u64) -> [u8; 3] {
     [low(head), low(sector | (cylinder >> 2 & 0xC0)), low(cylinder)]
 }
 
+/// The sector `count` behind `lba`, or the last that can be counted.
+fn behind(lba: Lba, count: u32) -> Lba {
+    lba.checked_add(LbaCount::new(u64::from(count))).unwrap_or(Lba::new(u64::MAX))
+}
+
 /// Fills an entry for a partition whose start is counted from `base`.
-fn fill(bytes: &mut [u8], entry: &Entry, base: u64) -> Result<(), PlanError> {
+fn fill(bytes: &mut [u8], entry: &Entry, base: Lba) -> Result<(), PlanError> {
     let invalid = || PlanError::Invalid(format!("partition {}: its type is none", entry.number));
     let id = u8::from_str_radix(&entry.kind, 16).map_err(|_| invalid())?;
     fill_with(bytes, if entry.bootable { ACTIVE } else { 0 }, id, (entry.start, entry.sectors), base)
@@ -57,26 +63,26 @@ fn fill_with(
     bytes: &mut [u8],
     status: u8,
     id: u8,
-    (start, sectors): (u64, u64),
-    base: u64,
+    (start, sectors): (Lba, LbaCount),
+    base: Lba,
 ) -> Result<(), PlanError> {
     bytes[0] = status;
     bytes[1..4].copy_from_slice(&chs(start));
     bytes[4] = id;
-    bytes[5..8].copy_from_slice(&chs(start.saturating_add(sectors.saturating_sub(1))));
-    put32(bytes, 8, start.saturating_sub(base))?;
-    put32(bytes, 12, sectors)
+    bytes[5..8].copy_from_slice(&chs(last_of(start, sectors)));
+    put32(bytes, 8, start.checked_since(base).unwrap_or_default().get())?;
+    put32(bytes, 12, sectors.get())
 }
 
 /// Changes the place of an entry, whose start is counted from `base`.
-fn replace(bytes: &mut [u8], entry: &Entry, base: u64) -> Result<(), PlanError> {
+fn replace(bytes: &mut [u8], entry: &Entry, base: Lba) -> Result<(), PlanError> {
     fill_with(bytes, bytes[0], bytes[4], (entry.start, entry.sectors), base)
 }
 
 /// Changes the size of an entry.
 fn resize(bytes: &mut [u8], entry: &Entry) -> Result<(), PlanError> {
-    bytes[5..8].copy_from_slice(&chs(entry.start.saturating_add(entry.sectors.saturating_sub(1))));
-    put32(bytes, 12, entry.sectors)
+    bytes[5..8].copy_from_slice(&chs(entry.last()));
+    put32(bytes, 12, entry.sectors.get())
 }
 
 /// The numbers of the MBR's entries that list no partition and hold something: boot code of hybrid images reads them.
@@ -93,36 +99,36 @@ pub(crate) fn unlisted_slots(medium: &dyn Medium) -> Result<Vec<u32>, ReadError>
 
 pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Result<(), PlanError> {
     let mut mbr = steps.read(0, steps.block)?;
-    if plan.fresh {
+    if plan.is_fresh() {
         if wipes_boot_code(plan, steps.medium, stack)? {
             mbr[..ENTRIES_AT].fill(0);
         }
-        let id = u32::from_str_radix(&plan.table.id, 16);
+        let id = u32::from_str_radix(&plan.table().id, 16);
         let id = id.map_err(|_| PlanError::Invalid("its disk identity is none".to_owned()))?;
         mbr[DISK_ID_AT..DISK_ID_AT + 4].copy_from_slice(&id.to_le_bytes());
         mbr[ENTRIES_AT..SIGNATURE_AT].fill(0);
         mbr[SIGNATURE_AT..SIGNATURE_AT + 2].copy_from_slice(SIGNATURE);
     }
-    let kept = if plan.fresh { Vec::new() } else { unlisted_slots(steps.medium)? };
+    let kept = if plan.is_fresh() { Vec::new() } else { unlisted_slots(steps.medium)? };
     for number in 1..=4 {
         let bytes = &mut mbr[slot(usize::try_from(number - 1).unwrap_or(0))];
-        match plan.table.partitions.iter().find(|entry| entry.number == number) {
+        match plan.table().partitions.iter().find(|entry| entry.number == number) {
             // An entry of no size or type is none, and stays.
             None if byte(bytes, 4) == 0 || le32(bytes, 12) == 0 => {}
             None => bytes.fill(0),
             Some(entry) => match entry.change {
-                Change::Kept if plan.converts.is_some() => replace(bytes, entry, 0)?,
+                Change::Kept if plan.converts().is_some() => replace(bytes, entry, Lba::default())?,
                 Change::Kept => {}
                 Change::Grown { .. } => resize(bytes, entry)?,
                 Change::New if kept.contains(&number) => {
                     let why = format!("entry {number} lists nothing and is in use");
                     return Err(PlanError::Unchangeable(why));
                 }
-                Change::New => fill(bytes, entry, 0)?,
+                Change::New => fill(bytes, entry, Lba::default())?,
             },
         }
     }
-    let (old, new) = match plan.former_block()? {
+    let (old, new) = match plan.converts() {
         Some(former) => (Chain::default(), Chain::converted(plan, stack, former, steps)?),
         None => {
             let old = Chain::read(plan, stack, steps)?;
@@ -138,7 +144,7 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
 /// A chain of records: each sector with its bytes, in the order of their links.
 #[derive(Clone, Debug, Default)]
 struct Chain {
-    records: Vec<(u64, Vec<u8>)>,
+    records: Vec<(Lba, Vec<u8>)>,
 }
 
 impl Chain {
@@ -146,14 +152,14 @@ impl Chain {
     fn read(plan: &Plan, stack: &Stack, steps: &Steps<'_>) -> Result<Self, PlanError> {
         let mut chain = Self::default();
         let kept = |entry: &&Entry| entry.slot == Slot::Extended && entry.change != Change::New;
-        let Some(extended) = plan.table.partitions.iter().find(kept).filter(|_| !plan.fresh) else {
+        let Some(extended) = plan.table().partitions.iter().find(kept).filter(|_| !plan.is_fresh()) else {
             return Ok(chain);
         };
         debug_assert_eq!(stack.kind, TableKind::Mbr);
         let odd = |why: &str| PlanError::Unchangeable(format!("its chain of logical partitions {why}"));
         let mut at = extended.start;
         loop {
-            let record = steps.read(at.saturating_mul(steps.block), steps.block)?;
+            let record = steps.read(steps.byte(at), steps.block)?;
             if !has(&record, SIGNATURE_AT, SIGNATURE) || chain.records.len() > MOST_RECORDS {
                 return Err(odd("cannot be followed"));
             }
@@ -165,8 +171,7 @@ impl Chain {
             if is_link(0) || used(2) || used(3) || (used(1) && !is_link(1)) {
                 return Err(odd("has entries in unusual places"));
             }
-            let next =
-                is_link(1).then(|| extended.start.saturating_add(u64::from(le32(&record[slot(1)], 8))));
+            let next = is_link(1).then(|| behind(extended.start, le32(&record[slot(1)], 8)));
             chain.records.push((at, record));
             match next {
                 Some(next) if chain.records.iter().any(|(at, _)| *at == next) => {
@@ -186,11 +191,11 @@ impl Chain {
         steps: &Steps<'_>,
     ) -> Result<Self, PlanError> {
         let mut chain = Self::default();
-        let Some(extended) = plan.table.partitions.iter().find(|entry| entry.slot == Slot::Extended) else {
+        let Some(extended) = plan.table().partitions.iter().find(|entry| entry.slot == Slot::Extended) else {
             return Ok(chain);
         };
         let cannot = |why: String| PlanError::CannotConvert(why);
-        let logical: Vec<(u64, &Entry)> = (plan.table.partitions.iter())
+        let logical: Vec<(Lba, &Entry)> = (plan.table().partitions.iter())
             .filter_map(|entry| match entry.slot {
                 Slot::Logical { ebr } => Some((ebr, entry)),
                 _ => None,
@@ -232,18 +237,18 @@ impl Chain {
 
     /// The chain that `plan` wants: records of partitions that are gone left out, new ones at the end.
     fn changed(&self, plan: &Plan, steps: &Steps<'_>) -> Result<Self, PlanError> {
-        let Some(extended) = plan.table.partitions.iter().find(|entry| entry.slot == Slot::Extended) else {
+        let Some(extended) = plan.table().partitions.iter().find(|entry| entry.slot == Slot::Extended) else {
             return Ok(Self::default());
         };
-        let mut wanted: BTreeMap<u64, &Entry> = BTreeMap::new();
+        let mut wanted: BTreeMap<Lba, &Entry> = BTreeMap::new();
         let mut order = Vec::new();
-        for entry in &plan.table.partitions {
+        for entry in &plan.table().partitions {
             if let Slot::Logical { ebr } = entry.slot {
                 wanted.insert(ebr, entry);
                 order.push(ebr);
             }
         }
-        let is_old = |at: u64| self.records.iter().any(|(old, _)| *old == at);
+        let is_old = |at: Lba| self.records.iter().any(|(old, _)| *old == at);
         // The first record stands at the container's start, in use or not.
         let mut places = vec![extended.start];
         places.extend(
@@ -283,10 +288,8 @@ impl Chain {
 
 impl Chain {
     /// Puts what another record lists at `entry`'s start into the one at sector `at`, where that does not list it itself.
-    fn take_over(&self, bytes: &mut [u8], entry: &Entry, at: u64) -> Result<(), PlanError> {
-        let lists = |(at, record): &&(u64, Vec<u8>)| {
-            at.saturating_add(u64::from(le32(&record[slot(0)], 8))) == entry.start
-        };
+    fn take_over(&self, bytes: &mut [u8], entry: &Entry, at: Lba) -> Result<(), PlanError> {
+        let lists = |(at, record): &&(Lba, Vec<u8>)| behind(*at, le32(&record[slot(0)], 8)) == entry.start;
         match self.records.iter().find(lists) {
             Some((other, record)) if *other != at => {
                 bytes.copy_from_slice(&record[slot(0)]);
@@ -298,7 +301,7 @@ impl Chain {
 }
 
 /// Sets a record's link to the next one, and leaves one that already leads there as it is.
-fn link(record: &mut [u8], extended: &Entry, next: Option<(u64, Option<&&Entry>)>) -> Result<(), PlanError> {
+fn link(record: &mut [u8], extended: &Entry, next: Option<(Lba, Option<&&Entry>)>) -> Result<(), PlanError> {
     let bytes = &mut record[slot(1)];
     let Some((next, entry)) = next else {
         if byte(bytes, 4) != 0 {
@@ -307,21 +310,21 @@ fn link(record: &mut [u8], extended: &Entry, next: Option<(u64, Option<&&Entry>)
         return Ok(());
     };
     // The size that a link tells is nobody's business: what follows a right one stays, so that growing takes one sector.
-    if is_extended(bytes[4]) && u64::from(le32(bytes, 8)) == next.saturating_sub(extended.start) {
+    if is_extended(bytes[4]) && behind(extended.start, le32(bytes, 8)) == next {
         return Ok(());
     }
     // As DOS has it, a link covers the next record and its partition.
-    let end = entry.map_or(next + 1, |entry| entry.start.saturating_add(entry.sectors));
-    let sectors = end.saturating_sub(next);
+    let end = entry.map_or(behind(next, 1), |entry| entry.end());
+    let sectors = end.checked_since(next).unwrap_or_default();
     fill_with(bytes, 0, 0x05, (next, sectors), extended.start)
 }
 
 /// Writes the records that are new, and then the one sector that makes them count.
 fn commit(old: &Chain, new: &Chain, mbr: &[u8], steps: &mut Steps<'_>) -> Result<(), PlanError> {
-    let is_old = |at: u64| old.records.iter().any(|(old, _)| *old == at);
+    let is_old = |at: Lba| old.records.iter().any(|(old, _)| *old == at);
     // The last of the chain first: no link leads to what is not there yet.
     for (at, record) in new.records.iter().rev().filter(|(at, _)| !is_old(*at)) {
-        steps.write(at.saturating_mul(steps.block), record, "extended boot record")?;
+        steps.write(steps.byte(*at), record, "extended boot record")?;
     }
     steps.flush();
     let mut committing = Vec::new();
@@ -332,20 +335,20 @@ fn commit(old: &Chain, new: &Chain, mbr: &[u8], steps: &mut Steps<'_>) -> Result
         }
     }
     if steps.read(0, steps.block)? != mbr {
-        committing.push((0, mbr, "MBR"));
+        committing.push((Lba::default(), mbr, "MBR"));
     }
     if committing.len() > 1 {
         return Err(PlanError::TwoSteps(committing.len()));
     }
     for (at, bytes, what) in committing {
-        steps.write(at.saturating_mul(steps.block), bytes, what)?;
+        steps.write(steps.byte(at), bytes, what)?;
     }
     Ok(())
 }
 
 /// Takes the signatures of a GPT away that is one no longer: tools that look further than the MBR would offer it.
 fn forget_gpt(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Result<(), PlanError> {
-    if !plan.fresh || !matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr) {
+    if !plan.is_fresh() || !matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr) {
         return Ok(());
     }
     let zeros = vec![0; usize::try_from(stack.block.get()).unwrap_or(512)];
@@ -356,9 +359,9 @@ fn forget_gpt(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Result<(), P
     headers.dedup();
     for lba in headers.into_iter().filter(|lba| (1..=last).contains(lba)) {
         let at = lba.saturating_mul(stack.block.get());
-        let is_taken = plan.table.partitions.iter().any(|entry| match entry.slot {
-            Slot::Logical { ebr } => ebr == lba,
-            _ => entry.slot == Slot::Extended && entry.start == lba,
+        let is_taken = plan.table().partitions.iter().any(|entry| match entry.slot {
+            Slot::Logical { ebr } => ebr.get() == lba,
+            _ => entry.slot == Slot::Extended && entry.start.get() == lba,
         });
         if !is_taken && has(&steps.read(at, 8)?, 0, gpt::SIGNATURE) {
             steps.write(at, &zeros, "header of the former GPT")?;

@@ -95,14 +95,14 @@ impl Draft<'_> {
         for partition in &stack.partitions {
             let entry = converted(partition, new)?;
             let (first, end) = (byte(first_usable, new), byte(last_usable + 1, new));
-            if entry.start < first_usable {
+            if entry.start.get() < first_usable {
                 let at = partition.span.start();
                 return Err(cannot(format!(
                     "partition {} starts at byte {at}, and in {new}-byte sectors the table reaches to byte {first}",
                     partition.number
                 )));
             }
-            if entry.start.saturating_add(entry.sectors) > last_usable + 1 {
+            if entry.end().get() > last_usable + 1 {
                 return Err(cannot(format!(
                     "partition {} ends at byte {}, and in {new}-byte sectors what partitions may use ends at byte {end}, before the backup of the table",
                     partition.number,
@@ -113,6 +113,7 @@ impl Draft<'_> {
         }
         let id = types::guid_text(current.disk_guid());
         let entries = current.entries();
+        let (first_usable, last_usable) = (Lba::new(first_usable), Lba::new(last_usable));
         Ok(Table { format: Format::Gpt, id, first_usable, last_usable, entries, partitions })
     }
 
@@ -126,7 +127,9 @@ impl Draft<'_> {
             partitions.extend(Chain::of(stack, extended, new).converted()?);
         }
         partitions.sort_by_key(|entry| entry.number);
-        if let Some(far) = partitions.iter().find(|e| e.start >= MBR_LBAS || e.sectors >= MBR_LBAS) {
+        if let Some(far) =
+            partitions.iter().find(|e| e.start.get() >= MBR_LBAS || e.sectors.get() >= MBR_LBAS)
+        {
             let reach = ByteCount::new(MBR_LBAS.saturating_mul(new.get()));
             return Err(cannot(format!(
                 "partition {} starts behind, or is larger than, the {reach} that an MBR can say in {new}-byte sectors",
@@ -136,8 +139,9 @@ impl Draft<'_> {
         let id: Vec<u8> = stack.disk_id.iter().rev().copied().collect();
         let last_usable = self.situation.blocks().min(MBR_LBAS).saturating_sub(1);
         // A partition that begins in the old track does so still.
-        let first = partitions.iter().map(|entry| entry.start).min().unwrap_or(u64::MAX);
+        let first = partitions.iter().map(|entry| entry.start.get()).min().unwrap_or(u64::MAX);
         let first_usable = MBR_LEAD.get().div_ceil(new.get()).min(first).max(1);
+        let (first_usable, last_usable) = (Lba::new(first_usable), Lba::new(last_usable));
         Ok(Table { format: Format::Mbr, id: hex(&id), first_usable, last_usable, entries: 0, partitions })
     }
 }
@@ -182,7 +186,7 @@ fn converted(partition: &Partition, new: BlockSize) -> Result<Entry, PlanError> 
     };
     let (first, behind) = (exact("starts", start)?, exact("ends", end)?);
     let mut entry = kept(partition);
-    (entry.start, entry.sectors) = (first.get(), behind.get() - first.get());
+    (entry.start, entry.sectors) = (first, behind.checked_since(first).unwrap_or_default());
     Ok(entry)
 }
 
@@ -213,13 +217,13 @@ impl<'a> Chain<'a> {
     }
 
     /// Whether a record can stand at sector `lba`.
-    fn is_free(&self, lba: u64) -> bool {
-        Span::of_blocks(Lba::new(lba), LbaCount::new(1), self.new)
+    fn is_free(&self, lba: Lba) -> bool {
+        Span::of_blocks(lba, LbaCount::new(1), self.new)
             .is_some_and(|span| !self.taken.iter().any(|t| t.start() < span.end() && span.start() < t.end()))
     }
 
-    fn take(&mut self, lba: u64) {
-        self.taken.extend(Span::of_blocks(Lba::new(lba), LbaCount::new(1), self.new));
+    fn take(&mut self, lba: Lba) {
+        self.taken.extend(Span::of_blocks(lba, LbaCount::new(1), self.new));
     }
 
     /// The container and what is in it.
@@ -228,22 +232,22 @@ impl<'a> Chain<'a> {
         // The container is no partition with bytes of its own: it ends with the last whole sector.
         let end = Lba::containing(span.end(), self.new);
         let first = span.start().get().div_ceil(self.new.get());
-        let start = (first..first.saturating_add(PLACES)).find(|lba| self.is_free(*lba));
+        let start = (first..first.saturating_add(PLACES)).map(Lba::new).find(|lba| self.is_free(*lba));
         let logical: Vec<&Partition> =
             self.stack.partitions.iter().filter(|p| matches!(p.role, Role::Logical { .. })).collect();
         let lowest = logical.iter().min_by_key(|p| p.span.start()).map_or(number, |p| p.number);
         let start = start.ok_or_else(|| no_room(lowest, self.new))?;
         let mut container = kept(self.extended);
-        (container.start, container.sectors) = (start, end.get().saturating_sub(start));
+        (container.start, container.sectors) = (start, end.checked_since(start).unwrap_or_default());
         self.take(start);
         let mut entries = vec![container];
         for (index, partition) in logical.into_iter().enumerate() {
             let mut entry = converted(partition, self.new)?;
-            let lowest = entry.start.saturating_sub(PLACES).max(start + 1);
+            let lowest = entry.start.get().saturating_sub(PLACES).max(start.get() + 1);
             let place = if index == 0 {
                 Some(start)
             } else {
-                (lowest..entry.start).rev().find(|lba| self.is_free(*lba))
+                (lowest..entry.start.get()).rev().map(Lba::new).find(|lba| self.is_free(*lba))
             };
             let ebr =
                 place.filter(|ebr| *ebr < entry.start).ok_or_else(|| no_room(partition.number, self.new))?;
@@ -256,15 +260,9 @@ impl<'a> Chain<'a> {
 }
 
 impl Plan {
-    /// The sector size that the present table counts in, where it is converted from another one.
-    pub(crate) fn former_block(&self) -> Result<Option<BlockSize>, PlanError> {
-        let block = |bytes| BlockSize::new(bytes).map_err(|error| PlanError::Invalid(error.to_string()));
-        self.converts.map(block).transpose()
-    }
-
     /// The present table on `medium`, as this plan takes it.
     pub(crate) fn read_present(&self, medium: &dyn Medium) -> Result<Stack, PlanError> {
-        let (block, former) = (self.block()?, self.former_block()?);
-        Ok(straddle_layout::read_stack(medium, Some(former.unwrap_or(block)), former)?)
+        let former = self.converts;
+        Ok(straddle_layout::read_stack(medium, Some(former.unwrap_or(self.block())), former)?)
     }
 }

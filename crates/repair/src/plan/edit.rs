@@ -90,12 +90,13 @@ impl Draft<'_> {
                     last_usable = self.situation.blocks().checked_sub(behind).ok_or_else(too_small)?;
                 }
                 let id = straddle_layout::types::guid_text(current.disk_guid());
+                let (first_usable, last_usable) = (Lba::new(first_usable), Lba::new(last_usable));
                 Ok(Table { format, id, first_usable, last_usable, entries: current.entries(), partitions })
             }
             Format::Mbr => {
                 let id: Vec<u8> = stack.disk_id.iter().rev().copied().collect();
-                let last_usable = self.situation.blocks().min(MBR_LBAS).saturating_sub(1);
-                let first_usable = MBR_LEAD.get().div_ceil(self.block().get());
+                let last_usable = Lba::new(self.situation.blocks().min(MBR_LBAS).saturating_sub(1));
+                let first_usable = Lba::new(MBR_LEAD.get().div_ceil(self.block().get()));
                 Ok(Table { format, id: hex(&id), first_usable, last_usable, entries: 0, partitions })
             }
         }
@@ -143,20 +144,21 @@ impl Draft<'_> {
         }
         let entry = &mut table.partitions[index];
         entry.change = Change::Grown { from: entry.sectors };
-        entry.sectors = Lba::containing(end, block).get() - entry.start;
+        entry.sectors = Lba::containing(end, block).checked_since(entry.start).unwrap_or_default();
         entry.why.push(format!("it keeps its start and ends at byte {end}"));
         Ok(())
     }
 
     /// What to do where the space up to `limit` ends at the backup GPT, and that is not at the end of the disk.
     fn behind_backup(&self, table: &Table, limit: ByteOffset) -> Result<Option<String>, PlanError> {
-        let usable_ends = Lba::new(table.last_usable.saturating_add(1)).to_bytes(self.block());
+        let usable_ends = table.usable_end().to_bytes(self.block());
         if table.format == Format::Mbr || self.request.relocate_backup || usable_ends != Some(limit) {
             return Ok(None);
         }
         let behind = CurrentGpt::read(self.situation.medium, self.situation.stack)?.array_blocks() + 2;
         let last = self.situation.blocks().saturating_sub(behind);
-        let more = LbaCount::new(last.saturating_sub(table.last_usable)).to_bytes(self.block());
+        let more =
+            Lba::new(last).checked_since(table.last_usable).and_then(|more| more.to_bytes(self.block()));
         let more = more.filter(|more| *more != ByteCount::ZERO);
         Ok(more.map(|more| {
             format!(
@@ -186,12 +188,12 @@ impl Draft<'_> {
             self.add_extended(table)?;
         }
         let number = next_number(table, part, false, &self.spared.slots)?;
-        let slot = if part.logical { Slot::Logical { ebr: 0 } } else { Slot::Primary };
+        let slot = if part.logical { Slot::Logical { ebr: Lba::default() } } else { Slot::Primary };
         let space = self.space_of(table, slot);
         let gaps = space.gaps(self.obstacles(table, slot));
         let largest = gaps.iter().map(|gap| gap.len()).max().unwrap_or_default();
         let shared = self.shared(space.start(), space.end());
-        let mut best: Option<(Span, Span, Option<u64>)> = None;
+        let mut best: Option<(Span, Span, Option<Lba>)> = None;
         for gap in gaps {
             let Some((span, ebr)) = self.in_gap(table, part, number, gap, shared)? else { continue };
             let is_better =
@@ -254,7 +256,7 @@ impl Draft<'_> {
         number: u32,
         gap: Span,
         shared: ByteCount,
-    ) -> Result<Option<(Span, Option<u64>)>, PlanError> {
+    ) -> Result<Option<(Span, Option<Lba>)>, PlanError> {
         let block = self.block();
         let mut from = gap.start();
         let mut ebr = None;
@@ -280,16 +282,16 @@ impl Draft<'_> {
 
     /// The sector of a new extended boot record in a gap from `at` on, and the first byte behind it. The first record
     /// stands at the container's start; where no partition uses it, it is taken.
-    fn record(&self, table: &Table, at: ByteOffset) -> Option<(u64, ByteOffset)> {
+    fn record(&self, table: &Table, at: ByteOffset) -> Option<(Lba, ByteOffset)> {
         let block = self.block();
         let extended = table.partitions.iter().find(|entry| entry.slot == Slot::Extended)?;
         let has_logical = table.partitions.iter().any(|entry| matches!(entry.slot, Slot::Logical { .. }));
         if !has_logical {
-            let behind = Lba::new(extended.start + 1).to_bytes(block)?;
+            let behind = extended.start.checked_add(LbaCount::new(1))?.to_bytes(block)?;
             return Some((extended.start, behind.max(at)));
         }
         let lead = self.lead_in(at)?;
-        Some((Lba::containing(lead.start(), block).get(), lead.end()))
+        Some((Lba::containing(lead.start(), block), lead.end()))
     }
 
     /// Adds an extended partition over the largest gap.
@@ -307,8 +309,8 @@ impl Draft<'_> {
             needed: self.grain.start.size(),
             free: gap.map_or(ByteCount::ZERO, Span::len),
         })?;
-        let start = Lba::containing(span.start(), block).get();
-        table.partitions.push(extended_entry(number, start, block.blocks_floor(span.len()).get()));
+        let start = Lba::containing(span.start(), block);
+        table.partitions.push(extended_entry(number, start, block.blocks_floor(span.len())));
         Ok(())
     }
 
@@ -322,12 +324,12 @@ impl Draft<'_> {
     /// The bytes in which a partition of this kind may lie.
     fn space_of(&self, table: &Table, slot: Slot) -> Span {
         let block = self.block();
-        let byte = |lba: u64| Lba::new(lba).to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
+        let byte = |lba: Lba| lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
         let extended = table.partitions.iter().find(|entry| entry.slot == Slot::Extended);
         let inside = extended.filter(|_| matches!(slot, Slot::Logical { .. }));
         let (first, end) = match inside {
-            Some(extended) => (byte(extended.start), byte(extended.start.saturating_add(extended.sectors))),
-            None => (byte(table.first_usable), byte(table.last_usable.saturating_add(1))),
+            Some(extended) => (byte(extended.start), byte(extended.end())),
+            None => (byte(table.first_usable), byte(table.usable_end())),
         };
         Span::new(first, end.checked_since(first).unwrap_or_default()).unwrap_or(Span::first(ByteCount::ZERO))
     }
@@ -356,7 +358,7 @@ fn delete(table: &mut Table, number: u32) -> Result<(), PlanError> {
 
 /// What the table lists in the way of a partition of this kind.
 fn listed(table: &Table, slot: Slot, block: straddle_units::BlockSize) -> Vec<Span> {
-    let one = |lba: u64| Span::of_blocks(Lba::new(lba), straddle_units::LbaCount::new(1), block);
+    let one = |lba: Lba| Span::of_blocks(lba, LbaCount::new(1), block);
     let mut spans = Vec::new();
     for entry in &table.partitions {
         match (slot, entry.slot) {

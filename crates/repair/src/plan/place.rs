@@ -43,9 +43,9 @@ impl Draft<'_> {
         check_percents(&request.parts)?;
         let mut table = self.empty_table(format)?;
         let block = self.block();
-        let byte = |lba: u64| Lba::new(lba).to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
+        let byte = |lba: Lba| lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
         let first = byte(table.first_usable);
-        let mut cursor = Cursor { first, at: first, end: byte(table.last_usable + 1) };
+        let mut cursor = Cursor { first, at: first, end: byte(table.usable_end()) };
         let mut extended: Option<ByteOffset> = None;
         let mut logical_ended = false;
         for (index, part) in request.parts.iter().enumerate() {
@@ -66,7 +66,7 @@ impl Draft<'_> {
                 }
                 let lead = self.lead_in(cursor.at).ok_or_else(|| self.no_room(number, &cursor))?;
                 extended = extended.or(Some(lead.start()));
-                ebr = Some(Lba::containing(lead.start(), block).get());
+                ebr = Some(Lba::containing(lead.start(), block));
                 cursor.at = lead.end();
             }
             let start = self.start_of(part, number, index, &cursor)?;
@@ -127,9 +127,9 @@ impl Draft<'_> {
         let Some(start) = extended.take() else { return Ok(()) };
         let number = next_primary(table, &[])?;
         let block = self.block();
-        let end = Lba::containing(end, block).get();
-        let start = Lba::containing(start, block).get();
-        table.partitions.push(extended_entry(number, start, end.saturating_sub(start)));
+        let (start, end) = (Lba::containing(start, block), Lba::containing(end, block));
+        let sectors = end.checked_since(start).unwrap_or_default();
+        table.partitions.push(extended_entry(number, start, sectors));
         Ok(())
     }
 
@@ -188,8 +188,7 @@ impl Draft<'_> {
 
     /// The boundaries of the grain in words.
     pub(super) fn taken(&self) -> String {
-        let named: Vec<String> =
-            self.grain.taken().map(|c| format!("{} {}", c.name, ByteCount::new(c.size))).collect();
+        let named: Vec<String> = self.grain.taken().map(|c| format!("{} {}", c.name, c.size)).collect();
         named.join(", ")
     }
 
@@ -339,11 +338,11 @@ impl Draft<'_> {
             named.unwrap_or_else(|| kinds::of_file_system(part.fs.as_deref().unwrap_or_default(), format));
         let mut why = why;
         if let Size::Bytes(asked) = part.size
-            && asked != span.len()
+            && let Some(more) = span.len().checked_sub(asked).filter(|more| *more != ByteCount::ZERO)
         {
             why.push(format!(
                 "its size is {} bytes more than asked for, so that it ends on a boundary of {}",
-                (span.len() - asked).get(),
+                more.get(),
                 self.grain.end.size()
             ));
         }
@@ -356,8 +355,8 @@ impl Draft<'_> {
         };
         Ok(Entry {
             number,
-            start: Lba::containing(span.start(), block).get(),
-            sectors: block.blocks_floor(span.len()).get(),
+            start: Lba::containing(span.start(), block),
+            sectors: block.blocks_floor(span.len()),
             slot,
             kind: kinds::resolve(kind, format)?,
             uuid,
@@ -371,7 +370,7 @@ impl Draft<'_> {
     }
 }
 
-pub(super) fn extended_entry(number: u32, start: u64, sectors: u64) -> Entry {
+pub(super) fn extended_entry(number: u32, start: Lba, sectors: LbaCount) -> Entry {
     Entry {
         number,
         start,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use straddle_layout::types::parse_guid;
-use straddle_units::BlockSize;
+use straddle_units::{BlockSize, ByteCount, Lba, LbaCount};
 
 use super::{Change, Entry, Format, MBR_LBAS, Plan, Slot, Table};
 use crate::error::PlanError;
@@ -15,20 +15,26 @@ const NAME_UNITS: usize = 36;
 const MOST_ENTRIES: u32 = 1024;
 
 impl Plan {
-    /// Says what is wrong with it, if anything is.
-    pub fn validate(&self) -> Result<(), PlanError> {
-        let block = self.block()?;
-        let blocks = self.disk.size / block.get();
+    /// The plan, if it is one.
+    pub(super) fn checked(self) -> Result<Self, PlanError> {
+        self.validate()?;
+        Ok(self)
+    }
+
+    fn validate(&self) -> Result<(), PlanError> {
+        let block = self.block();
+        let blocks = block.blocks_floor(self.disk.size).get();
         self.table.validate(block, blocks)?;
         self.validate_conversion(block)?;
         if self.wipe.len() > self.table.partitions.len() + 1 + super::MOST_MARKS {
             return Err(invalid(format!("it wipes {} places", self.wipe.len())));
         }
         for wipe in &self.wipe {
-            let end = wipe.start.checked_add(wipe.len);
-            let fits = end.is_some_and(|end| end <= self.disk.size);
-            if !fits || !wipe.start.is_multiple_of(block.get()) || wipe.len > super::WIPED.get() {
-                return Err(invalid(format!("it wipes {} bytes from byte {}", wipe.len, wipe.start)));
+            let fits = wipe.end().get() <= self.disk.size.get();
+            let starts_a_block = ByteCount::new(wipe.start().get()).is_multiple_of(block.bytes());
+            if !fits || !starts_a_block || wipe.len() > super::WIPED {
+                let (start, len) = (wipe.start(), wipe.len().get());
+                return Err(invalid(format!("it wipes {len} bytes from byte {start}")));
             }
         }
         Ok(())
@@ -36,7 +42,7 @@ impl Plan {
 
     /// A conversion keeps every partition, and each has to fit the new table.
     fn validate_conversion(&self, block: BlockSize) -> Result<(), PlanError> {
-        let Some(former) = self.former_block()? else { return Ok(()) };
+        let Some(former) = self.converts else { return Ok(()) };
         let sizes = [BlockSize::B512, BlockSize::B4096];
         let is_one = former != block && sizes.contains(&former) && sizes.contains(&block);
         if !is_one || self.fresh || self.relocate_backup || !self.wipe.is_empty() {
@@ -55,7 +61,7 @@ impl Plan {
     }
 }
 
-fn invalid(text: String) -> PlanError {
+pub(super) fn invalid(text: String) -> PlanError {
     PlanError::Invalid(text)
 }
 
@@ -68,7 +74,10 @@ impl Table {
         if !id_is_one {
             return Err(invalid(format!("'{}' is no identity for a {} disk", self.id, self.format)));
         }
-        if self.last_usable >= blocks || self.first_usable > self.last_usable || self.entries > MOST_ENTRIES {
+        if self.last_usable.get() >= blocks
+            || self.first_usable > self.last_usable
+            || self.entries > MOST_ENTRIES
+        {
             return Err(invalid("its usable space is not on the disk, or its table is too large".to_owned()));
         }
         if (self.format == Format::Gpt) == (self.entries == 0) {
@@ -81,15 +90,15 @@ impl Table {
             if !numbers.insert(entry.number) {
                 return Err(invalid(format!("there are two partitions {}", entry.number)));
             }
-            let end = entry.start.checked_add(entry.sectors).filter(|end| *end <= blocks);
+            let end = entry.start.checked_add(entry.sectors).map(Lba::get).filter(|end| *end <= blocks);
             let end = end.ok_or_else(|| invalid(format!("partition {} ends past the disk", entry.number)))?;
             match entry.slot {
-                Slot::Primary => occupied.push((entry.start, end, entry.number)),
+                Slot::Primary => occupied.push((entry.start.get(), end, entry.number)),
                 Slot::Extended => {}
                 Slot::Logical { ebr } => {
-                    occupied.push((entry.start, end, entry.number));
-                    occupied.push((ebr, ebr.saturating_add(1), entry.number));
-                    self.validate_logical(entry, ebr, end)?;
+                    occupied.push((entry.start.get(), end, entry.number));
+                    occupied.push((ebr.get(), ebr.get().saturating_add(1), entry.number));
+                    self.validate_logical(entry, ebr)?;
                 }
             }
         }
@@ -105,9 +114,8 @@ impl Table {
         self.partitions.iter().filter(|entry| entry.slot == Slot::Extended)
     }
 
-    fn validate_logical(&self, entry: &Entry, ebr: u64, end: u64) -> Result<(), PlanError> {
-        let holds =
-            |e: &Entry| e.start <= ebr && ebr < entry.start && end <= e.start.saturating_add(e.sectors);
+    fn validate_logical(&self, entry: &Entry, ebr: Lba) -> Result<(), PlanError> {
+        let holds = |e: &Entry| e.start <= ebr && ebr < entry.start && entry.end() <= e.end();
         if self.format == Format::Mbr && self.extended().any(holds) {
             return Ok(());
         }
@@ -123,11 +131,10 @@ impl Table {
             return Err(invalid("it has two extended partitions".to_owned()));
         }
         for extended in self.extended() {
-            let end = extended.start.saturating_add(extended.sectors);
+            let (start, end) = (extended.start.get(), extended.end().get());
             let primary = |number: u32| number <= 4;
-            let inside = occupied
-                .iter()
-                .find(|(from, to, number)| primary(*number) && *from < end && extended.start < *to);
+            let inside =
+                occupied.iter().find(|(from, to, number)| primary(*number) && *from < end && start < *to);
             if let Some((_, _, number)) = inside {
                 return Err(invalid(format!("partition {number} is in the extended one")));
             }
@@ -148,7 +155,7 @@ impl Entry {
         if !is_fitting {
             return Err(invalid(format!("the table has no place for a partition {number}")));
         }
-        if self.sectors == 0 {
+        if self.sectors == LbaCount::default() {
             return Err(PlanError::Empty(number));
         }
         if kinds::parsed(&self.kind, table.format).is_none() {
@@ -181,18 +188,15 @@ impl Entry {
     /// Whether it is in the usable space, and the table has bits enough for it.
     fn validate_place(&self, table: &Table, block: BlockSize) -> Result<(), PlanError> {
         let number = self.number;
-        let last = self.start.checked_add(self.sectors.saturating_sub(1));
-        let is_inside =
-            last.is_some_and(|last| self.start >= table.first_usable && last <= table.last_usable);
-        if !is_inside {
+        if self.start < table.first_usable || self.last() > table.last_usable {
             return Err(PlanError::Outside {
                 number,
-                at: self.start.saturating_mul(block.get()),
-                first: table.first_usable.saturating_mul(block.get()),
-                end: table.last_usable.saturating_add(1).saturating_mul(block.get()),
+                at: self.start.get().saturating_mul(block.get()),
+                first: table.first_usable.get().saturating_mul(block.get()),
+                end: table.last_usable.get().saturating_add(1).saturating_mul(block.get()),
             });
         }
-        if table.format == Format::Mbr && (self.start >= MBR_LBAS || self.sectors >= MBR_LBAS) {
+        if table.format == Format::Mbr && (self.start.get() >= MBR_LBAS || self.sectors.get() >= MBR_LBAS) {
             return Err(invalid(format!("partition {number} needs more than 32 bits: use a GPT")));
         }
         Ok(())

@@ -9,8 +9,9 @@ use std::str::FromStr;
 use straddle_device::topology::Topology;
 use straddle_device::{Assume, Medium, ReadError};
 use straddle_layout::{PartitionType, Stack, read_stack};
-use straddle_repair::disk::Disk;
-use straddle_repair::{Part, Plan, PlanError, Request, Seed, Situation, Size, Step, apply, make};
+use straddle_repair::apply::{ApplyError, Backup, LaterWrites, Prepared};
+use straddle_repair::disk::{Disk, WritePermit};
+use straddle_repair::{Part, Plan, PlanError, Request, Seed, Situation, Size, Step, make};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, SplitMix64};
 
 /// Draws for tests: the same seed, the same draws.
@@ -96,7 +97,7 @@ impl Medium for Memory {
 }
 
 impl Disk for Memory {
-    fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
+    fn write_at(&mut self, at: ByteOffset, bytes: &[u8], _: &WritePermit) -> io::Result<()> {
         self.put(at.get(), bytes);
         Ok(())
     }
@@ -127,21 +128,51 @@ pub(crate) fn plan(medium: &dyn Medium, assume: &str, request: &Request) -> Resu
     make(&Situation { medium, topology: &topology, stack: &stack, serial: None }, request)
 }
 
-/// Plans, and writes what was planned; returns the steps that it took.
+/// Writes `plan` on `disk`; returns the steps that it took, and their backup.
+pub(crate) fn write(
+    disk: &mut dyn Disk,
+    plan: &Plan,
+    serial: Option<&str>,
+) -> Result<(Vec<Step>, Backup), ApplyError> {
+    let prepared = Prepared::of(disk, plan, serial)?;
+    let steps = prepared.steps().to_vec();
+    // In memory where that is to be had: there are many, and nobody needs one after a power cut.
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let path = folder.path().join("undo");
+    let written = prepared.back_up(&path)?.write()?;
+    assert_eq!(written.places(), steps.iter().filter(|step| matches!(step, Step::Write { .. })).count());
+    Ok((steps, Backup::load(&path)?))
+}
+
+/// Takes back what `backup` has; returns the steps that it took.
+pub(crate) fn undo(disk: &mut dyn Disk, backup: &Backup) -> Vec<Step> {
+    let backed_up = backup.undo(disk, None, LaterWrites::Refuse).unwrap();
+    let steps = backed_up.steps().to_vec();
+    backed_up.write().unwrap();
+    steps
+}
+
+/// Plans, and writes what was planned; returns the plan, the steps that it took, and their backup.
+pub(crate) fn plan_and_back_up(
+    disk: &mut Memory,
+    assume: &str,
+    request: &Request,
+) -> Result<(Plan, Vec<Step>, Backup), PlanError> {
+    let plan = plan(disk, assume, request)?;
+    match write(disk, &plan, None) {
+        Ok((steps, backup)) => Ok((plan, steps, backup)),
+        Err(ApplyError::Plan(error)) => Err(error),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Plans, and writes what was planned; returns the plan, and the steps that it took.
 pub(crate) fn plan_and_write(
     disk: &mut Memory,
     assume: &str,
     request: &Request,
 ) -> Result<(Plan, Vec<Step>), PlanError> {
-    let plan = plan(disk, assume, request)?;
-    let steps = match apply::prepare(disk, &plan, None) {
-        Ok(steps) => steps,
-        Err(apply::ApplyError::Plan(error)) => return Err(error),
-        Err(error) => panic!("{error}"),
-    };
-    apply::write(disk, &steps).unwrap();
-    apply::agrees(disk, &plan).unwrap();
-    Ok((plan, steps))
+    plan_and_back_up(disk, assume, request).map(|(plan, steps, _)| (plan, steps))
 }
 
 /// A table as a reader sees it.

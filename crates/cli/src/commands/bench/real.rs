@@ -16,10 +16,10 @@ use straddle_device::FileId;
 use straddle_device::shown::quote_path;
 use straddle_drive::{Nanos, Profile};
 use straddle_real::{
-    Access, Areas, Before, Claimed, Conditions, Give, Io, Kind, OpenError, Opened, Real, Session,
+    Areas, Before, Claimed, Conditions, Finished, Give, GivenUp, Io, Kind, OpenError, Opened, Real, Session,
     SessionError, Settings, Unrestored, areas, unrestored,
 };
-use straddle_units::{ByteCount, ByteOffset, Span};
+use straddle_units::{ByteCount, ByteOffset, ErrorKind, Span};
 
 use crate::args::{BenchArguments, Way};
 use crate::commands::lab::on_interrupt;
@@ -95,7 +95,7 @@ pub(super) fn run(
 
 fn report(
     arguments: &BenchArguments,
-    real: &Real,
+    real: &Finished,
     workload: &Workload,
     turns: &InTurns<'_>,
     styles: Styles,
@@ -129,17 +129,17 @@ impl Subject {
     }
 
     /// Compares with what was there. The folder of journals was `named` so.
-    fn end(self, named: Option<&Path>) -> Result<Real> {
+    fn end(self, named: Option<&Path>) -> Result<Finished> {
         match self {
-            Self::Plain(real) => Ok(*real),
+            Self::Plain(real) => Ok(real.finish()),
             Self::Kept(session) => end_session(*session, named),
         }
     }
 }
 
 /// Ends a session: refused where somebody else came. The folder of journals was `named` so.
-pub(crate) fn end_session(session: Session, named: Option<&Path>) -> Result<Real> {
-    let (real, verdict) = session.end().map_err(|error| match error {
+pub(crate) fn end_session(session: Session, named: Option<&Path>) -> Result<Finished> {
+    let (finished, verdict) = session.end().map_err(|error| match error {
         SessionError::Uncompared { journal, source } => anyhow!(
             "{:#}; so whether the target holds what it held is not known: the journal {} is kept; when the target can be read again, \
              run {}",
@@ -151,7 +151,7 @@ pub(crate) fn end_session(session: Session, named: Option<&Path>) -> Result<Real
     })?;
     match verdict.refusal() {
         Some(text) => Err(RefusedError(text).into()),
-        None => Ok(real),
+        None => Ok(finished),
     }
 }
 
@@ -206,6 +206,21 @@ struct Prepared {
     kept: &'static str,
 }
 
+/// A target that is written.
+enum Writable {
+    GivenUp(GivenUp),
+    Kept(Claimed),
+}
+
+impl Writable {
+    const fn opened(&self) -> &Opened {
+        match self {
+            Self::GivenUp(given_up) => given_up.opened(),
+            Self::Kept(claimed) => claimed.opened(),
+        }
+    }
+}
+
 /// Opens the target, finds its areas, and reads what they hold.
 fn prepare(
     arguments: &BenchArguments,
@@ -221,7 +236,11 @@ fn prepare(
     let settings = Settings { depth: workload.queue_depth, largest: workload.size };
     let stop = Arc::clone(stop);
     let (subject, regions, before, kept) = if workload.writes() {
-        let claimed = Claimed::open(path, give, io).map_err(in_use)?;
+        let claimed = if give == Give::Destroyed {
+            Writable::GivenUp(GivenUp::open(path, io).map_err(in_use)?)
+        } else {
+            Writable::Kept(Claimed::open(path, give, io).map_err(in_use)?)
+        };
         let opened = claimed.opened();
         let regions = arguments.real.regions.unwrap_or(if opened.kind == Kind::Block { REGIONS } else { 1 });
         let bytes = arguments.real.area.map_or(AREA, |area| area.get());
@@ -233,15 +252,19 @@ fn prepare(
             Give::Used => "what it held was put back",
             Give::Destroyed => "what it held is gone",
         };
-        let subject = if give == Give::Destroyed {
-            Subject::Plain(Box::new(Real::given_up(claimed, title, (found.clone(), seed), settings, stop)?))
-        } else {
-            let session = Session::begin(claimed, title, &found, journals, settings, stop);
-            Subject::Kept(Box::new(session.map_err(no_session)?))
+        let subject = match claimed {
+            Writable::GivenUp(given_up) => {
+                let areas = (found.clone(), seed);
+                Subject::Plain(Box::new(Real::given_up(given_up, title, areas, settings, stop)?))
+            }
+            Writable::Kept(claimed) => {
+                let session = Session::begin(claimed, title, &found, journals, settings, stop);
+                Subject::Kept(Box::new(session.map_err(no_session)?))
+            }
         };
         (subject, found, before, told)
     } else {
-        let opened = Opened::open(path, Access::Read, io).map_err(in_use)?;
+        let opened = Opened::for_reading(path, io).map_err(in_use)?;
         let whole = Span::new(ByteOffset::ZERO, ByteCount::new(opened.size));
         let (before, title) = (Before::look(&opened), title(path, &opened));
         let real = Real::reading(opened, title, settings, stop)?;
@@ -262,17 +285,17 @@ fn prepare(
 
 /// Whom somebody uses is refused, and not failed.
 pub(crate) fn no_session(error: SessionError) -> anyhow::Error {
-    match error {
-        SessionError::InUse { .. } => RefusedError(error.to_string()).into(),
-        error => error.into(),
+    match error.kind() {
+        ErrorKind::Refused => RefusedError(error.to_string()).into(),
+        _ => error.into(),
     }
 }
 
 /// Whom somebody uses is refused, and not failed.
 pub(crate) fn in_use(error: OpenError) -> anyhow::Error {
-    match error {
-        OpenError::InUse { .. } | OpenError::NotRaw { .. } => RefusedError(error.to_string()).into(),
-        error => error.into(),
+    match error.kind() {
+        ErrorKind::Refused => RefusedError(error.to_string()).into(),
+        _ => error.into(),
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
     for journal in found {
         let settled = restore(&journal, arguments.real.force);
         for error in &settled.errors {
-            exit = exit.max(if error.is_refusal() { Exit::Refused } else { Exit::Failed });
+            exit = exit.max(Exit::of_kind(error.kind()));
         }
         let (text, status) = told(&journal, &settled, &command);
         out.write_all(text.as_bytes())?;

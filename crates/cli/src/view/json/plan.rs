@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_repair::peers::Peer;
 use straddle_repair::{Change, Considered, Entry, Format, Lost, Slot, type_name};
+use straddle_units::BlockSize;
 
 use crate::commands::plan::Planned;
 
@@ -152,39 +153,39 @@ struct BoundaryReport {
 
 impl PlanReport {
     pub(crate) fn of(planned: &Planned) -> Self {
-        let (plan, sector) = (&planned.plan, planned.plan.disk.sector);
-        let format = plan.table.format;
+        let (plan, sector) = (&planned.plan, planned.plan.block().get());
+        let format = plan.table().format;
         let peers_of = |number: u32| {
             let found = planned.peers.iter().find(|(of, _)| *of == number);
             found.map(|(_, peers)| peers.iter().map(peer).collect()).unwrap_or_default()
         };
         let after =
-            plan.table.partitions.iter().map(|e| entry(e, sector, format, peers_of(e.number))).collect();
+            plan.table().partitions.iter().map(|e| entry(e, sector, format, peers_of(e.number))).collect();
         Self {
             schema: SCHEMA,
             straddle: env!("CARGO_PKG_VERSION"),
             target: planned.name.clone(),
-            size: plan.disk.size,
-            fresh: plan.fresh,
-            converts: plan.converts,
+            size: plan.disk().size.get(),
+            fresh: plan.is_fresh(),
+            converts: plan.converts().map(BlockSize::get),
             table: TableReport {
                 format: match format {
                     Format::Gpt => "gpt",
                     Format::Mbr => "mbr",
                 },
-                id: plan.table.id.clone(),
+                id: plan.table().id.clone(),
                 sector_size: sector,
-                first_usable_lba: plan.table.first_usable,
-                last_usable_lba: plan.table.last_usable,
+                first_usable_lba: plan.table().first_usable.get(),
+                last_usable_lba: plan.table().last_usable.get(),
                 partitions: after,
             },
-            before: plan.before.iter().map(|e| entry(e, sector, format, Vec::new())).collect(),
-            grain: plan.grain,
-            phase: plan.phase,
-            boundaries: plan.considered.iter().map(boundary).collect(),
-            lost: plan.lost.iter().map(lost).collect(),
-            notes: plan.notes.clone(),
-            seed: plan.seed.clone(),
+            before: plan.before().iter().map(|e| entry(e, sector, format, Vec::new())).collect(),
+            grain: plan.grain().size().get(),
+            phase: plan.grain().phase().get(),
+            boundaries: plan.considered().iter().map(boundary).collect(),
+            lost: plan.lost().iter().map(lost).collect(),
+            notes: plan.notes().to_vec(),
+            seed: plan.seed().to_owned(),
         }
     }
 }
@@ -192,10 +193,10 @@ impl PlanReport {
 fn entry(entry: &Entry, sector: u64, format: Format, peers: Vec<PeerReport>) -> EntryReport {
     EntryReport {
         number: entry.number,
-        start_lba: entry.start,
-        sectors: entry.sectors,
-        start: entry.start.saturating_mul(sector),
-        size: entry.sectors.saturating_mul(sector),
+        start_lba: entry.start.get(),
+        sectors: entry.sectors.get(),
+        start: entry.start.get().saturating_mul(sector),
+        size: entry.sectors.get().saturating_mul(sector),
         role: match entry.slot {
             Slot::Primary => "primary",
             Slot::Extended => "extended",
@@ -221,8 +222,8 @@ fn lost(lost: &Lost) -> LostReport {
         partition: lost.partition,
         content: lost.content.clone(),
         label: lost.label.clone(),
-        start: lost.start,
-        size: lost.size,
+        start: lost.at.start().get(),
+        size: lost.at.len().get(),
     }
 }
 
@@ -239,7 +240,7 @@ fn peer(peer: &Peer) -> PeerReport {
 fn boundary(considered: &Considered) -> BoundaryReport {
     BoundaryReport {
         name: considered.name.clone(),
-        size: considered.size,
+        size: considered.size.get(),
         source: considered.source.clone(),
         left_out: considered.left_out.clone(),
     }

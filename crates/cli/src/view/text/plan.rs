@@ -23,7 +23,7 @@ pub(crate) fn plan(
     let plan = &planned.plan;
     let name = printable(&planned.name);
     let operand = quote_path(Path::new(&planned.name));
-    let size = ByteCount::new(plan.disk.size);
+    let size = plan.disk().size;
     let mut text = format!(
         "{}\n",
         paint(styles.heading, &format!("{name}: {size} ({} bytes), {}", size.get(), headline(plan)))
@@ -35,7 +35,7 @@ pub(crate) fn plan(
         text.push_str(&explanation(planned, width, styles));
     }
     text += &lost(plan, width, styles);
-    for note in &plan.notes {
+    for note in plan.notes() {
         let _ = writeln!(text, "{}", wrap(&format!("note: {}", printable(note)), width, "  "));
     }
     let _ = match saved {
@@ -54,7 +54,7 @@ pub(crate) fn plan(
 /// What is lost sight of, by name and size.
 pub(crate) fn lost(plan: &Plan, width: usize, styles: Styles) -> String {
     let mut text = String::new();
-    for lost in &plan.lost {
+    for lost in plan.lost() {
         let line =
             wrap(&format!("will no longer be reachable: {}", printable(&lost.to_string())), width, "  ");
         let _ = writeln!(text, "{}", paint(styles.warning, &line));
@@ -63,24 +63,27 @@ pub(crate) fn lost(plan: &Plan, width: usize, styles: Styles) -> String {
 }
 
 fn headline(plan: &Plan) -> String {
-    let count = plural(plan.table.partitions.len(), "partition");
-    let (format, sector) = (plan.table.format, plan.disk.sector);
-    if let Some(former) = plan.converts {
+    let count = plural(plan.table().partitions.len(), "partition");
+    let (format, sector) = (plan.table().format, plan.block());
+    if let Some(former) = plan.converts() {
         return format!("plan: its {format} in {sector}-byte sectors instead of {former}-byte ones, {count}");
     }
-    let what = if plan.fresh { "a new" } else { "its" };
+    let what = if plan.is_fresh() { "a new" } else { "its" };
     format!("plan: {what} {format} in {sector}-byte sectors, {count}")
 }
 
 fn grain(plan: &Plan) -> String {
-    let taken: Vec<String> = plan.considered.iter().filter(|c| c.left_out.is_none()).map(told).collect();
-    let from = if plan.phase == 0 { String::new() } else { format!(", counted from byte {}", plan.phase) };
-    format!("starts at multiples of {}{from}: {}", ByteCount::new(plan.grain), taken.join(", "))
+    let taken: Vec<String> = plan.considered().iter().filter(|c| c.left_out.is_none()).map(told).collect();
+    let from = match plan.grain().phase().get() {
+        0 => String::new(),
+        phase => format!(", counted from byte {phase}"),
+    };
+    format!("starts at multiples of {}{from}: {}", plan.grain().size(), taken.join(", "))
 }
 
 /// `physical sector 4 KiB [assumed]`
 fn told(considered: &Considered) -> String {
-    format!("{} {} [{}]", considered.name, ByteCount::new(considered.size), considered.source)
+    format!("{} {} [{}]", considered.name, considered.size, considered.source)
 }
 
 /// The disk before and after, to scale.
@@ -89,11 +92,11 @@ fn pictures(plan: &Plan, styles: Styles) -> String {
         let drawn = entries.iter().filter(|entry| entry.slot != Slot::Extended);
         drawn.filter_map(|entry| Some((entry.number, plan.span(entry)?))).collect::<Vec<_>>()
     };
-    let size = plan.disk.size;
+    let size = plan.disk().size.get();
     format!(
         "  before [{}]\n  after  [{}]\n  {}\n",
-        tree::bar_line(size, spans(&plan.before)),
-        tree::bar_line(size, spans(&plan.table.partitions)),
+        tree::bar_line(size, spans(plan.before())),
+        tree::bar_line(size, spans(&plan.table().partitions)),
         paint(styles.faint, &tree::scale(size))
     )
 }
@@ -101,30 +104,31 @@ fn pictures(plan: &Plan, styles: Styles) -> String {
 fn table(plan: &Plan) -> String {
     let mut table =
         plain_table(&["#", "START LBA", "START BYTE", "SECTORS", "SIZE", "TYPE", "NAME", "CHANGE"]);
-    let sector = plan.disk.sector;
-    let gone = plan.before.iter().filter(|_| !plan.fresh);
+    let sector = plan.block().get();
+    let gone = plan.before().iter().filter(|_| !plan.is_fresh());
     let gone = gone.filter(|old| {
-        !plan.table.partitions.iter().any(|new| new.start == old.start && new.slot == old.slot)
+        !plan.table().partitions.iter().any(|new| new.start == old.start && new.slot == old.slot)
     });
     let mut row = |entry: &Entry, change: String| {
-        let kind = type_name(&entry.kind, plan.table.format).unwrap_or(&entry.kind);
+        let kind = type_name(&entry.kind, plan.table().format).unwrap_or(&entry.kind);
         table.add_row([
             entry.number.to_string(),
             entry.start.to_string(),
-            entry.start.saturating_mul(sector).to_string(),
+            entry.start.get().saturating_mul(sector).to_string(),
             entry.sectors.to_string(),
-            ByteCount::new(entry.sectors.saturating_mul(sector)).to_string(),
+            ByteCount::new(entry.sectors.get().saturating_mul(sector)).to_string(),
             kind.to_owned(),
             printable(&entry.name),
             change,
         ]);
     };
-    for entry in &plan.table.partitions {
+    for entry in &plan.table().partitions {
         let change = match entry.change {
             Change::Kept => "kept".to_owned(),
             Change::New => "new".to_owned(),
             Change::Grown { from } => {
-                let more = ByteCount::new(entry.sectors.saturating_sub(from).saturating_mul(sector));
+                let more =
+                    ByteCount::new(entry.sectors.get().saturating_sub(from.get()).saturating_mul(sector));
                 format!("grows by {more}")
             }
         };
@@ -139,12 +143,12 @@ fn table(plan: &Plan) -> String {
 fn explanation(planned: &Planned, width: usize, styles: Styles) -> String {
     let plan = &planned.plan;
     let mut text = String::new();
-    let left_out = plan.considered.iter().filter_map(|c| Some((c, c.left_out.as_ref()?)));
+    let left_out = plan.considered().iter().filter_map(|c| Some((c, c.left_out.as_ref()?)));
     for (considered, why) in left_out {
         let line = format!("left out: {}: {why}", told(considered));
         let _ = writeln!(text, "{}", wrap(&line, width, "  "));
     }
-    for entry in plan.table.partitions.iter().filter(|entry| !entry.why.is_empty()) {
+    for entry in plan.table().partitions.iter().filter(|entry| !entry.why.is_empty()) {
         let _ = writeln!(text, "{}", paint(styles.heading, &format!("partition {}", entry.number)));
         for why in &entry.why {
             let _ = writeln!(text, "{}", wrap(why, width, "  "));
@@ -161,7 +165,7 @@ fn explanation(planned: &Planned, width: usize, styles: Styles) -> String {
 fn of_peer(peer: &Peer, entry: &Entry) -> String {
     let Peer { tool, version, rule, start, misses } = peer;
     let place = match start {
-        Some(start) if *start == entry.start => "the same".to_owned(),
+        Some(start) if *start == entry.start.get() => "the same".to_owned(),
         Some(start) => format!("LBA {start}"),
         None => "nowhere on this disk".to_owned(),
     };

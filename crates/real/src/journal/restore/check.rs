@@ -1,4 +1,7 @@
-//! Whether the files of a journal are whole, and of the target that is there now.
+//! Whether the files of a journal are whole, and of the target.
+//!
+//! The law of this module: nothing of a journal is used before this has passed all of it; what is damaged gets another name and
+//! stays.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -9,9 +12,9 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use straddle_device::FileId;
 
-use super::pieces;
-use super::put::Checked;
-use crate::journal::{DAMAGED, Disk, HEADER, Header, JournalError, Saved, born, hex, is_of_age, title};
+use super::compare::{Checked, pieces};
+use crate::journal::disk::Disk;
+use crate::journal::{DAMAGED, HEADER, Header, JournalError, Saved, born, hex, is_of_age, title};
 use crate::open::{Access, Io, Opened};
 
 /// What the files of a journal are checked with, one after the other.

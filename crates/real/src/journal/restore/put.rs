@@ -3,25 +3,22 @@
 //! The law of this module: it writes only while nobody else has come, which is asked before each write, and says that the target
 //! holds what it held only where that was read after the last one.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use straddle_device::FileId;
 use straddle_units::Span;
 
 use super::check::Check;
-use super::{CHUNK, Restored, Settled, pieces};
+use super::compare::{CHUNK, Checked, Found};
+use super::{Restored, Settled};
+use crate::journal::JournalError;
 use crate::journal::left::Left;
-use crate::journal::sectors::{Ways, is_unreadable};
-use crate::journal::{HEADER, Header, JournalError, title};
+use crate::journal::sectors::Ways;
 use crate::lookout::{Lookout, Readers};
 use crate::moment::told_moment;
 use crate::open::{Access, OpenError, Opened};
 use crate::others::{Others, Seen};
-use crate::target::{add, differing};
 
 /// Puts back what the files of a journal hold: when all of them have been checked, and all has been compared.
 pub(super) fn put_back(journal: &Left, force: bool) -> Settled {
@@ -135,7 +132,7 @@ fn settle(
 }
 
 /// Keeps others from losing what they write to the target meanwhile.
-struct Guard<'a> {
+pub(super) struct Guard<'a> {
     opened: &'a Opened,
     lookout: Lookout,
     /// A file of the journal, for messages.
@@ -154,7 +151,7 @@ impl<'a> Guard<'a> {
     }
 
     /// An error where another program has opened the target while it was `done`; bytes on their way then are at most `under_way`.
-    fn nobody_came(&mut self, done: &str, under_way: u64) -> Result<(), JournalError> {
+    pub(super) fn nobody_came(&mut self, done: &str, under_way: u64) -> Result<(), JournalError> {
         if self.lookout.look(&self.opened.file) == Seen::Nobody {
             return Ok(());
         }
@@ -178,145 +175,4 @@ impl<'a> Guard<'a> {
 fn in_use(opened: &Opened, journal: &Path, by: String) -> JournalError {
     let source = OpenError::InUse { path: opened.path.clone(), by };
     JournalError::Open { path: journal.to_owned(), source }
-}
-
-/// Where the target is not as it was.
-#[derive(Default)]
-struct Found {
-    /// Its drive does not give the bytes.
-    unreadable: Vec<Span>,
-    /// The same, in an area where others have written: whether that is theirs is not known.
-    beside: Vec<Span>,
-    /// They read otherwise.
-    foreign: Vec<Span>,
-}
-
-/// A file of a journal that is whole, and of the target.
-pub(super) struct Checked {
-    pub(super) path: PathBuf,
-    /// By which it is known again.
-    pub(super) id: FileId,
-    pub(super) header: Header,
-}
-
-impl Checked {
-    /// Opens the file again: of a journal in very many files not all can be open.
-    fn open(&self) -> io::Result<File> {
-        let file = title::open(&self.path)?;
-        if FileId::of_open(&file)? != self.id {
-            return Err(io::Error::other("the journal has been replaced"));
-        }
-        Ok(file)
-    }
-
-    /// Compares every area, and writes nothing.
-    fn compare(&self, ways: &Ways<'_>, force: bool) -> Result<Found, JournalError> {
-        let file = self.open().map_err(|source| self.failed(0, 0, source))?;
-        let mut found = Found::default();
-        let mut at = HEADER as u64;
-        for area in &self.header.areas {
-            let (mut unreadable, mut foreign) = (Vec::new(), Vec::new());
-            pieces(area.length, |from, then| {
-                let start = area.start + from;
-                file.read_exact_at(then, at + from)
-                    .and_then(|()| compare_piece(ways, start, then, &mut unreadable, &mut foreign))
-                    .map_err(|source| self.failed(start, then.len() as u64, source))
-            })?;
-            let is_beside = !foreign.is_empty() && !force;
-            let into = if is_beside { &mut found.beside } else { &mut found.unreadable };
-            for (spans, into) in [(unreadable, into), (foreign, &mut found.foreign)] {
-                for span in spans {
-                    add(into, span.start().get(), span.len().get());
-                }
-            }
-            at += area.length;
-        }
-        Ok(found)
-    }
-
-    /// Writes what was there to what cannot be read, and, with `force`, then to all else that was found; adds their number to
-    /// `bytes`.
-    fn back(
-        &self,
-        ways: &Ways<'_>,
-        found: &Found,
-        guard: &mut Guard<'_>,
-        bytes: &mut u64,
-    ) -> Result<(), JournalError> {
-        let Some(first) = found.unreadable.first().or(found.foreign.first()) else { return Ok(()) };
-        let file =
-            self.open().map_err(|source| self.failed(first.start().get(), first.len().get(), source))?;
-        let sectors = found.unreadable.first().map(|span| ways.sectors(span.start().get()));
-        let unreadable = found.unreadable.iter().map(|span| (span, sectors.as_ref()));
-        for (span, sectors) in unreadable.chain(found.foreign.iter().map(|span| (span, None))) {
-            let (start, length) = (span.start().get(), span.len().get());
-            // A span may reach from one area into the next, whose bytes follow in the journal as well only if it follows here.
-            pieces(length, |from, then| {
-                let at = start + from;
-                let length = then.len() as u64;
-                let failed = |source| self.failed(at, length, source);
-                self.saved(&file, at, then).map_err(failed)?;
-                guard.nobody_came("put back", CHUNK)?;
-                let written = match sectors {
-                    Some(sectors) => sectors.write(then, at),
-                    None => ways.opened.write_inside(then, at),
-                };
-                written.map_err(failed)?;
-                *bytes += length;
-                Ok(())
-            })?;
-        }
-        ways.opened.file.sync_all().map_err(|source| self.failed(first.start().get(), *bytes, source))
-    }
-
-    /// What the journal holds of the target from byte `start` on.
-    fn saved(&self, file: &File, start: u64, bytes: &mut [u8]) -> io::Result<()> {
-        let mut done = 0;
-        while done < bytes.len() {
-            let at = start + done as u64;
-            let mut from = HEADER as u64;
-            let area = self.header.areas.iter().find(|area| {
-                let is_here = (area.start..area.start + area.length).contains(&at);
-                from += if is_here { at - area.start } else { area.length };
-                is_here
-            });
-            let area = area.ok_or_else(|| io::Error::other("not in the journal"))?;
-            let rest = usize::try_from(area.start + area.length - at).unwrap_or(usize::MAX);
-            let end = bytes.len().min(done.saturating_add(rest));
-            file.read_exact_at(&mut bytes[done..end], from)?;
-            done = end;
-        }
-        Ok(())
-    }
-
-    fn failed(&self, offset: u64, length: u64, source: io::Error) -> JournalError {
-        let (path, target) = (self.path.clone(), self.header.target.clone());
-        JournalError::PutBack { path, target, offset, length, source }
-    }
-}
-
-/// Adds where the target at byte `start` cannot be read, or holds anything else than `then`.
-fn compare_piece(
-    ways: &Ways<'_>,
-    start: u64,
-    then: &[u8],
-    unreadable: &mut Vec<Span>,
-    foreign: &mut Vec<Span>,
-) -> io::Result<()> {
-    let mut now = vec![0; then.len()];
-    match ways.opened.file.read_exact_at(&mut now, start) {
-        Ok(()) => {
-            differing(start, &now, then, foreign);
-            return Ok(());
-        }
-        Err(error) if is_unreadable(&error) => {}
-        Err(error) => return Err(error),
-    }
-    ways.sectors(start).read(start, then.len(), |at, found| {
-        let from = usize::try_from(at - start).unwrap_or(usize::MAX);
-        match found {
-            Ok(now) => differing(at, now, &then[from..from + now.len()], foreign),
-            Err(length) => add(unreadable, at, length as u64),
-        }
-    })
 }

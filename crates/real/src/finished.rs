@@ -1,0 +1,45 @@
+//! What was measured, when nothing more is to be written to it.
+
+use straddle_bench::{Description, Target};
+
+use crate::open::Opened;
+use crate::target::Real;
+
+/// A target that was measured. It takes no more requests: its journal, if it had one, may be gone.
+pub struct Finished(Real);
+
+impl Finished {
+    pub(crate) fn of(real: Real) -> Self {
+        Self(real)
+    }
+
+    /// The target.
+    pub const fn opened(&self) -> &Opened {
+        self.0.opened()
+    }
+
+    /// What it is.
+    pub fn description(&self) -> &Description {
+        self.0.description()
+    }
+
+    /// Its size in bytes.
+    pub fn capacity(&self) -> u64 {
+        self.0.capacity()
+    }
+
+    /// Its smallest addressable unit, in bytes.
+    pub fn logical_sector(&self) -> u64 {
+        self.0.logical_sector()
+    }
+
+    /// Requests that were sent.
+    pub const fn sent(&self) -> u64 {
+        self.0.sent()
+    }
+
+    /// Whether every byte that was read beforehand is zero: discarded or never written, perhaps never read from the medium.
+    pub fn is_blank(&self) -> bool {
+        self.0.is_blank()
+    }
+}

@@ -1,0 +1,69 @@
+//! Why nothing, or not everything, was written.
+
+use std::io;
+
+use straddle_device::ReadError;
+
+use super::BackupError;
+use crate::error::PlanError;
+
+/// Why nothing, or not everything, was written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApplyError {
+    /// The disk is not the one that the plan, or the backup, was made for, or is no longer as it was. Nothing was written.
+    #[error("nothing was written: {0}")]
+    OtherDisk(String),
+    /// Somebody uses it. Nothing was written.
+    #[error("nothing was written: it is in use: {0}")]
+    InUse(String),
+    /// The plan cannot be encoded. Nothing was written.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The backup cannot be kept, or read. Nothing was written.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
+    /// The disk cannot be read.
+    #[error("the disk cannot be read")]
+    Read(#[from] ReadError),
+    /// A write failed: the table is the old one or the new one, and the backup has what was there.
+    #[error("writing {what} at byte {at} failed: undo with the backup")]
+    Write {
+        /// What was written.
+        what: String,
+        /// Where.
+        at: u64,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// What was written is not what is read.
+    #[error(
+        "{what} at byte {at} reads differently from what was written: do not trust this disk; undo with the backup"
+    )]
+    Differs {
+        /// What was written.
+        what: String,
+        /// Where.
+        at: u64,
+    },
+    /// What would be written is not read as the plan's table. Nothing was written.
+    #[error("nothing was written: with these changes the table would be read as another one: {0}")]
+    WouldDiffer(String),
+    /// A partition that the plan made holds something now.
+    #[error(
+        "nothing was written: partition {partition} has been written to since ({size} bytes from byte {start} on are not as they \
+         were), and what is in it would be lost with it"
+    )]
+    WrittenSince {
+        /// The partition's number.
+        partition: u32,
+        /// The first byte that was compared.
+        start: u64,
+        /// How many were.
+        size: u64,
+    },
+    /// The kernel did not take the new table.
+    #[error("the table is written, but {0}")]
+    Kernel(String),
+}

@@ -1,0 +1,204 @@
+//! The first of the three: a plan held against the disk that it is for.
+//!
+//! The law of this module: a [`Prepared`] exists only where the disk is the plan's, and its steps were made from that plan.
+
+use std::path::Path;
+
+use straddle_device::Medium;
+use straddle_layout::{Partition, Role, Stack};
+use straddle_units::Lba;
+
+use super::backup::Unstored;
+use super::{ApplyError, BackedUp, check_kernel};
+use crate::disk::Disk;
+use crate::encode::{Step, encode};
+use crate::error::PlanError;
+use crate::fingerprint::Fingerprint;
+use crate::foresee;
+use crate::lost::Lost;
+use crate::plan::{Change, Entry, Plan, Slot};
+
+/// The steps of a plan, on the disk that it was made for. Nothing is written yet.
+///
+/// [`back_up`](Self::back_up) is the only way on; see [`apply`](super) for the whole way.
+pub struct Prepared<'a> {
+    disk: &'a mut dyn Disk,
+    plan: &'a Plan,
+    serial: Option<String>,
+    steps: Vec<Step>,
+}
+
+impl<'a> Prepared<'a> {
+    /// Holds `plan` against `disk`, whose serial number is `serial`, and against what is on it.
+    pub fn of(disk: &'a mut dyn Disk, plan: &'a Plan, serial: Option<&str>) -> Result<Self, ApplyError> {
+        let steps = steps_of(disk, plan, serial)?;
+        Ok(Self { disk, plan, serial: serial.map(str::to_owned), steps })
+    }
+
+    /// What will be written, to show it.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// The disk, to read it.
+    pub fn disk(&self) -> &dyn Disk {
+        self.disk
+    }
+
+    /// Stores what will be overwritten in a new file at `path`, once it is certain that the kernel would take a new table of
+    /// the disk.
+    pub fn back_up(self, path: &Path) -> Result<BackedUp<'a>, ApplyError> {
+        let Self { disk, plan, serial, steps } = self;
+        check_kernel(disk)?;
+        Unstored::of(&steps, disk.len(), serial).watching(disk, plan, &steps)?.store(path)?;
+        Ok(BackedUp { disk, plan: Some(plan), steps })
+    }
+}
+
+/// The steps that `plan` takes on `disk`, once it is certain that it is the plan's disk.
+fn steps_of(disk: &dyn Disk, plan: &Plan, serial: Option<&str>) -> Result<Vec<Step>, ApplyError> {
+    let (block, planned) = (plan.block(), plan.disk());
+    let (size, wanted) = (disk.len().get(), planned.size.get());
+    if size != wanted {
+        return Err(ApplyError::OtherDisk(format!(
+            "the plan is for a disk of {wanted} bytes, and this one has {size}"
+        )));
+    }
+    if planned.serial.as_deref() != serial {
+        let told = |serial: Option<&str>| {
+            serial.map_or_else(
+                || "without a serial number".to_owned(),
+                |s| format!("with the serial number {s}"),
+            )
+        };
+        return Err(ApplyError::OtherDisk(format!(
+            "the plan is for a disk {}, and this is one {}",
+            told(planned.serial.as_deref()),
+            told(serial)
+        )));
+    }
+    let stack = plan.read_present(disk)?;
+    let found = Fingerprint::of(disk, &stack, block, planned.serial.clone())?;
+    if found != *planned {
+        return Err(ApplyError::OtherDisk(
+            "the table on it is not the one that the plan was made for: plan again".to_owned(),
+        ));
+    }
+    check_kept(plan, &stack)?;
+    check_lost(plan, disk, &stack)?;
+    if plan.converts().is_some() {
+        // The table is as it was; what is in the partitions may not be.
+        crate::contents::check(disk, &stack, block)?;
+    }
+    let steps = encode(plan, disk, &stack)?;
+    foresee::check(disk, plan, &steps)?;
+    Ok(steps)
+}
+
+/// Whether nothing is lost that the plan does not name: what is in a disk without a table is not in its fingerprint.
+fn check_lost(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<(), ApplyError> {
+    if plan.converts().is_some() {
+        return Ok(());
+    }
+    let wipes = !plan.wipe().is_empty();
+    let found = crate::lost::find(medium, stack, (plan.table(), plan.block()), plan.is_fresh(), wipes)?;
+    // What was unknown and is now known counts; another label does not.
+    let is_told = |lost: &&Lost| {
+        plan.lost().iter().any(|told| (told.partition, &told.content) == (lost.partition, &lost.content))
+    };
+    match found.iter().find(|lost| !is_told(lost)) {
+        None => Ok(()),
+        Some(lost) => Err(ApplyError::OtherDisk(format!(
+            "the plan does not say that this would be lost: {lost}: plan again"
+        ))),
+    }
+}
+
+/// Whether what the plan says to keep is there: a file may say anything.
+fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
+    if plan.converts().is_some() {
+        return check_converted(plan, stack);
+    }
+    for entry in &plan.table().partitions {
+        let sectors = match entry.change {
+            Change::New => continue,
+            Change::Kept => entry.sectors,
+            Change::Grown { from } => from,
+        };
+        let number = entry.number;
+        let invalid = |what: &str| {
+            Err(PlanError::Invalid(format!("partition {number}, which it keeps, {what}")).into())
+        };
+        let is_there = |p: &&Partition| p.start == entry.start && p.count == sectors;
+        let mut same: Vec<&Partition> = stack.partitions.iter().filter(is_there).collect();
+        same.sort_by_key(|p| p.number != number);
+        let Some(present) = same.first().filter(|_| !plan.is_fresh()) else {
+            return invalid("is not there");
+        };
+        let was = crate::plan::kept(present);
+        // Logical partitions are counted along the chain: their numbers follow from those that go or come before them, and
+        // where the first goes its record becomes the next one's.
+        let is_renumbered = match (entry.slot, was.slot) {
+            (Slot::Logical { .. }, Slot::Logical { .. }) => false,
+            (slot, was_slot) => slot != was_slot || number != was.number,
+        };
+        if is_renumbered {
+            return invalid(&format!("is partition {} on the disk", was.number));
+        }
+        let told = (&entry.kind, &entry.uuid, &entry.name, entry.attributes, entry.bootable);
+        if told != (&was.kind, &was.uuid, &was.name, was.attributes, was.bootable) {
+            return invalid("has another type, identity, name, attributes or active flag on the disk");
+        }
+    }
+    check_numbers(plan, stack)
+}
+
+/// Whether logical partitions have the numbers that they will have: the kernel counts them along the chain.
+fn check_numbers(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
+    let invalid = |number: u32, what: &str| {
+        ApplyError::from(PlanError::Invalid(format!("logical partition {number}, which it keeps, {what}")))
+    };
+    let mut kept: Vec<(&Entry, u32, Lba)> = Vec::new();
+    for entry in &plan.table().partitions {
+        let Slot::Logical { ebr } = entry.slot else { continue };
+        if entry.change == Change::New {
+            continue;
+        }
+        let found = stack.partitions.iter().find(|p| p.start == entry.start);
+        let Some(Role::Logical { ebr: was }) = found.map(|p| p.role) else {
+            return Err(invalid(entry.number, "is not one on the disk"));
+        };
+        let first = stack.partitions.iter().find(|p| p.role == Role::Extended).map(|p| p.start);
+        if ebr != was && Some(ebr) != first {
+            return Err(invalid(entry.number, "has another record on the disk"));
+        }
+        kept.extend(found.map(|p| (entry, p.number, ebr)));
+    }
+    kept.sort_by_key(|(_, was, _)| *was);
+    match kept.iter().zip(5..).find(|((entry, ..), number)| entry.number != *number) {
+        None => Ok(()),
+        Some(((entry, was, _), number)) => {
+            Err(invalid(entry.number, &format!("is partition {was} on the disk, and would become {number}")))
+        }
+    }
+}
+
+/// Whether the converted table lists the partitions that are there, each with its bytes.
+fn check_converted(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
+    let is_same = |partition: &straddle_layout::Partition| {
+        let entry = plan.table().partitions.iter().find(|entry| entry.number == partition.number);
+        entry.is_some_and(|entry| match partition.role {
+            // Its records, and so its start, move.
+            Role::Extended => entry.slot == Slot::Extended,
+            Role::Primary => entry.slot == Slot::Primary && plan.span(entry) == Some(partition.span),
+            Role::Logical { .. } => {
+                matches!(entry.slot, Slot::Logical { .. }) && plan.span(entry) == Some(partition.span)
+            }
+        })
+    };
+    if stack.partitions.len() == plan.table().partitions.len() && stack.partitions.iter().all(is_same) {
+        return Ok(());
+    }
+    let why = "the partitions that it converts are not those that are there".to_owned();
+    Err(PlanError::Invalid(why).into())
+}

@@ -1,0 +1,94 @@
+//! The undo's own start: from a stored backup to what may be written.
+//!
+//! The law of this module: only what a stored backup has is put back, and only where the disk holds that or what was written
+//! over it.
+
+use straddle_device::Medium;
+use straddle_units::ByteOffset;
+
+use super::backup::{Backup, BackupFile, UNIT, WATCHED, Watched, sum_without};
+use super::{ApplyError, BackedUp, check_kernel};
+use crate::disk::Disk;
+use crate::encode::Step;
+
+/// What becomes of data that were written to the plan's new partitions since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaterWrites {
+    /// The undo is refused: what is there would be lost with the partitions.
+    Refuse,
+    /// They are lost with the partitions.
+    Discard,
+}
+
+impl Backup {
+    /// Holds the backup against `disk`, whose serial number is `serial`. Where the disk holds neither what was there before
+    /// nor what was written, somebody else has changed it, and it is refused.
+    pub fn undo<'a>(
+        &self,
+        disk: &'a mut dyn Disk,
+        serial: Option<&str>,
+        later: LaterWrites,
+    ) -> Result<BackedUp<'a>, ApplyError> {
+        let steps = self.0.undoing(disk, serial)?;
+        if later == LaterWrites::Refuse {
+            self.0.check_unwritten(disk)?;
+        }
+        check_kernel(disk)?;
+        Ok(BackedUp { disk, plan: None, steps })
+    }
+
+    /// The steps of an undo by a backup that was not stored, whatever its sum: to look at, for they cannot be written.
+    pub fn preview(json: &[u8], disk: &dyn Disk) -> Option<Vec<Step>> {
+        let backup: BackupFile = serde_json::from_slice(json).ok()?;
+        backup.undoing(disk, None).ok()
+    }
+}
+
+impl BackupFile {
+    /// Refuses a disk on whose new partitions somebody has written since: what is there would be lost with them.
+    fn check_unwritten(&self, disk: &dyn Medium) -> Result<(), ApplyError> {
+        let contradicts = || ApplyError::OtherDisk("the backup contradicts itself".to_owned());
+        let steps = self.steps().ok_or_else(contradicts)?;
+        for Watched { partition, start, size, sum } in &self.watched {
+            let end = start.checked_add(*size).ok_or_else(contradicts)?;
+            if *size > WATCHED.0 || end > self.size {
+                return Err(contradicts());
+            }
+            if sum_without(disk, *start, *size, &steps)? != *sum {
+                return Err(ApplyError::WrittenSince { partition: *partition, start: *start, size: *size });
+            }
+        }
+        Ok(())
+    }
+
+    /// The steps that put everything back on `disk`: those that were taken, the other way round. Where the disk holds
+    /// neither what was there before nor what was written, somebody else has changed it, and it is refused.
+    pub(super) fn undoing(&self, disk: &dyn Disk, serial: Option<&str>) -> Result<Vec<Step>, ApplyError> {
+        let other = |why: String| ApplyError::OtherDisk(why);
+        if disk.len().get() != self.size || self.serial.as_deref() != serial {
+            let text = format!("the backup is of another disk ({} bytes)", self.size);
+            return Err(other(text));
+        }
+        let steps = self.steps().ok_or_else(|| other("the backup contradicts itself".to_owned()))?;
+        let mut undoing = Vec::new();
+        for step in steps.iter().rev() {
+            let Step::Write { at, old, new, what } = step else {
+                undoing.push(Step::Flush);
+                continue;
+            };
+            let mut found = vec![0; old.len()];
+            disk.read_at(ByteOffset::new(*at), &mut found)?;
+            let units = found.chunks(UNIT).zip(old.chunks(UNIT).zip(new.chunks(UNIT)));
+            if let Some(index) = units.into_iter().position(|(now, (old, new))| now != old && now != new) {
+                let byte =
+                    u64::try_from(index * UNIT).ok().and_then(|offset| at.checked_add(offset)).unwrap_or(*at);
+                return Err(other(format!(
+                    "byte {byte} ({what}) holds neither what the backup has nor what was written over it: somebody has changed it since"
+                )));
+            }
+            undoing.push(Step::Write { at: *at, old: found, new: old.clone(), what: what.clone() });
+        }
+        undoing.push(Step::Flush);
+        Ok(undoing)
+    }
+}

@@ -1,0 +1,180 @@
+//! The second and the third: what is backed up may be written, once.
+//!
+//! The law of this module: a [`BackedUp`] is made where every byte that its steps overwrite is in a file on stable storage; a
+//! [`Written`] where what was written has been read back.
+
+use std::io;
+
+use straddle_device::sysfs::Directory;
+use straddle_layout::read_stack;
+use straddle_units::{ByteCount, ByteOffset};
+
+use super::ApplyError;
+use crate::disk::{Disk, WritePermit};
+use crate::encode::Step;
+use crate::foresee::{self, lay_over};
+use crate::plan::Plan;
+
+/// Steps on their disk, what they overwrite stored. Nothing is written yet.
+///
+/// [`write`](Self::write) is the only way on; see [`apply`](super) for the whole way.
+pub struct BackedUp<'a> {
+    pub(super) disk: &'a mut dyn Disk,
+    /// What the disk is to hold afterwards; an undo has no plan.
+    pub(super) plan: Option<&'a Plan>,
+    pub(super) steps: Vec<Step>,
+}
+
+impl<'a> BackedUp<'a> {
+    /// What will be written, to show it.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Writes the steps, and reads everything back: the bytes, and the table where there is a plan.
+    pub fn write(self) -> Result<Written<'a>, ApplyError> {
+        let Self { disk, plan, steps } = self;
+        let permit = WritePermit::new();
+        for step in &steps {
+            match step {
+                Step::Write { at, new, what, .. } => disk
+                    .write_at(ByteOffset::new(*at), new, &permit)
+                    .map_err(|source| ApplyError::Write { what: what.clone(), at: *at, source })?,
+                Step::Flush => flush(disk)?,
+            }
+        }
+        flush(disk)?;
+        verify(disk, &steps)?;
+        if let Some(plan) = plan {
+            check_table(disk, plan)?;
+        }
+        Ok(Written { disk, plan, bytes: bytes_of(&steps), places: places_of(&steps) })
+    }
+}
+
+/// What was written and read back.
+pub struct Written<'a> {
+    disk: &'a dyn Disk,
+    plan: Option<&'a Plan>,
+    bytes: ByteCount,
+    places: usize,
+}
+
+impl Written<'_> {
+    /// How many bytes were written.
+    pub fn bytes(&self) -> ByteCount {
+        self.bytes
+    }
+
+    /// In how many places.
+    pub fn places(&self) -> usize {
+        self.places
+    }
+
+    /// Has the kernel read the table of a block device, which it calls `name`, and compares what it then lists with the plan's
+    /// table. No kernel reads the table of an image.
+    pub fn tell_kernel(&self, name: &str) -> Result<(), ApplyError> {
+        let directory = Directory::new(std::path::Path::new("/sys/block").join(name));
+        let listed = || -> Vec<(u32, u64)> {
+            let mut found: Vec<(u32, u64)> = straddle_device::sysfs::partitions(&directory)
+                .iter()
+                .map(|partition| (partition.number, partition.span.start().get()))
+                .collect();
+            found.sort_unstable();
+            found
+        };
+        let former = listed();
+        match self.disk.reread_table() {
+            None => return Ok(()),
+            Some(Ok(())) => {}
+            Some(Err(error)) => {
+                let still = error.kind() == io::ErrorKind::ResourceBusy && !former.is_empty();
+                return Err(ApplyError::Kernel(if still {
+                    format!(
+                        "the kernel still has the former one, a partition of which somebody has open ({}): reboot before using the disk",
+                        told(&error)
+                    )
+                } else {
+                    format!("the kernel does not read it ({})", told(&error))
+                }));
+            }
+        }
+        let found = listed();
+        let Some(plan) = self.plan else { return Ok(()) };
+        let block = plan.block().get();
+        let mut wanted: Vec<(u32, u64)> = (plan.table().partitions.iter())
+            .map(|entry| (entry.number, entry.start.get().saturating_mul(block)))
+            .collect();
+        wanted.sort_unstable();
+        // Kernels without room for so many minors list none at all.
+        if found != wanted {
+            return Err(ApplyError::Kernel(format!(
+                "the kernel lists partitions (number, byte) {found:?}, where the table has {wanted:?}"
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn flush(disk: &mut dyn Disk) -> Result<(), ApplyError> {
+    disk.flush().map_err(|source| ApplyError::Write { what: "the cache".to_owned(), at: 0, source })
+}
+
+/// Compares what is on the disk with what was written last at each place.
+fn verify(disk: &dyn Disk, steps: &[Step]) -> Result<(), ApplyError> {
+    for (index, step) in steps.iter().enumerate() {
+        let Step::Write { at, new, what, .. } = step else { continue };
+        let mut found = vec![0; new.len()];
+        disk.read_at(ByteOffset::new(*at), &mut found)?;
+        // A later step may have written over a part of it.
+        let mut expected = new.clone();
+        for later in &steps[index + 1..] {
+            if let Step::Write { at: from, new, .. } = later {
+                lay_over(&mut expected, *at, new, *from);
+            }
+        }
+        if found != expected {
+            return Err(ApplyError::Differs { what: what.clone(), at: *at });
+        }
+    }
+    Ok(())
+}
+
+/// Whether the table that is read from `disk` is the plan's: every partition with its number and place.
+fn check_table(disk: &dyn Disk, plan: &Plan) -> Result<(), ApplyError> {
+    let stack = read_stack(disk, Some(plan.block()), None)?;
+    match foresee::difference(&stack, plan.table()) {
+        None => Ok(()),
+        Some(why) => Err(ApplyError::Differs { what: format!("the table ({why})"), at: 0 }),
+    }
+}
+
+fn bytes_of(steps: &[Step]) -> ByteCount {
+    let len = |step: &Step| match step {
+        Step::Write { new, .. } => u64::try_from(new.len()).unwrap_or(u64::MAX),
+        Step::Flush => 0,
+    };
+    ByteCount::new(steps.iter().map(len).sum())
+}
+
+fn places_of(steps: &[Step]) -> usize {
+    steps.iter().filter(|step| matches!(step, Step::Write { .. })).count()
+}
+
+/// An error with its causes.
+fn told(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+/// Has the kernel read the present table of a block device again, before anything is written: it refuses while a partition is
+/// open (BLKRRPART), by whomever, and so would refuse the new one.
+pub(super) fn check_kernel(disk: &dyn Disk) -> Result<(), ApplyError> {
+    match disk.reread_table() {
+        Some(Err(error)) if error.kind() == io::ErrorKind::ResourceBusy => {
+            Err(ApplyError::InUse(format!("somebody has a partition of it open ({})", told(&error))))
+        }
+        // A kernel that reads no tables, or none of this device, has none to give up.
+        _ => Ok(()),
+    }
+}
