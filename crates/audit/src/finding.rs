@@ -4,6 +4,7 @@ use std::fmt;
 
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
+use crate::catalogue::Code;
 use crate::way::{self, Step};
 
 /// How much a finding matters.
@@ -82,7 +83,7 @@ pub enum About {
 #[derive(Debug)]
 pub struct Rule {
     /// `S001` and so on; never reused.
-    pub code: &'static str,
+    pub code: Code,
     /// How much its findings matter.
     pub severity: Severity,
     /// What kind of thing it finds.
@@ -223,7 +224,7 @@ pub enum Told {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// Its rule's code.
-    pub code: &'static str,
+    pub code: Code,
     /// What it is about, on its target.
     pub subject: Subject,
     /// Its target, where that is another one of the run.

@@ -36,7 +36,7 @@ use straddle_layout::Stack;
 use straddle_layout::live::Disagreement;
 use straddle_units::ByteCount;
 
-pub use catalogue::{RULES, rule};
+pub use catalogue::{Code, RULES, rule};
 pub use efficiency::{Format, format_efficiency};
 pub use finding::{
     About, Cause, Command, Cure, Finding, Kind, Miss, Place, Risk, Rule, Severity, Subject, Told,
@@ -83,9 +83,9 @@ pub struct Context<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     /// The rules asked for, by code; all of them where none is given.
-    pub only: Vec<&'static str>,
+    pub only: Vec<Code>,
     /// The rules not to be told of, by code.
-    pub ignore: Vec<&'static str>,
+    pub ignore: Vec<Code>,
     /// The partition asked for, where it is one and not the disk.
     pub partition: Option<u32>,
 }

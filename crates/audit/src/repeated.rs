@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::catalogue as rules;
+use crate::catalogue::{self as rules, Code};
 use crate::causes;
 use crate::finding::{About, Finding, Place, Told};
 use crate::way::Step;
@@ -29,7 +29,7 @@ fn is_one_file_system(one: &Finding, other: &Finding) -> bool {
 /// ways the others were met.
 pub(crate) fn merge(findings: &mut [Finding]) {
     // Whatever is the same has the same rule and the same last step.
-    let mut alike: HashMap<(&str, String), Vec<usize>> = HashMap::new();
+    let mut alike: HashMap<(Code, String), Vec<usize>> = HashMap::new();
     for (index, finding) in findings.iter().enumerate() {
         let is_candidate = finding.told == Told::Here
             && finding.rule.about == About::FileSystem

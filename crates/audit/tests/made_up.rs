@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
-use straddle_audit::{Asked, Context, Finding, Judgement, Recognised, Severity, Status, Subject, Told, ask};
+use straddle_audit::{
+    Asked, Code, Context, Finding, Judgement, Recognised, Severity, Status, Subject, Told, ask,
+};
 use straddle_device::topology::{AlignmentOffset, Figure, Source, Topology};
 use straddle_layout::layer::{Facts, FileSystem, Layer, Luks, Lv, Md, Pv, Segment};
 use straddle_layout::view::Piece;
@@ -196,7 +198,7 @@ fn with_layer(start: u64, layer: Option<Layer>) -> Vec<Finding> {
 }
 
 fn codes(findings: &[Finding]) -> Vec<&'static str> {
-    findings.iter().map(|finding| finding.rule.code).collect()
+    findings.iter().map(|finding| finding.rule.code.as_str()).collect()
 }
 
 proptest! {
@@ -244,7 +246,7 @@ fn what_makes_up_for_a_start_is_said_and_moves_nothing() {
         assert_eq!(codes(&findings), expected, "{start} {kind:?} {findings:?}");
     }
     let (findings, _) = on_partition(2049, Some(&lvm(2048, &[7, 0])));
-    let start = findings.iter().find(|finding| finding.rule.code == "S001").unwrap();
+    let start = findings.iter().find(|finding| finding.rule.code == Code::S001).unwrap();
     assert!(start.message.contains("LV vg/0 above makes up for it, LV vg/1 does not"), "{}", start.message);
 }
 
@@ -318,7 +320,7 @@ fn a_file_system_that_two_partitions_lead_to_is_found_from_each() {
         for number in [1, 2] {
             let inside = judgement.partition(number).and_then(|of| of.inside).unwrap();
             assert_eq!(
-                (findings[inside].rule.code, findings[inside].subject),
+                (findings[inside].rule.code.as_str(), findings[inside].subject),
                 ("S061", Subject::Partition(number))
             );
         }
@@ -329,7 +331,7 @@ fn a_file_system_that_two_partitions_lead_to_is_found_from_each() {
 fn severities(content: Layer, code: &str) -> Vec<Severity> {
     let partition = Partition { content: Some(content.kind), ..partition(1, 2048, 4097, Some(content)) };
     let findings = audit(TableKind::Gpt, None, vec![partition]);
-    findings.iter().filter(|f| f.rule.code == code).map(|f| f.severity).collect()
+    findings.iter().filter(|f| f.rule.code.as_str() == code).map(|f| f.severity).collect()
 }
 
 /// The same of a file system of `kind`.
@@ -459,7 +461,7 @@ fn a_member_that_does_not_show_what_is_on_its_array_is_not_moved() {
             uuid: String::new(),
         };
         let findings = with_layer(63, Some(member));
-        let start = findings.iter().find(|finding| finding.rule.code == "S001").unwrap();
+        let start = findings.iter().find(|finding| finding.rule.code == Code::S001).unwrap();
         assert_eq!(start.severity.to_string(), severity, "{level} {first} {is_seen} {start:?}");
         let commands = start.cure.as_ref().unwrap().commands.len();
         assert!(severity == "error" || commands == 0, "{start:?}");

@@ -114,7 +114,7 @@ fn findings(disk: &FileDisk, assume: &str) -> Vec<(&'static str, Severity, Strin
         page: None,
     };
     let found = straddle_audit::run(&context);
-    found.into_iter().map(|f| (f.rule.code, f.severity, f.message)).collect()
+    found.into_iter().map(|f| (f.rule.code.as_str(), f.severity, f.message)).collect()
 }
 
 /// What the plan itself left out, and what an MBR cannot do, may be found; nothing else.

@@ -45,7 +45,7 @@ struct RuleReport {
 impl From<&'static Rule> for RuleReport {
     fn from(rule: &'static Rule) -> Self {
         Self {
-            code: rule.code,
+            code: rule.code.as_str(),
             severity: rule.severity.to_string(),
             title: rule.title,
             what: rule.what,
