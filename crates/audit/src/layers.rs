@@ -7,7 +7,7 @@
 use straddle_device::DeviceKind;
 use straddle_layout::layer::{Facts, Layer, Luks, Md, Pv};
 use straddle_layout::view::Piece;
-use straddle_layout::{Partition, Role, Stack};
+use straddle_layout::{FsKind, Partition, Role, Stack};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use crate::catalogue as rules;
@@ -83,7 +83,7 @@ pub fn called(layer: &Layer) -> String {
         Facts::Pv(_) => "PV".to_owned(),
         Facts::Luks(luks) => format!("LUKS{}", luks.version),
         Facts::Table(_) => "partition table".to_owned(),
-        _ => layer.kind.to_owned(),
+        _ => layer.kind.to_string(),
     };
     // Names come from the disk, and go to terminals.
     let name = straddle_device::shown::printable(&layer.name);
@@ -119,7 +119,11 @@ fn check_layer(below: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
                 findings.push(small_luks_sector(&place, layer, luks));
             }
         }
-        Facts::FileSystem(fs) => crate::filesystems::check(&view(&place, layer), fs, findings),
+        Facts::FileSystem(fs) => {
+            if let Some(kind) = layer.kind.file_system() {
+                crate::filesystems::check(&view(&place, layer, kind), fs, findings);
+            }
+        }
         Facts::Pv(_) | Facts::Lv(_) | Facts::Mapped(_) | Facts::Table(_) | Facts::Opaque => {}
     }
     enter(&mut place, layer);
@@ -198,13 +202,13 @@ fn space_start(layer: &Layer) -> ByteOffset {
 }
 
 /// What the file-system rules need to know of where one stands.
-fn view<'a>(place: &Place<'a>, layer: &'a Layer) -> FileSystemPlace<'a> {
+fn view<'a>(place: &Place<'a>, layer: &'a Layer, kind: FsKind) -> FileSystemPlace<'a> {
     FileSystemPlace {
         context: place.context,
         subject: place.subject,
         told: place.told(),
         way: place.path.clone(),
-        kind: layer.kind,
+        kind,
         start: place.start,
         len: layer.below.len(),
         array: place.array.map(|array| (array.chunk, array.stripe)),
@@ -217,7 +221,7 @@ pub(crate) struct FileSystemPlace<'a> {
     pub(crate) subject: Subject,
     pub(crate) told: String,
     pub(crate) way: Vec<Step>,
-    pub(crate) kind: &'static str,
+    pub(crate) kind: FsKind,
     /// Its first byte on the drive.
     pub(crate) start: Option<ByteOffset>,
     /// The size of what it is on.

@@ -49,7 +49,7 @@ pub use picture::picture;
 pub use placement::{ATOMIC_UNIT, GRAIN, named_boundaries};
 pub use repeated::{Seen, merge_targets};
 pub use rmw::{Io, LISTED, RmwCount, count_rmw};
-pub use way::Step;
+pub use way::{Step, StepKind};
 
 /// What is audited.
 #[derive(Clone, Copy)]

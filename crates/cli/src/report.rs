@@ -20,7 +20,7 @@ use straddle_audit::{Cause, Command, Cure, Finding, Judgement, Kind, Risk, Subje
 use straddle_device::DeviceKind;
 use straddle_device::identify::RotationRate;
 use straddle_device::topology::{AlignmentOffset, AtomicWrites, Figure, Topology};
-use straddle_layout::{Partition, PartitionType, Role, Stack, TableKind, types};
+use straddle_layout::{Content, Partition, PartitionType, Role, Stack, TableKind, types};
 use straddle_units::ByteCount;
 
 use self::layers::{ContainerReport, LayerReport, container_report, layer_report};
@@ -534,7 +534,7 @@ fn table_report(stack: &Stack) -> TableReport {
         TableKind::HybridMbr => ("hybrid", None),
         TableKind::Mbr => ("mbr", None),
         TableKind::Kernel => ("kernel", None),
-        TableKind::Content(name) => ("content", Some(name)),
+        TableKind::Content(content) => ("content", Some(content.name())),
         TableKind::Foreign(name) => ("other", Some(name)),
         TableKind::None => ("none", None),
     };
@@ -561,7 +561,7 @@ fn partition_report(partition: &Partition, judgement: &Judgement) -> PartitionRe
         type_name: types::name(&partition.kind),
         uuid: partition.attributes.guid.map(types::guid_text),
         name: partition.attributes.name.clone(),
-        content: partition.content,
+        content: partition.content.map(Content::name),
         layer: partition.layer.as_ref().map(layer_report),
         verdict: verdict_report(
             judgement.partition(partition.number).map_or(Verdict::Aligned, |of| of.verdict),

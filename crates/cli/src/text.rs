@@ -17,7 +17,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use straddle_audit::{ATOMIC_UNIT, Cause, Cure, Finding, OfPartition, Severity, Subject, Verdict, picture};
 use straddle_device::identify::RotationRate;
 use straddle_device::topology::{AlignmentOffset, AtomicWrites, Figure, SectorFormat, Source, Topology};
-use straddle_layout::{Partition, PartitionType, Problem, Stack, TableKind, types};
+use straddle_layout::{Content, Partition, PartitionType, Problem, Stack, TableKind, types};
 use straddle_units::{BlockSize, ByteCount, Span};
 use textwrap::WordSplitter;
 
@@ -313,7 +313,7 @@ fn table_line(audited: &Audited) -> String {
         TableKind::HybridMbr => format!("  GPT with a hybrid MBR, in {block}-byte sectors, {count}"),
         TableKind::Mbr => format!("  MBR in {block}-byte sectors, {count}"),
         TableKind::Content(_) | TableKind::None if stack.layer.is_some() => {
-            let kind = stack.layer.as_ref().map_or("", |layer| layer.kind);
+            let kind = stack.layer.as_ref().map_or("", |layer| layer.kind.name());
             format!("  no partition table: {kind} on the whole disk")
         }
         TableKind::Content(name) => format!("  no partition table: {name} on the whole disk"),
@@ -373,7 +373,7 @@ fn row(partition: &Partition, audited: &Audited) -> [String; 8] {
         partition.count.to_string(),
         partition.span.len().to_string(),
         kind,
-        partition.content.unwrap_or("-").to_owned(),
+        partition.content.map_or("-", Content::name).to_owned(),
         verdict_text(partition, audited),
     ]
 }

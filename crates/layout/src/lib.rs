@@ -6,6 +6,7 @@
 mod beside;
 mod blank;
 mod check;
+pub mod content;
 mod descend;
 mod fields;
 pub mod format;
@@ -25,10 +26,11 @@ mod volume;
 mod watched;
 
 pub use beside::{
-    Beside, RivalContent, RivalTable, beside, is_member, is_optical, is_table, member_marks, optical_extent,
-    rival_content, rival_table,
+    Beside, Neighbour, RivalContent, RivalTable, beside, member_marks, optical_extent, rival_content,
+    rival_table,
 };
 pub use blank::is_blank;
+pub use content::{Class, Content, FsKind, Named, VolumeKind};
 pub use descend::read_layers;
 pub use fs::file_system;
 pub use kernel::kernel_stack;

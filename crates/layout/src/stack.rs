@@ -8,6 +8,7 @@
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteOffset, Lba, LbaCount, Span};
 
+use crate::content::{Content, FsKind};
 use crate::descend::read_layers;
 use crate::gpt::{self, Depth, Found};
 use crate::layer::Layer;
@@ -30,8 +31,8 @@ pub enum TableKind {
     HybridMbr,
     /// An MBR ("dos") table.
     Mbr,
-    /// No table: a file system or other known content fills the medium. The text is its name, as blkid's TYPE.
-    Content(&'static str),
+    /// No table: a file system or other known content fills the medium.
+    Content(Content),
     /// A partition table of a kind that is known by name only: its partitions are not read. The text is its name, as
     /// blkid's PTTYPE.
     Foreign(&'static str),
@@ -96,8 +97,8 @@ pub struct Partition {
     pub kind: PartitionType,
     /// Everything else the entry says.
     pub attributes: Attributes,
-    /// What its first bytes are known to be (blkid's TYPE), when they are.
-    pub content: Option<&'static str>,
+    /// What its first bytes are known to be, when they are.
+    pub content: Option<Content>,
     /// What stands on it, layer by layer; `None` until it is read, or where nothing is known.
     pub layer: Option<Layer>,
 }
@@ -310,7 +311,7 @@ pub fn read_stack(
 fn read_checked(reader: &Reader<'_>, known: Known) -> Stack {
     let stack = read_table(reader, known);
     match beside::member(reader, &stack) {
-        Some(name) => content_stack(name, known),
+        Some(content) => content_stack(content, known),
         None => checked(reader, stack),
     }
 }
@@ -380,7 +381,9 @@ const ISO_DESCRIPTOR: (ByteOffset, &[u8]) = (ByteOffset::new(32 * 1024 + 1), b"C
 fn is_hybrid_iso(reader: &Reader<'_>, stack: &Stack) -> bool {
     let (at, identifier) = ISO_DESCRIPTOR;
     let holds = |p: &Partition| {
-        p.span.start() <= at && at < p.span.end() && matches!(p.content, None | Some("iso9660"))
+        p.span.start() <= at
+            && at < p.span.end()
+            && matches!(p.content, None | Some(Content::FileSystem(FsKind::Iso9660)))
     };
     stack.partitions.iter().any(holds)
         && reader.read_up_to(at, identifier.len(), ByteOffset::new(u64::MAX)) == identifier
@@ -506,7 +509,7 @@ fn read_unprotected(reader: &Reader<'_>, mbr: Option<&Mbr>, known: Known) -> Sta
 }
 
 /// What the medium as a whole is known to be.
-fn whole(reader: &Reader<'_>) -> Option<&'static str> {
+fn whole(reader: &Reader<'_>) -> Option<Content> {
     signature::identify(reader, Span::new(ByteOffset::ZERO, reader.len())?)
 }
 
@@ -556,8 +559,9 @@ fn unusable_stack(block: BlockSize, at: ByteOffset, why: String, known: Known) -
     stack
 }
 
-fn content_stack(name: &'static str, known: Known) -> Stack {
-    let kind = if beside::is_table(name) { TableKind::Foreign(name) } else { TableKind::Content(name) };
+fn content_stack(content: Content, known: Known) -> Stack {
+    let is_table = content.is_foreign_table();
+    let kind = if is_table { TableKind::Foreign(content.name()) } else { TableKind::Content(content) };
     empty_stack(kind, known)
 }
 

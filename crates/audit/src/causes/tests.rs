@@ -1,9 +1,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
+use straddle_layout::VolumeKind;
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::*;
 use crate::finding::{Command, Miss, Rule};
+use crate::way::StepKind;
 
 /// A finding with a fix of its own, on a boundary of 4096 bytes that is shifted by `phase`.
 fn finding(rule: &'static Rule, subject: Subject, at: u64, phase: u64) -> Finding {
@@ -111,7 +113,10 @@ fn what_shows_above_follows_from_every_partition_below() {
 #[test]
 fn what_shows_above_follows_from_all_that_is_off_below_or_from_nothing() {
     let of_pv = |rule| {
-        let pv = crate::way::Step { kind: "LVM2_member", ..crate::way::Step::partition(1) };
+        let pv = crate::way::Step {
+            kind: StepKind::Layer(VolumeKind::Pv.into()),
+            ..crate::way::Step::partition(1)
+        };
         let layer = vec![crate::way::Step::partition(1), pv];
         Finding { layer, ..finding(rule, Subject::Partition(1), 7168, 0) }
     };

@@ -3,8 +3,8 @@
 //! The law of this module: the line begins with what fails where DEVICE is no swap, and sfdisk refuses a disk of which a
 //! partition is in use. What finds the swap, its UUID and its label, stays.
 
-use straddle_layout::Partition;
 use straddle_layout::layer::{Facts, Layer};
+use straddle_layout::{Content, FsKind, Partition};
 
 use super::entry::Entry;
 use super::quote;
@@ -19,7 +19,7 @@ pub(super) const ORDER: &str = "swapoff it first, and do not hibernate in betwee
 
 /// The swap in a partition.
 pub(super) fn of(partition: &Partition) -> Option<&Layer> {
-    partition.layer.as_ref().filter(|layer| layer.kind == "swap")
+    partition.layer.as_ref().filter(|layer| layer.kind == Content::FileSystem(FsKind::Swap))
 }
 
 /// The line that changes the entry and makes the swap again; `None` on an image, which has no device of the partition that

@@ -25,7 +25,7 @@ use straddle_device::live::{LiveDevice, Machine};
 use straddle_device::topology::Source;
 use straddle_device::{DeviceKind, OpenError, Options, ReadError, Target};
 use straddle_layout::live::Disagreement;
-use straddle_layout::{Beside, Problem, Stack, TableKind, is_member};
+use straddle_layout::{Beside, Neighbour, Problem, Stack, TableKind};
 
 use crate::args::CheckArguments;
 use crate::cost::Cost;
@@ -455,15 +455,15 @@ fn beside(target: &Target, stack: &Stack) -> Vec<Beside> {
 
 /// The same in a sentence each.
 fn told_beside(target: &Target, stack: &Stack, found: &[Beside]) -> Vec<String> {
-    let is_of_member = matches!(stack.kind, TableKind::Content(name) if is_member(name));
+    let is_of_member = matches!(stack.kind, TableKind::Content(content) if content.is_array_member());
     let rival = || target.medium.as_deref().map(|medium| straddle_layout::rival_table(medium, stack));
     let may_be_arrays = || is_of_member && matches!(rival(), Some(Ok(None)));
-    let told = |found: &Beside| match found {
-        Beside { name, is_table: true, .. } if may_be_arrays() => format!(
+    let told = |found: &Beside| match found.what {
+        Neighbour::Table(name) if may_be_arrays() => format!(
             "it also has a partition table ({name}), the array's own or one that is left over: check the array for its partitions"
         ),
-        Beside { name, is_table: true, .. } => format!("it also has a partition table ({name})"),
-        Beside { name, .. } => format!("it also holds {name}"),
+        Neighbour::Table(name) => format!("it also has a partition table ({name})"),
+        Neighbour::Content(content) => format!("it also holds {content}"),
     };
     found.iter().map(told).collect()
 }
@@ -479,14 +479,14 @@ fn recognised(target: &Target, stack: &Stack, run: &Run) -> Recognised {
         (_, TableKind::Kernel) if is_closed && stack.partitions.is_empty() => {
             Recognised::Nothing(unread(is_captured))
         }
-        (_, TableKind::Content(name)) if is_member(name) => {
-            match in_use::arrays(target, run, name).as_slice() {
-                [] => member::recognised(target, stack, name),
+        (_, TableKind::Content(content)) if content.is_array_member() => {
+            match in_use::arrays(target, run, *content).as_slice() {
+                [] => member::recognised(target, stack, *content),
                 arrays => member::of_running(stack, arrays, &run.arguments.targets),
             }
         }
-        (_, TableKind::Content(name)) if !in_use::is_content(target, run) => {
-            member::rival(target, stack, name).map_or(Recognised::Known, Recognised::Nothing)
+        (_, TableKind::Content(content)) if !in_use::is_content(target, run) => {
+            member::rival(target, stack, *content).map_or(Recognised::Known, Recognised::Nothing)
         }
         (_, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr)
             if !in_use::is_in_partitions(target, run) =>

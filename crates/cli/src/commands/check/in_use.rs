@@ -3,7 +3,7 @@
 use anyhow::Result;
 use straddle_device::Target;
 use straddle_device::live::{LiveDevice, LiveKind, Owner};
-use straddle_layout::{Beside, Stack, TableKind};
+use straddle_layout::{Beside, Content, Stack, TableKind, VolumeKind};
 
 use super::Run;
 
@@ -13,8 +13,7 @@ pub(super) fn stack(target: &Target, run: &Run, stack: &Stack) -> Result<Option<
     let (block, forced) = (Some(target.topology.logical.value()), run.options.logical);
     match stack.kind {
         TableKind::Content(_) if is_in_partitions(target, run) => {
-            let is_table = |found: &Beside| found.is_table;
-            let has_table = straddle_layout::beside(medium, stack)?.iter().any(is_table);
+            let has_table = straddle_layout::beside(medium, stack)?.iter().any(Beside::is_table);
             Ok(has_table.then(|| straddle_layout::read_in_use(medium, block, forced)).transpose()?)
         }
         TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr
@@ -57,14 +56,13 @@ pub(super) fn is_in_partitions(target: &Target, run: &Run) -> bool {
     shown.iter().flat_map(|device| &device.holders).any(|holder| is_partition(holder) && is_used(holder))
 }
 
-/// The names of the devices on the target that can be the array as whose member `name` marks it.
-pub(super) fn arrays(target: &Target, run: &Run, name: &str) -> Vec<String> {
+/// The names of the devices on the target that can be the array as whose member `content` marks it.
+pub(super) fn arrays(target: &Target, run: &Run, content: Content) -> Vec<String> {
+    let [md, drbd] = [VolumeKind::Md, VolumeKind::Drbd].map(|kind| content == Content::Volume(kind));
     let is_array = |holder: &&LiveDevice| match &holder.kind {
-        LiveKind::Md(_) => name != "drbd",
-        LiveKind::Dm(mapping) => {
-            !matches!(name, "linux_raid_member" | "drbd") && mapping.uuid.starts_with("DMRAID-")
-        }
-        LiveKind::Disk => name == "drbd" && holder.name.starts_with("drbd"),
+        LiveKind::Md(_) => !drbd,
+        LiveKind::Dm(mapping) => !md && !drbd && mapping.uuid.starts_with("DMRAID-"),
+        LiveKind::Disk => drbd && holder.name.starts_with("drbd"),
         _ => false,
     };
     let Some(device) = device(target, run) else { return Vec::new() };
