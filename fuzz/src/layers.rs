@@ -128,9 +128,9 @@ fn one_partition(span: Span, layer: Layer) -> Option<Stack> {
         content: Some(layer.kind),
         layer: Some(layer),
     };
-    let partitions = vec![partition];
-    let stack = whole_disk("", partitions[0].layer.clone()?);
-    Some(Stack { kind: TableKind::Gpt, layer: None, partitions, ..stack })
+    let layer = partition.layer.clone()?;
+    let stack = whole_disk(layer.kind, layer);
+    Some(Stack { kind: TableKind::Gpt, layer: None, partitions: vec![partition], ..stack })
 }
 
 /// What holds for all layers of a drive of `len` bytes, and their audit.

@@ -12,11 +12,12 @@ mod filesystems;
 mod layers;
 mod live;
 mod placement;
+mod rule;
 mod table;
 
 use std::fmt;
 
-use crate::finding::Rule;
+pub use rule::{About, Kind, Rule, Severity};
 
 /// Makes [`Code`] and [`RULES`] of one list.
 macro_rules! rules {
@@ -132,7 +133,6 @@ pub fn rule(code: &str) -> Option<&'static Rule> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::{About, Kind};
 
     #[test]
     fn codes_are_unique_and_in_order() {

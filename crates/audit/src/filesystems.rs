@@ -4,10 +4,26 @@ use straddle_layout::FsKind;
 use straddle_layout::layer::FileSystem;
 use straddle_units::{ByteCount, ByteOffset};
 
+use crate::Context;
 use crate::catalogue as rules;
-use crate::finding::{Command, Cure, Finding, Miss, Risk, Rule};
-use crate::layers::{FileSystemPlace, on_drive};
+use crate::finding::{Command, Cure, Finding, Miss, Risk, Rule, Subject};
 use crate::reformat;
+use crate::way::Step;
+
+/// Where a file system stands.
+pub(crate) struct FileSystemPlace<'a> {
+    pub(crate) context: &'a Context<'a>,
+    pub(crate) subject: Subject,
+    pub(crate) told: String,
+    pub(crate) way: Vec<Step>,
+    pub(crate) kind: FsKind,
+    /// Its first byte on the drive.
+    pub(crate) start: Option<ByteOffset>,
+    /// The size of what it is on.
+    pub(crate) len: ByteCount,
+    /// Chunk and stripe of the array below it.
+    pub(crate) array: Option<(ByteCount, Option<ByteCount>)>,
+}
 
 /// Finds everything about one file system.
 pub(crate) fn check(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<Finding>) {
@@ -296,4 +312,9 @@ fn not_atomic(place: &FileSystemPlace<'_>, fs: &FileSystem, page: ByteCount) -> 
         ));
     }
     reasons
+}
+
+/// Whether a span of the drive can be asked about at all.
+fn on_drive(start: Option<ByteOffset>, at: ByteOffset) -> Option<ByteOffset> {
+    start?.checked_add(ByteCount::new(at.get()))
 }

@@ -9,8 +9,8 @@ use straddle_units::{ByteCount, ByteOffset};
 
 use crate::Context;
 use crate::catalogue as rules;
-use crate::cure::operand;
 use crate::finding::{Command, Cure, Finding, Risk, Severity};
+use crate::shell::operand;
 
 /// Where the boot sectors of FAT and NTFS keep the number: 32 bits, little endian (`BPB_HiddSec`).
 const HIDDEN_AT: u64 = 28;

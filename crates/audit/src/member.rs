@@ -7,8 +7,8 @@ use straddle_layout::layer::{Facts, Layer, Md};
 use straddle_layout::{Role, Stack, TableKind};
 use straddle_units::ByteOffset;
 
-use crate::layers::level_name;
 use crate::makeup;
+use crate::names::level_name;
 
 /// Why what is on the array cannot be judged from the whole disk `stack`, one of its members: its start is on another disk,
 /// or nobody can tell where. `None` where it is seen, and for a disk that is no member.

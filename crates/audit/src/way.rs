@@ -6,7 +6,7 @@
 use straddle_layout::layer::Layer;
 use straddle_layout::{Content, VolumeKind};
 
-use crate::layers::called;
+use crate::names::called;
 
 /// What a step is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! S07x: image containers.
 
-use super::Code;
-use crate::finding::{About, Kind, Rule, Severity};
+use super::{About, Code, Kind, Rule, Severity};
 
 pub(crate) static CONTAINER_OFF: Rule = Rule {
     code: Code::S070,

@@ -1,7 +1,6 @@
 //! S02x: what the device claims.
 
-use super::Code;
-use crate::finding::{About, Kind, Rule, Severity};
+use super::{About, Code, Kind, Rule, Severity};
 
 pub(crate) static KERNEL_MISALIGNED: Rule = Rule {
     code: Code::S020,

@@ -1,7 +1,6 @@
 //! S06x: file systems.
 
-use super::Code;
-use crate::finding::{About, Kind, Rule, Severity};
+use super::{About, Code, Kind, Rule, Severity};
 
 pub(crate) static LUKS_SECTOR_SMALL: Rule = Rule {
     code: Code::S060,

@@ -1,7 +1,6 @@
 //! S05x: what stands on partitions, from RAID members to logical volumes.
 
-use super::Code;
-use crate::finding::{About, Kind, Rule, Severity};
+use super::{About, Code, Kind, Rule, Severity};
 
 pub(crate) static MD_DATA_STRADDLES: Rule = Rule {
     code: Code::S050,

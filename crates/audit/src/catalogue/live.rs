@@ -1,7 +1,6 @@
 //! S08x: the running kernel, and bytes that it cannot read.
 
-use super::Code;
-use crate::finding::{About, Kind, Rule, Severity};
+use super::{About, Code, Kind, Rule, Severity};
 
 pub(crate) static VIEWS_DISAGREE: Rule = Rule {
     code: Code::S080,

@@ -1,7 +1,6 @@
 //! S00x: where partitions start and end.
 
-use super::Code;
-use crate::finding::{About, Kind, Rule, Severity};
+use super::{About, Code, Kind, Rule, Severity};
 
 pub(crate) static START_STRADDLES: Rule = Rule {
     code: Code::S001,

@@ -1,7 +1,6 @@
 //! S03x and S04x: the partition table.
 
-use super::Code;
-use crate::finding::{About, Kind, Rule, Severity};
+use super::{About, Code, Kind, Rule, Severity};
 
 pub(crate) static OTHER_SECTOR_SIZE: Rule = Rule {
     code: Code::S030,

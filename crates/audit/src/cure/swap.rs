@@ -7,8 +7,8 @@ use straddle_layout::layer::{Facts, Layer};
 use straddle_layout::{Content, FsKind, Partition};
 
 use super::entry::Entry;
-use super::quote;
 use crate::finding::Command;
+use crate::shell::quote;
 
 /// The page of most machines, for which mkswap needs no option.
 const PAGE: u64 = 4096;

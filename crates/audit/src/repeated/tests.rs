@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use straddle_layout::{Content, FsKind, VolumeKind};
 
 use super::*;
