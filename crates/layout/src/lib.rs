@@ -5,24 +5,15 @@
 
 mod beside;
 mod blank;
-mod check;
-pub mod content;
 mod descend;
 mod fields;
-pub mod format;
 mod fs;
-mod gpt;
-mod kernel;
-pub mod layer;
 pub mod live;
-mod mbr;
+mod model;
 mod reader;
-mod sectors;
 mod signature;
-mod stack;
-pub mod types;
-pub mod view;
-mod volume;
+mod tables;
+mod volumes;
 mod watched;
 
 pub use beside::{
@@ -30,12 +21,17 @@ pub use beside::{
     rival_table,
 };
 pub use blank::is_blank;
-pub use content::{Class, Content, FsKind, Named, VolumeKind};
 pub use descend::read_layers;
 pub use fs::file_system;
-pub use kernel::kernel_stack;
-pub use sectors::other_sectors;
-pub use stack::{
+pub use model::content::{Class, Content, FsKind, Named, VolumeKind};
+use model::stack;
+pub use model::stack::{
     Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind, read_all,
     read_in_use, read_stack, read_whole_in_use,
 };
+pub use model::{content, layer, types, view};
+pub use tables::format;
+pub use tables::kernel::kernel_stack;
+pub use tables::sectors::other_sectors;
+use tables::{check, gpt, kernel, mbr, sectors};
+use volumes as volume;
