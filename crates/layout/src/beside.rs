@@ -8,12 +8,15 @@
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
-use crate::content::Content;
 use crate::fields::{byte, has, le16, le32};
-use crate::layer::{Facts, Layer};
+use crate::model::content::Content;
+use crate::model::layer::{Facts, Layer};
+use crate::model::stack::{Partition, Problem, Role, Stack, TableKind};
+use crate::read::read_in_use;
 use crate::reader::Reader;
 use crate::signature::{self, Mark};
-use crate::stack::{Partition, Problem, Role, Stack, TableKind, read_in_use, table_in_boot_sector, table_of};
+use crate::tables::member::covers;
+use crate::tables::read::{table_in_boot_sector, table_of};
 
 /// The sector of an optical medium.
 const ISO_SECTOR: u64 = 2048;
@@ -101,21 +104,6 @@ pub fn beside(medium: &dyn Medium, stack: &Stack) -> Result<Vec<Beside>, ReadErr
         found.push(Beside { what, at: mark.at, is_covered: over.is_some() });
     }
     Ok(found)
-}
-
-/// What makes the whole medium, on which the table `stack` was found, a member of something larger.
-pub(crate) fn member(reader: &Reader<'_>, stack: &Stack) -> Option<Content> {
-    let is_table = matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr);
-    let marks = if is_table { signature::everything(reader) } else { signature::at_end(reader) };
-    let mut marks = marks.into_iter().filter(|mark| mark.content.is_array_member());
-    // A disk's own table does not go past its end; that of a striped array goes past each member's.
-    let is_larger = stack.partitions.iter().any(|partition| partition.span.end() > reader.end())
-        || stack.problems.iter().any(|problem| matches!(problem, Problem::GptPastEnd { .. }));
-    let is_past_table = |mark: &Mark| {
-        let is_covered = stack.partitions.iter().any(|partition| covers(partition, mark.at));
-        is_larger || !is_covered
-    };
-    marks.find(is_past_table).map(|mark| mark.content)
 }
 
 /// The bytes from the start of `medium` on that the file system of an optical medium takes, and the boot images that its
@@ -253,10 +241,6 @@ fn leaves_start(member: &Layer) -> bool {
         layers.extend(&layer.children);
     }
     is_placed
-}
-
-fn covers(partition: &Partition, at: Span) -> bool {
-    partition.role != Role::Extended && partition.span.contains(at)
 }
 
 /// Whether a mark is one of what is in the partition over it.

@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
-use crate::content::{Content, VolumeKind};
-use crate::layer::{Facts, Layer, MAX_DEPTH, MAX_LAYERS};
+use crate::model::content::{Content, VolumeKind};
+use crate::model::layer::{Facts, Layer, MAX_DEPTH, MAX_LAYERS};
+use crate::model::stack::{Problem, Role, Stack, TableKind};
+use crate::model::view::{Piece, View};
 use crate::reader::Reader;
-use crate::stack::{Problem, Role, Stack, TableKind, read_stack};
-use crate::view::{Piece, View};
-use crate::volume::{self, Part, Provides, Space, Volume};
+use crate::tables::read::read_stack;
+use crate::volumes::{self, Part, Provides, Space, Volume};
 use crate::{fs, signature};
 
 /// More places than this are not looked at on one drive, whether anything is there or not.
@@ -103,7 +104,7 @@ impl Walk {
         self.probes -= 1;
         let local = base.slice(span.start(), span.len());
         // Front signatures of a member with its superblock at the end are those of what the array holds.
-        let found = match volume::md_at_end(&local) {
+        let found = match volumes::md_at_end(&local) {
             Some(member) => Found::Volume(member),
             None => self.identify(&local, place, remarks)?,
         };
@@ -156,7 +157,7 @@ impl Walk {
             let reader = Reader::open(&front, place.block.unwrap_or(BlockSize::B512)).ok()?;
             kind = signature::identify(&reader, Span::new(ByteOffset::ZERO, front.len())?);
         }
-        let kind = kind.or_else(|| volume::has_second_header(&front).then_some(VolumeKind::Luks.into()))?;
+        let kind = kind.or_else(|| volumes::has_second_header(&front).then_some(VolumeKind::Luks.into()))?;
         if self.metadata == 0 {
             remarks.push(format!(
                 "more than {} of metadata are on this drive: not all is read",
@@ -166,7 +167,7 @@ impl Walk {
         }
         let metered = Metered { medium: local, read: AtomicU64::new(0) };
         let found = match kind {
-            Content::Volume(kind) => Found::Volume(volume::read(kind, &metered)),
+            Content::Volume(kind) => Found::Volume(volumes::read(kind, &metered)),
             _ => Found::Other(kind),
         };
         self.metadata = self.metadata.saturating_sub(metered.read.into_inner());

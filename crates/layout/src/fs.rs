@@ -29,9 +29,9 @@ mod zfs;
 use straddle_device::Medium;
 use straddle_units::{ByteCount, ByteOffset, MIB};
 
-use crate::content::FsKind;
-use crate::layer::FileSystem;
-use crate::view::View;
+use crate::model::content::FsKind;
+use crate::model::layer::FileSystem;
+use crate::model::view::View;
 
 pub(crate) use ntfs::{RECORD_MAGIC as NTFS_RECORD, file_table as ntfs_file_table};
 pub(crate) use uuid::uuid;

@@ -10,6 +10,7 @@ mod fields;
 mod fs;
 pub mod live;
 mod model;
+mod read;
 mod reader;
 mod signature;
 mod tables;
@@ -24,14 +25,12 @@ pub use blank::is_blank;
 pub use descend::read_layers;
 pub use fs::file_system;
 pub use model::content::{Class, Content, FsKind, Named, VolumeKind};
-use model::stack;
 pub use model::stack::{
-    Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind, read_all,
-    read_in_use, read_stack, read_whole_in_use,
+    Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind,
 };
 pub use model::{content, layer, types, view};
+pub use read::{read_all, read_in_use, read_whole_in_use};
 pub use tables::format;
 pub use tables::kernel::kernel_stack;
+pub use tables::read::read_stack;
 pub use tables::sectors::other_sectors;
-use tables::{check, gpt, kernel, mbr, sectors};
-use volumes as volume;

@@ -15,10 +15,10 @@ use straddle_device::live::table::DmTarget;
 use straddle_device::live::{Array, LiveDevice, LiveKind, Located, Lower, Mapping, Owner};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
-use crate::content::{Content, VolumeKind};
-use crate::kernel::kernel_stack;
-use crate::layer::{Facts, Layer, Luks, Lv, Mapped, Md, Pv, Segment};
-use crate::view::Piece;
+use crate::model::content::{Content, VolumeKind};
+use crate::model::layer::{Facts, Layer, Luks, Lv, Mapped, Md, Pv, Segment};
+use crate::model::view::Piece;
+use crate::tables::kernel::kernel_stack;
 pub use attach::attach;
 pub use compare::{Disagreement, Said, Value, compare, compare_partitions};
 use ground::Ground;

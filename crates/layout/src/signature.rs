@@ -12,18 +12,18 @@ mod window;
 
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use crate::content::Content::{FileSystem, Volume};
-use crate::content::FsKind::{
+use crate::fields::{be16, be32, byte, has, le16, le32, le64};
+use crate::fs;
+use crate::model::content::Content::{FileSystem, Volume};
+use crate::model::content::FsKind::{
     Btrfs, Erofs, Exfat, Ext2, Ext3, Ext4, F2fs, Iso9660, Jbd, Jfs, Nilfs2, Ntfs, Reiserfs, Squashfs, Swap,
     Vfat, Xfs, Zfs,
 };
-use crate::content::VolumeKind::{Bcache, Integrity, Luks, Md, Pv, Verity};
-use crate::content::{Class, Content};
-use crate::fields::{be16, be32, byte, has, le16, le32, le64};
-use crate::fs;
+use crate::model::content::VolumeKind::{Bcache, Integrity, Luks, Md, Pv, Verity};
+use crate::model::content::{Class, Content};
+use crate::model::view::View;
 use crate::reader::Reader;
-use crate::view::View;
-use crate::volume;
+use crate::volumes;
 use window::Window;
 
 /// The first read: from byte 0, far enough for the md 1.2 superblock, the swap magic of 8 KiB pages, and what stands at
@@ -74,10 +74,10 @@ const MEMBERS: [Magic; 10] = [
     checked(0, b"\xFC\x4E\x2B\xA9", Volume(Md), |w| is_md1(w, 0)),
     checked(4096, b"\xFC\x4E\x2B\xA9", Volume(Md), |w| is_md1(w, 4096)),
     // The label is in one of the first four 512-byte sectors, whatever the block size.
-    checked(24, b"LVM2 001", Volume(Pv), |w| volume::is_lvm_label(w.from(0), 0)),
-    checked(512 + 24, b"LVM2 001", Volume(Pv), |w| volume::is_lvm_label(w.from(512), 1)),
-    checked(1024 + 24, b"LVM2 001", Volume(Pv), |w| volume::is_lvm_label(w.from(1024), 2)),
-    checked(1536 + 24, b"LVM2 001", Volume(Pv), |w| volume::is_lvm_label(w.from(1536), 3)),
+    checked(24, b"LVM2 001", Volume(Pv), |w| volumes::is_lvm_label(w.from(0), 0)),
+    checked(512 + 24, b"LVM2 001", Volume(Pv), |w| volumes::is_lvm_label(w.from(512), 1)),
+    checked(1024 + 24, b"LVM2 001", Volume(Pv), |w| volumes::is_lvm_label(w.from(1024), 2)),
+    checked(1536 + 24, b"LVM2 001", Volume(Pv), |w| volumes::is_lvm_label(w.from(1536), 3)),
     checked(0, b"LUKS\xBA\xBE", Volume(Luks), |w| matches!(be16(w.from(0), 6), 1 | 2)),
     row(0, b"verity\0\0", Volume(Verity)),
     row(0, b"integrt\0", Volume(Integrity)),
@@ -155,7 +155,7 @@ pub(crate) struct Mark {
 
 /// Everything that the last bytes of the whole medium say that it is a member of.
 pub(crate) fn at_end(reader: &Reader<'_>) -> Vec<Mark> {
-    let md = volume::md_marked_at_end(reader.medium()).map(|at| Mark { content: Volume(Md), at });
+    let md = volumes::md_marked_at_end(reader.medium()).map(|at| Mark { content: Volume(Md), at });
     let others = ends::all(reader, Span::first(reader.len()), true).map(|(content, at)| Mark { content, at });
     md.into_iter().chain(others).collect()
 }
@@ -164,7 +164,7 @@ pub(crate) fn at_end(reader: &Reader<'_>) -> Vec<Mark> {
 pub(crate) fn is_marked_at_end(reader: &Reader<'_>, span: Span, content: Content) -> bool {
     let part = View::of_drive(reader.medium()).slice(span.start(), span.len());
     ends::all(reader, span, false).any(|(found, _)| found == content)
-        || (content == Volume(Md) && volume::md_marked_at_end(&part).is_some())
+        || (content == Volume(Md) && volumes::md_marked_at_end(&part).is_some())
 }
 
 /// Every content whose signature stands on the whole medium, tables left out; of several in one place the first.

@@ -5,4 +5,6 @@ pub mod format;
 pub(crate) mod gpt;
 pub(crate) mod kernel;
 pub(crate) mod mbr;
+pub(crate) mod member;
+pub(crate) mod read;
 pub(crate) mod sectors;

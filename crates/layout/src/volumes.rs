@@ -14,8 +14,8 @@ use straddle_device::Medium;
 use straddle_device::live::{Located, Lower};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
-use crate::content::VolumeKind;
-use crate::layer::Facts;
+use crate::model::content::VolumeKind;
+use crate::model::layer::Facts;
 use crate::reader::Fault;
 
 pub(crate) use luks::{SEALED, has_second_header};
@@ -32,7 +32,7 @@ pub(crate) struct Volume {
     pub(crate) kind: VolumeKind,
     /// What it is called.
     pub(crate) name: String,
-    /// What tells it from every other one, where it has such a number ([`crate::layer::Layer::uuid`]).
+    /// What tells it from every other one, where it has such a number ([`crate::model::layer::Layer::uuid`]).
     pub(crate) uuid: String,
     /// Its figures.
     pub(crate) facts: Facts,
@@ -62,7 +62,7 @@ pub(crate) enum Provides {
     Parts(Span, Vec<Part>),
 }
 
-/// A space, as [`crate::view::View::map`] takes it.
+/// A space, as [`crate::model::view::View::map`] takes it.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
     /// How long it is.
@@ -204,14 +204,6 @@ fn bytes_at(medium: &dyn Medium, at: u64, want: usize) -> Result<Vec<u8>, Fault>
 /// `count` sectors of 512 bytes as bytes; the largest multiple there is where that passes 2^64.
 fn sectors(count: u64) -> u64 {
     count.checked_mul(SECTOR).unwrap_or(u64::MAX - (SECTOR - 1))
-}
-
-/// Bytes as hexadecimal digits; nothing where all of them are zero.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    if bytes.iter().all(|byte| *byte == 0) {
-        return String::new();
-    }
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The text of a field that ends with its first zero byte, as it is printed. What is no UTF-8 is replaced.

@@ -4,10 +4,10 @@
 //! such number, or one of zeroes, has none.
 
 use super::bytes;
-use crate::content::FsKind;
+use crate::fields::hex;
 use crate::fields::le16;
-use crate::view::View;
-use crate::volume::hex;
+use crate::model::content::FsKind;
+use crate::model::view::View;
 
 /// How a number is stored.
 #[derive(Clone, Copy)]

@@ -6,9 +6,9 @@ use straddle_device::KernelPartition;
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::merge::{is_firmware, partner};
-use crate::content::Content;
-use crate::layer::{Facts, Layer, Luks, Lv, Mapped, Md, Pv, Segment};
-use crate::stack::{Role, Stack, TableKind};
+use crate::model::content::Content;
+use crate::model::layer::{Facts, Layer, Luks, Lv, Mapped, Md, Pv, Segment};
+use crate::model::stack::{Role, Stack, TableKind};
 
 /// A figure of which the disk says one thing and the kernel another.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,12 +6,12 @@ use straddle_device::Medium;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use super::Place;
-use crate::content::{Content, FsKind};
 use crate::fs;
-use crate::layer::{Facts, FileSystem, Layer};
+use crate::model::content::{Content, FsKind};
+use crate::model::layer::{Facts, FileSystem, Layer};
+use crate::model::view::View;
 use crate::reader::Reader;
 use crate::signature;
-use crate::view::View;
 
 /// The file system that the kernel calls `name` where it is mounted.
 fn of_mount(name: &str) -> Content {

@@ -2,9 +2,9 @@
 
 use straddle_device::live::is_part_of_volume;
 
-use crate::content::{Content, FsKind};
-use crate::layer::{Facts, Layer};
-use crate::volume::SEALED;
+use crate::model::content::{Content, FsKind};
+use crate::model::layer::{Facts, Layer};
+use crate::volumes::SEALED;
 
 /// Puts the two views of one partition together. Figures and places that stand on the disk stay; what only the kernel
 /// knows is added: names, mount points, and layers that the disk does not show.

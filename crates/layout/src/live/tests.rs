@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use straddle_device::live::live_layers;
 
 use super::*;
-use crate::content::FsKind;
-use crate::stack::{Attributes, Partition, PartitionType, Role, Stack, TableKind};
+use crate::model::content::FsKind;
+use crate::model::stack::{Attributes, Partition, PartitionType, Role, Stack, TableKind};
 
 /// A captured tree in a directory that vanishes with it.
 struct Tree(PathBuf);

@@ -6,9 +6,9 @@
 use straddle_device::topology::striped_data_members;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use crate::content::Content;
-use crate::stack::Stack;
-use crate::view::Piece;
+use super::content::Content;
+use super::stack::Stack;
+use super::view::Piece;
 
 /// Deeper nesting than this is not followed: no real stack has it.
 pub const MAX_DEPTH: usize = 12;

@@ -7,8 +7,8 @@
 
 use straddle_units::{ByteCount, ByteOffset, KERNEL_SECTOR, Span};
 
-use crate::content::{Class, Content, Named, VolumeKind};
 use crate::fields::{be32, byte, has, le16, le32};
+use crate::model::content::{Class, Content, Named, VolumeKind};
 use crate::reader::Reader;
 
 /// One row: so many sectors before the end, `confirm` says that it is `content`.

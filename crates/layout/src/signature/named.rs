@@ -5,8 +5,8 @@
 //! the names are those that blkid gives as TYPE and PTTYPE. "amiga", "pc98" and "loop" are parted's.
 
 use super::{Magic, SUPERBLOCK_1K, SUPERBLOCK_64K, Window};
-use crate::content::{Class, Content, FsKind, Named};
 use crate::fields::{be16, be32, byte, has, le16, le32, le64};
+use crate::model::content::{Class, Content, FsKind, Named};
 
 const fn file_system(name: &'static str) -> Content {
     Content::Named(Named { name, class: Class::FileSystem })

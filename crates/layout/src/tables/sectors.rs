@@ -7,12 +7,12 @@
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
-use crate::content::{Content, FsKind, VolumeKind};
 use crate::fields::{le16, le64};
-use crate::mbr::{Entry, Mbr};
+use crate::model::content::{Content, FsKind, VolumeKind};
+use crate::model::stack::{Stack, TableKind};
+use crate::model::view::View;
 use crate::reader::Reader;
-use crate::stack::{Stack, TableKind};
-use crate::view::View;
+use crate::tables::mbr::{Entry, Mbr};
 use crate::{fs, signature};
 
 /// Of the first bytes of a partition so many are looked at: all superblocks but the last ones are in them.

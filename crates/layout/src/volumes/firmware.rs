@@ -8,9 +8,9 @@ use straddle_device::Medium;
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::{Provides, Space, Volume, bytes_at, sectors, text};
-use crate::content::VolumeKind;
 use crate::fields::{be16, be32, be64, byte, has, le16, le32};
-use crate::layer::{Facts, Mapped, Md};
+use crate::model::content::VolumeKind;
+use crate::model::layer::{Facts, Mapped, Md};
 use crate::reader::Fault;
 
 const BLOCK: usize = 512;

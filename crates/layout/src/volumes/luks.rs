@@ -12,9 +12,9 @@ use straddle_device::Medium;
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::{Provides, SECTOR, Space, Volume, bytes_at, sectors, text};
-use crate::content::VolumeKind;
 use crate::fields::{array, be16, be32, has};
-use crate::layer::{Facts, Luks};
+use crate::model::content::VolumeKind;
+use crate::model::layer::{Facts, Luks};
 use crate::reader::Fault;
 
 /// What is remarked of a container whose payload cannot be read.

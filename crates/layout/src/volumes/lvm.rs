@@ -14,9 +14,9 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 use self::group::Group;
 use super::{Provides, Volume, bytes_at};
-use crate::content::VolumeKind;
 use crate::fields::{has, le32, le64};
-use crate::layer::{Facts, Pv};
+use crate::model::content::VolumeKind;
+use crate::model::layer::{Facts, Pv};
 use crate::reader::Fault;
 
 /// A longer metadata text than this is not read. LVM's own default area holds 1 MiB.

@@ -8,11 +8,11 @@ use straddle_device::Medium;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use super::{Provides, SECTOR, Space, Volume, bytes_at, sectors, text};
-use crate::content::VolumeKind;
 use crate::fields::{byte, le16, le32, le64};
-use crate::layer::{Facts, Mapped};
+use crate::model::content::VolumeKind;
+use crate::model::layer::{Facts, Mapped};
+use crate::model::view::MAX_PIECES;
 use crate::reader::Fault;
-use crate::view::MAX_PIECES;
 
 /// `SB_SECTORS`: dm-integrity's superblock, before the journal.
 const SB_SECTORS: u64 = 8;

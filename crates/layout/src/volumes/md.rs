@@ -8,10 +8,10 @@ use straddle_device::Medium;
 use straddle_device::live::{Geometry, Lower};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::{Provides, Space, Volume, bytes_at, hex, sectors, text};
-use crate::content::VolumeKind;
-use crate::fields::{array, be32, le16, le32, le64};
-use crate::layer::{Facts, Md};
+use super::{Provides, Space, Volume, bytes_at, sectors, text};
+use crate::fields::{array, be32, hex, le16, le32, le64};
+use crate::model::content::VolumeKind;
+use crate::model::layer::{Facts, Md};
 use crate::reader::Fault;
 
 /// `MD_SB_MAGIC`.
