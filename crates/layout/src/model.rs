@@ -1,6 +1,6 @@
 //! What is written on a medium, as values: tables and partitions, layers, contents, problems.
 //!
-//! The law of this module: it uses nothing else of this crate. Who reads makes these values; who judges takes them.
+//! The law of this module: it uses nothing else of this crate. Readers make these values; rules and plans take them.
 
 pub mod content;
 pub mod layer;

@@ -405,3 +405,30 @@ impl Ext {
         self.incompat & !incompat == 0 && self.ro_compat & !Self::EXT3_RO_COMPAT == 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::content::{FsKind, VolumeKind};
+
+    #[test]
+    fn everything_that_is_read_has_a_signature() {
+        let rows = MEMBERS.iter().chain(&BOOT_SECTORS).chain(&OTHERS).map(|row| row.content);
+        let shown: Vec<Content> = rows.chain(ends::contents()).collect();
+        let file_systems = FsKind::ALL.iter().copied().filter(|kind| *kind != Zfs).map(Content::from);
+        let volumes = VolumeKind::ALL.iter().copied().map(Content::from);
+        for content in file_systems.chain(volumes) {
+            assert!(shown.contains(&content), "{content}");
+        }
+    }
+
+    /// What has one name is one thing, whichever row shows it.
+    #[test]
+    fn a_name_has_one_class() {
+        let rows = MEMBERS.iter().chain(&BITLOCKER).chain(&BOOT_SECTORS).chain(&OTHERS).chain(named::rows());
+        let all: Vec<Content> = rows.map(|row| row.content).chain(ends::contents()).collect();
+        for one in &all {
+            assert!(all.iter().all(|other| other.name() != one.name() || other == one), "{one:?}");
+        }
+    }
+}

@@ -159,3 +159,9 @@ fn is_jmicron(sector: &[u8]) -> bool {
     let sum = (0..128).step_by(2).map(|at| le16(sector, at)).fold(0_u16, u16::wrapping_add);
     has(sector, 0, b"JM") && sum <= 1
 }
+
+/// What the marks at the end can show.
+#[cfg(test)]
+pub(super) fn contents() -> impl Iterator<Item = Content> {
+    ANYWHERE.iter().chain(&DISKS).chain(&LAST).map(|mark| mark.content)
+}
