@@ -257,7 +257,7 @@ Examples:
 pub(crate) struct ExplainArguments {
     /// The codes of findings; the list of all when none is given.
     #[arg(value_name = "CODE", value_parser = rule_code)]
-    pub(crate) codes: Vec<&'static str>,
+    pub(crate) codes: Vec<Code>,
 
     /// Print JSON.
     #[arg(long)]

@@ -13,7 +13,8 @@ use crate::output::{self, Styles, paint, plural};
 use crate::text;
 
 pub(crate) fn run(arguments: &ExplainArguments, styles: Styles) -> Result<Exit> {
-    let rules: Vec<&Rule> = arguments.codes.iter().filter_map(|code| straddle_audit::rule(code)).collect();
+    let rules: Vec<&Rule> =
+        arguments.codes.iter().filter_map(|code| straddle_audit::rule(code.as_str())).collect();
     match (&arguments.topic, rules.as_slice()) {
         (Some(Topic::Rmw(rmw)), _) => explain_rmw(rmw),
         (None, []) => list(arguments.json, styles),
