@@ -2,7 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::Corpus;
+use straddle_layout::VolumeKind;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| -> Corpus {
-    if straddle_fuzz::volume(data, &["LVM2_member"]) { Corpus::Keep } else { Corpus::Reject }
+    if straddle_fuzz::volume(data, &[VolumeKind::Pv]) { Corpus::Keep } else { Corpus::Reject }
 });

@@ -2,9 +2,10 @@
 #![no_main]
 
 use libfuzzer_sys::Corpus;
+use straddle_layout::VolumeKind;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| -> Corpus {
-    if straddle_fuzz::volume(data, &["DM_integrity", "DM_verity_hash", "bcache"]) {
+    if straddle_fuzz::volume(data, &[VolumeKind::Integrity, VolumeKind::Verity, VolumeKind::Bcache]) {
         Corpus::Keep
     } else {
         Corpus::Reject

@@ -130,7 +130,10 @@ fn audit(
     let judgement = Judgement::of(stack, &findings, Recognised::Known);
     // What is asked for changes nothing of what is true.
     let partition = stack.partitions.first().map(|partition| partition.number);
-    straddle_audit::ask(&mut findings, &Asked { only: vec!["S001"], ignore: Vec::new(), partition });
+    straddle_audit::ask(
+        &mut findings,
+        &Asked { only: vec![straddle_audit::Code::S001], ignore: Vec::new(), partition },
+    );
     let asked = Judgement::of(stack, &findings, Recognised::Known);
     assert_eq!(judgement.partitions, asked.partitions);
     let mut cured = 0;

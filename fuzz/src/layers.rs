@@ -3,34 +3,12 @@
 use straddle_device::{Medium, ReadError};
 use straddle_layout::layer::{Facts, Layer, MAX_DEPTH, MAX_LAYERS};
 use straddle_layout::view::{MAX_PIECES, View};
-use straddle_layout::{Attributes, Partition, PartitionType, Role, Stack, TableKind};
+use straddle_layout::{
+    Attributes, Content, FsKind, Partition, PartitionType, Role, Stack, TableKind, VolumeKind,
+};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use crate::{Disk, audit};
-
-/// Every kind that is read as a file system, as blkid's TYPE, and two that are not.
-pub const FILE_SYSTEMS: [&str; 20] = [
-    "ext2",
-    "ext3",
-    "ext4",
-    "jbd",
-    "xfs",
-    "btrfs",
-    "f2fs",
-    "nilfs2",
-    "jfs",
-    "reiserfs",
-    "iso9660",
-    "squashfs",
-    "erofs",
-    "vfat",
-    "exfat",
-    "ntfs",
-    "swap",
-    "zfs_member",
-    "reiser4",
-    "",
-];
 
 /// Where the disk of an input begins on the drive: a partition that is aligned to everything, to nothing, to 4 KiB.
 const STARTS: [u64; 4] = [0, 63 * 512, 1 << 20, 5 * 4096];
@@ -59,14 +37,14 @@ pub fn filesystems(data: &[u8]) {
     let Some(disk) = Disk::decode(data) else { return };
     let view = View::of_drive(&disk);
     let Some(whole) = Span::new(ByteOffset::ZERO, disk.len()) else { return };
-    for kind in FILE_SYSTEMS {
+    for &kind in FsKind::ALL {
         let Some((facts, name)) = straddle_layout::file_system(kind, &view) else { continue };
         for size in [facts.sector, facts.log_sector, facts.cluster, facts.node] {
             assert!(size != Some(ByteCount::ZERO), "{kind}: {facts:?}");
         }
-        assert!(facts.ashift.is_some() || facts.block != ByteCount::ZERO || kind == "zfs_member");
+        assert!(facts.ashift.is_some() || facts.block != ByteCount::ZERO || kind == FsKind::Zfs);
         let layer = Layer {
-            kind,
+            kind: kind.into(),
             name,
             uuid: String::new(),
             below: whole,
@@ -76,19 +54,19 @@ pub fn filesystems(data: &[u8]) {
             children: Vec::new(),
             remarks: Vec::new(),
         };
-        let stack = whole_disk(kind, layer);
+        let stack = whole_disk(kind.into(), layer);
         audit::layers_on_chosen_topologies(&stack, disk.len(), disk.choice);
     }
 }
 
 /// md, LVM, LUKS and other mappings: what is read of a partition or a whole disk on which one of `kinds` stands, with all
 /// that stands on it, and its audit. Whether the input is worth to be kept: whether there is one.
-pub fn volume(data: &[u8], kinds: &[&str]) -> bool {
+pub fn volume(data: &[u8], kinds: &[VolumeKind]) -> bool {
     let Some(mut disk) = Disk::decode(data) else { return false };
     disk.mend_layers();
     let Some((stack, len)) = read(&disk) else { return false };
     let mut layers = stack.layer.iter().chain(stack.partitions.iter().filter_map(|p| p.layer.as_ref()));
-    if !layers.any(|layer| kinds.contains(&layer.kind)) {
+    if !layers.any(|layer| kinds.iter().any(|kind| layer.kind == Content::Volume(*kind))) {
         return false;
     }
     check(&stack, len, disk.choice);
@@ -123,7 +101,7 @@ pub fn layers_say(data: &[u8]) -> String {
     format!("{all:?} {:?}", read(&disk))
 }
 
-fn whole_disk(kind: &'static str, layer: Layer) -> Stack {
+fn whole_disk(kind: Content, layer: Layer) -> Stack {
     Stack {
         kind: TableKind::Content(kind),
         block: BlockSize::B512,
@@ -151,9 +129,9 @@ fn one_partition(span: Span, layer: Layer) -> Option<Stack> {
         content: Some(layer.kind),
         layer: Some(layer),
     };
-    let partitions = vec![partition];
-    let stack = whole_disk("", partitions[0].layer.clone()?);
-    Some(Stack { kind: TableKind::Gpt, layer: None, partitions, ..stack })
+    let layer = partition.layer.clone()?;
+    let stack = whole_disk(layer.kind, layer);
+    Some(Stack { kind: TableKind::Gpt, layer: None, partitions: vec![partition], ..stack })
 }
 
 /// What holds for all layers of a drive of `len` bytes, and their audit.

@@ -27,7 +27,7 @@ pub use attributes::{KINDS, Map, NAMES};
 pub use disk::Disk;
 pub use drive::drive;
 pub use images::{image, image_says};
-pub use layers::{FILE_SYSTEMS, filesystems, layers, layers_say, volume};
+pub use layers::{filesystems, layers, layers_say, volume};
 pub use nbd::nbd;
 pub use plans::{backup, plan, request};
 pub use traces::{disksim, trace};

@@ -107,7 +107,9 @@ pub fn request(data: &[u8]) {
     let again = make(&situation, &request).unwrap_or_else(|error| panic!("{error} of\n{script}"));
     let listed = |plan: &Plan| -> Vec<(u32, u64, u64, String, String)> {
         let partitions = plan.table().partitions.iter().filter(|e| e.slot != straddle_repair::Slot::Extended);
-        partitions.map(|e| (e.number, e.start.get(), e.sectors.get(), e.kind.clone(), e.name.clone())).collect()
+        partitions
+            .map(|e| (e.number, e.start.get(), e.sectors.get(), e.kind.clone(), e.name.clone()))
+            .collect()
     };
     assert_eq!(listed(&again), listed(&plan), "{script}");
 }

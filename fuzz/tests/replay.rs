@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use straddle_device::image::Format;
+use straddle_layout::VolumeKind;
 
 fn replay(name: &str, target: impl Fn(&[u8])) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -57,23 +58,23 @@ fn layers() {
 
 #[test]
 fn md() {
-    replay("md", |data| assert!(straddle_fuzz::volume(data, &["linux_raid_member"])));
+    replay("md", |data| assert!(straddle_fuzz::volume(data, &[VolumeKind::Md])));
 }
 
 #[test]
 fn lvm() {
-    replay("lvm", |data| assert!(straddle_fuzz::volume(data, &["LVM2_member"])));
+    replay("lvm", |data| assert!(straddle_fuzz::volume(data, &[VolumeKind::Pv])));
 }
 
 #[test]
 fn luks() {
-    replay("luks", |data| assert!(straddle_fuzz::volume(data, &["crypto_LUKS"])));
+    replay("luks", |data| assert!(straddle_fuzz::volume(data, &[VolumeKind::Luks])));
 }
 
 #[test]
 fn mapped() {
     replay("mapped", |data| {
-        assert!(straddle_fuzz::volume(data, &["DM_integrity", "DM_verity_hash", "bcache"]))
+        assert!(straddle_fuzz::volume(data, &[VolumeKind::Integrity, VolumeKind::Verity, VolumeKind::Bcache]))
     });
 }
 

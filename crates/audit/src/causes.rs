@@ -3,12 +3,30 @@
 //! The law of this module: what follows stays a finding, with its code and its severity, and counts in every verdict. Only
 //! what is told can be a cause, so that its fix is told somewhere; in doubt a finding stands for itself.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use straddle_device::DeviceKind;
 use straddle_units::Boundary;
 
 use crate::catalogue as rules;
 use crate::finding::{About, Cause, Cure, Finding, Kind, Place, Rule, Severity, Subject, Told};
-use crate::{Context, Seen, layers};
+use crate::{Context, layers};
+
+/// A target of a run, with what is found on it.
+pub struct Seen<'a> {
+    /// What it is called there.
+    pub name: &'a str,
+    /// The kernel's name of it, where it is a device.
+    pub device: Option<&'a str>,
+    /// The kernel's names of the devices that stand on it, or on a partition of it.
+    pub above: BTreeSet<String>,
+    /// The same for each of its partitions, by number.
+    pub on: BTreeMap<u32, BTreeSet<String>>,
+    /// The kernel's names of the disks that it stands on.
+    pub below: BTreeSet<String>,
+    /// What was found.
+    pub findings: &'a mut [Finding],
+}
 
 /// Says of all that is found on one target what follows from what, as far as both are told in the end.
 pub(crate) fn suspect(context: &Context<'_>, findings: &mut [Finding]) {

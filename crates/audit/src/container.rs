@@ -5,8 +5,8 @@ use straddle_units::{Boundary, ByteCount};
 
 use crate::Context;
 use crate::catalogue as rules;
-use crate::cure::operand;
 use crate::finding::{Command, Cure, Finding, Miss, Risk};
+use crate::shell::operand;
 
 /// Finds everything about the container that the image is in.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {

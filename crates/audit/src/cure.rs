@@ -9,16 +9,15 @@ mod shrink;
 mod swap;
 
 use std::cmp::Ordering;
-use std::path::Path;
 
 use straddle_layout::{Partition, Role, TableKind};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use self::caution::caution;
 use self::entry::Entry;
+use crate::boundaries::{GRAIN, required};
 use crate::finding::{Command, Cure, Risk};
-use crate::placement::{GRAIN, named_boundaries};
-use crate::{Context, Severity, weigh};
+use crate::{Context, weigh};
 
 /// An MBR counts blocks in 32 bits.
 const MBR_LBAS: u64 = 1 << 32;
@@ -147,23 +146,21 @@ fn exact(count: ByteCount) -> String {
 /// size kept (later, then earlier), then without the grain, and last with the size cut at both ends.
 fn find_places(context: &Context<'_>, partition: &Partition, free: Span) -> Vec<Place> {
     let old = partition.span;
-    let required = required_boundaries(context);
-    let shrunk = shrunk(context, old, free, &required);
+    let Some(required) = required(context.topology) else { return Vec::new() };
+    let shrunk = shrunk(context, old, free, required);
     let Some(len) = whole_len(context, old) else { return Vec::new() };
     let fits = |start: Option<ByteOffset>| {
         let place = Place { start: start?, len };
         free.contains(Span::new(place.start, len)?).then_some(place)
     };
     // Where only the end is off the start stays: into free space behind, or a little shorter.
-    if required.iter().all(|b| b.is_aligned(old.start())) {
+    if required.is_aligned(old.start()) {
         return fits(Some(old.start())).into_iter().chain(shrunk).collect();
     }
-    let mut grain = required.clone();
-    grain.extend(Boundary::new(GRAIN, context.topology.phase()));
-    let later = |all: &[Boundary]| fits(Boundary::ceil_all(all, old.start()));
-    let earlier =
-        |all: &[Boundary]| fits(Boundary::floor_all(all, old.start().min(free.end().checked_back(len)?)));
-    [later(&grain), earlier(&grain), later(&required), earlier(&required), shrunk]
+    let grain = Boundary::new(GRAIN, context.topology.phase()).and_then(|grain| required.meet(grain));
+    let later = |all: Boundary| fits(all.ceil(old.start()));
+    let earlier = |all: Boundary| fits(all.floor(old.start().min(free.end().checked_back(len)?)));
+    [grain.and_then(later), grain.and_then(earlier), later(required), earlier(required), shrunk]
         .into_iter()
         .flatten()
         .collect()
@@ -177,22 +174,11 @@ fn whole_len(context: &Context<'_>, old: Span) -> Option<ByteCount> {
 }
 
 /// The whole physical sectors of a partition, from the first good start in it on.
-fn shrunk(context: &Context<'_>, old: Span, free: Span, required: &[Boundary]) -> Option<Place> {
-    let start = Boundary::ceil_all(required, old.start())?;
+fn shrunk(context: &Context<'_>, old: Span, free: Span, required: Boundary) -> Option<Place> {
+    let start = required.ceil(old.start())?;
     let end = context.topology.physical_boundary()?.floor(old.end())?;
     let len = end.checked_since(start)?;
     (len > ByteCount::ZERO && free.contains(Span::new(start, len)?)).then_some(Place { start, len })
-}
-
-/// The boundaries that a good start has to meet: all that are more than advice, and the atomic unit.
-fn required_boundaries(context: &Context<'_>) -> Vec<Boundary> {
-    let atomic = context.topology.atomic.as_ref().and_then(|figure| figure.value().start_boundary());
-    named_boundaries(context.topology)
-        .into_iter()
-        .filter(|named| named.rule.severity > Severity::Advice)
-        .map(|named| named.boundary)
-        .chain(atomic)
-        .collect()
 }
 
 /// The bytes that `partition` may occupy with all others left where they are: its own and the free ones around.
@@ -202,7 +188,8 @@ fn free_space_around(context: &Context<'_>, partition: &Partition) -> Option<Spa
     let own = partition.span;
     let first_block = ByteOffset::new(block.get());
     let end = ByteOffset::new(context.size.get());
-    let (mut low, mut high) = match (partition.role, stack.usable) {
+    // What the table says may end past the disk.
+    let (low, high) = match (partition.role, stack.usable) {
         (Role::Logical { .. }, _) => {
             let holds = |p: &&Partition| p.role == Role::Extended && p.span.contains(own);
             let extended = stack.partitions.iter().find(holds)?.span;
@@ -215,8 +202,6 @@ fn free_space_around(context: &Context<'_>, partition: &Partition) -> Option<Spa
             ByteOffset::new(LbaCount::new(MBR_LBAS).to_bytes(block)?.get()),
         ),
     };
-    // What the table says may end past the disk.
-    high = high.min(end);
     // Whatever is not the container is in the way, and so is every EBR, its own too: on a sane disk that is before it.
     let is_logical = matches!(partition.role, Role::Logical { .. });
     let in_the_way =
@@ -226,25 +211,12 @@ fn free_space_around(context: &Context<'_>, partition: &Partition) -> Option<Spa
         _ => None,
     };
     let others = stack.partitions.iter().filter(in_the_way).map(|p| p.span);
-    for obstacle in others.chain(stack.partitions.iter().filter_map(ebr_of)) {
-        if obstacle.start() < own.start() {
-            low = low.max(obstacle.end());
-        } else if obstacle.start() > own.start() {
-            high = high.min(obstacle.start());
-        }
-    }
-    Span::new(low, high.checked_since(low)?)
+    let taken = others.chain(stack.partitions.iter().filter_map(ebr_of));
+    let space = Span::new(low, high.min(end).checked_since(low)?)?;
+    space.gaps(taken).into_iter().find(|gap| gap.overlaps(own))
 }
 
 /// The sector size that has to be told, because an image has no device that tells it.
 fn told_sector_size(context: &Context<'_>) -> Option<u64> {
     Some(context.stack.block.get()).filter(|size| context.is_image && *size != 512)
-}
-
-/// Quotes a word for a POSIX shell, where it needs it.
-pub(crate) use straddle_device::shown::quote;
-
-/// The target as an operand.
-pub(crate) fn operand(target: &str) -> String {
-    straddle_device::shown::quote_path(Path::new(target))
 }

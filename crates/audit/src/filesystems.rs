@@ -1,12 +1,29 @@
 //! Rules about file systems: blocks against the units of the drive, data areas, and stripe hints.
 
+use straddle_layout::FsKind;
 use straddle_layout::layer::FileSystem;
 use straddle_units::{ByteCount, ByteOffset};
 
+use crate::Context;
 use crate::catalogue as rules;
-use crate::finding::{Command, Cure, Finding, Miss, Risk, Rule};
-use crate::layers::{FileSystemPlace, on_drive};
-use crate::{reformat, weigh};
+use crate::finding::{Command, Cure, Finding, Miss, Risk, Rule, Subject};
+use crate::reformat;
+use crate::way::Step;
+
+/// Where a file system stands.
+pub(crate) struct FileSystemPlace<'a> {
+    pub(crate) context: &'a Context<'a>,
+    pub(crate) subject: Subject,
+    pub(crate) told: String,
+    pub(crate) way: Vec<Step>,
+    pub(crate) kind: FsKind,
+    /// Its first byte on the drive.
+    pub(crate) start: Option<ByteOffset>,
+    /// The size of what it is on.
+    pub(crate) len: ByteCount,
+    /// Chunk and stripe of the array below it.
+    pub(crate) array: Option<(ByteCount, Option<ByteCount>)>,
+}
 
 /// Finds everything about one file system.
 pub(crate) fn check(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<Finding>) {
@@ -20,7 +37,7 @@ pub(crate) fn check(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut
 /// What the file system writes at the least, with its name: the smallest of block, sector and log sector. FAT, exFAT
 /// and NTFS keep a 512-byte sector for their boot structures on every disk, and write clusters.
 fn smallest_write(place: &FileSystemPlace<'_>, fs: &FileSystem) -> (&'static str, ByteCount) {
-    if matches!(place.kind, "vfat" | "exfat" | "ntfs") {
+    if place.kind.has_boot_sector() {
         return ("cluster", fs.cluster.unwrap_or(fs.block));
     }
     let units = [("block", Some(fs.block)), ("sector", fs.sector), ("log sector", fs.log_sector)];
@@ -33,7 +50,7 @@ fn smallest_write(place: &FileSystemPlace<'_>, fs: &FileSystem) -> (&'static str
 
 fn check_units(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<Finding>) {
     // ZFS says it as an exponent, and has a rule of its own. What is only read writes nothing.
-    if fs.ashift.is_some() || weigh::is_only_read(place.kind) {
+    if fs.ashift.is_some() || place.kind.is_only_read() {
         return;
     }
     let (name, size) = smallest_write(place, fs);
@@ -89,9 +106,11 @@ fn check_data_area(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut 
     );
     let cure = match place.kind {
         // mkfs.fat aligns its structures to clusters unless told not to (-a); more reserved sectors do the same.
-        "vfat" => reformat::fat(fs, place.len, cluster).map(reformat::remake),
-        "exfat" => Some(reformat::remake(reformat::exfat(place.len, cluster))),
-        _ => None,
+        FsKind::Vfat => reformat::fat(fs, place.len, cluster).map(reformat::remake),
+        FsKind::Exfat => Some(reformat::remake(reformat::exfat(place.len, cluster))),
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Jbd | FsKind::Xfs | FsKind::Btrfs => None,
+        FsKind::F2fs | FsKind::Nilfs2 | FsKind::Jfs | FsKind::Reiserfs | FsKind::Iso9660 => None,
+        FsKind::Squashfs | FsKind::Erofs | FsKind::Ntfs | FsKind::Swap | FsKind::Zfs => None,
     };
     let cure =
         cure.unwrap_or_else(|| Cure::advice("make the file system anew with tools that align its data area"));
@@ -152,24 +171,37 @@ fn hints_cure(
     };
     let blocks = |size: ByteCount| size.get() / fs.block.get();
     let (command, caution) = match place.kind {
-        "ext2" | "ext3" | "ext4" => {
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => {
             let (unit, width) = (blocks(unit), blocks(stripe));
             let line = format!("tune2fs -E stride={unit},stripe_width={width} DEVICE");
             (Command { tool: "tune2fs", line }, "DEVICE stands for what it is on")
         }
-        "xfs" if fs.stripe_unit != chunk => {
+        FsKind::Xfs if fs.stripe_unit != chunk => {
             return Cure::advice(
                 "make it anew if it matters: XFS takes another chunk for what it writes only where its first structures \
                  would lie at the same place, which is seldom so",
             );
         }
-        "xfs" => {
+        FsKind::Xfs => {
             let (unit, width) = (unit.get() / 512, stripe.get() / 512);
             let line = format!("mount -o sunit={unit},swidth={width} DEVICE DIR");
             let caution = "XFS keeps what it is mounted with. DEVICE stands for what it is on, DIR for where it is mounted";
             (Command { tool: "mount", line }, caution)
         }
-        _ => {
+        FsKind::Jbd
+        | FsKind::Btrfs
+        | FsKind::F2fs
+        | FsKind::Nilfs2
+        | FsKind::Jfs
+        | FsKind::Reiserfs
+        | FsKind::Iso9660
+        | FsKind::Squashfs
+        | FsKind::Erofs
+        | FsKind::Vfat
+        | FsKind::Exfat
+        | FsKind::Ntfs
+        | FsKind::Swap
+        | FsKind::Zfs => {
             return Cure::advice(
                 "make the file system anew: it takes the figures of the device it is made on",
             );
@@ -217,7 +249,7 @@ fn check_ashift(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec
 /// A database's pages on this file system: whether they cover whole units, and whether they can be atomic.
 fn check_page(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<Finding>) {
     let Some(page) = place.context.page else { return };
-    if place.kind == "swap" || fs.block == ByteCount::ZERO {
+    if place.kind == FsKind::Swap || fs.block == ByteCount::ZERO {
         return;
     }
     let told = |reasons: Vec<String>| {
@@ -280,4 +312,9 @@ fn not_atomic(place: &FileSystemPlace<'_>, fs: &FileSystem, page: ByteCount) -> 
         ));
     }
     reasons
+}
+
+/// Whether a span of the drive can be asked about at all.
+fn on_drive(start: Option<ByteOffset>, at: ByteOffset) -> Option<ByteOffset> {
+    start?.checked_add(ByteCount::new(at.get()))
 }

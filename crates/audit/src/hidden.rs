@@ -4,27 +4,28 @@
 //! that should stand in it.
 
 use straddle_layout::layer::{Facts, FileSystem};
-use straddle_layout::{Partition, Role, TableKind};
+use straddle_layout::{FsKind, Partition, Role, TableKind};
 use straddle_units::{ByteCount, ByteOffset};
 
 use crate::Context;
 use crate::catalogue as rules;
-use crate::cure::operand;
 use crate::finding::{Command, Cure, Finding, Risk, Severity};
+use crate::shell::operand;
 
 /// Where the boot sectors of FAT and NTFS keep the number: 32 bits, little endian (`BPB_HiddSec`).
 const HIDDEN_AT: u64 = 28;
 
 /// Which file system in `partition` says where it starts, so that it is wrong once the partition has moved.
-pub(crate) fn moved_with(partition: &Partition) -> Option<&'static str> {
+pub(crate) fn moved_with(partition: &Partition) -> Option<FsKind> {
     let (kind, fs) = in_boot_sector(partition)?;
     fs.hidden_sectors.is_some_and(|hidden| hidden != 0).then_some(kind)
 }
 
-fn in_boot_sector(partition: &Partition) -> Option<(&'static str, &FileSystem)> {
+fn in_boot_sector(partition: &Partition) -> Option<(FsKind, &FileSystem)> {
     let layer = partition.layer.as_ref()?;
+    let kind = layer.kind.file_system().filter(|kind| kind.has_boot_sector())?;
     match &layer.facts {
-        Facts::FileSystem(fs) if matches!(layer.kind, "ntfs" | "vfat" | "exfat") => Some((layer.kind, fs)),
+        Facts::FileSystem(fs) => Some((kind, fs)),
         _ => None,
     }
 }
@@ -43,7 +44,8 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
         return;
     }
     // Only the boot code of a BIOS reads it, and only in the active partition.
-    let boots = context.stack.kind == TableKind::Mbr && partition.attributes.bootable && kind != "exfat";
+    let boots =
+        context.stack.kind == TableKind::Mbr && partition.attributes.bootable && kind != FsKind::Exfat;
     let message = format!(
         "its {kind} says that {hidden} sectors lie before it, but it starts at sector {start}: it was moved or copied{}",
         if boots { ", and Windows does not boot from it" } else { "" }
@@ -68,8 +70,8 @@ fn behind_record(context: &Context<'_>, partition: &Partition, sector: ByteCount
     behind.and_then(|behind| count(ByteOffset::new(behind.get()), sector)).unwrap_or(0)
 }
 
-fn cure(context: &Context<'_>, partition: &Partition, kind: &str, fs: &FileSystem, start: u64) -> Cure {
-    let (Ok(number), false) = (u32::try_from(start), kind == "exfat") else {
+fn cure(context: &Context<'_>, partition: &Partition, kind: FsKind, fs: &FileSystem, start: u64) -> Cure {
+    let (Ok(number), false) = (u32::try_from(start), kind == FsKind::Exfat) else {
         return Cure::advice("none needed: what reads exFAT does not look at it; mkfs.exfat writes it anew");
     };
     let octal: String = number.to_le_bytes().iter().map(|byte| format!("\\{byte:03o}")).collect();

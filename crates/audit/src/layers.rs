@@ -5,15 +5,16 @@
 //! nothing of their own are not reported again.
 
 use straddle_device::DeviceKind;
-use straddle_layout::layer::{Facts, Layer, Luks, Md, Pv};
+use straddle_layout::layer::{Facts, Layer, Luks, Md};
 use straddle_layout::view::Piece;
-use straddle_layout::{Partition, Role, Stack};
+use straddle_layout::{FsKind, Partition, Role, Stack};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
+use crate::boundaries::{Named, named_boundaries};
 use crate::catalogue as rules;
+use crate::filesystems::FileSystemPlace;
 use crate::finding::{Cure, Finding, Miss, Rule, Subject};
 use crate::makeup::{self, Above};
-use crate::placement::{Named, named_boundaries};
 use crate::way::{self, Step};
 use crate::{Context, Severity, rebuild};
 
@@ -76,30 +77,6 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// What a layer is called in a path.
-pub fn called(layer: &Layer) -> String {
-    let what = match &layer.facts {
-        Facts::Md(md) => format!("md {}", level_name(md)),
-        Facts::Pv(_) => "PV".to_owned(),
-        Facts::Luks(luks) => format!("LUKS{}", luks.version),
-        Facts::Table(_) => "partition table".to_owned(),
-        _ => layer.kind.to_owned(),
-    };
-    // Names come from the disk, and go to terminals.
-    let name = straddle_device::shown::printable(&layer.name);
-    if name.is_empty() { what } else { format!("{what} {name}") }
-}
-
-/// `raid5`, `linear`.
-pub fn level_name(md: &Md) -> String {
-    match md.level {
-        -1 => "linear".to_owned(),
-        -4 => "multipath".to_owned(),
-        -5 => "faulty".to_owned(),
-        level => format!("raid{level}"),
-    }
-}
-
 fn check_layer(below: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
     let mut place = below.clone();
     place.path.push(Step::of(layer));
@@ -119,7 +96,11 @@ fn check_layer(below: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
                 findings.push(small_luks_sector(&place, layer, luks));
             }
         }
-        Facts::FileSystem(fs) => crate::filesystems::check(&view(&place, layer), fs, findings),
+        Facts::FileSystem(fs) => {
+            if let Some(kind) = layer.kind.file_system() {
+                crate::filesystems::check(&view(&place, layer, kind), fs, findings);
+            }
+        }
         Facts::Pv(_) | Facts::Lv(_) | Facts::Mapped(_) | Facts::Table(_) | Facts::Opaque => {}
     }
     enter(&mut place, layer);
@@ -133,16 +114,6 @@ fn check_layer(below: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
         }
         check_layer(&under, child, findings);
     }
-}
-
-/// The space of a PV counts from the PV's first byte, its extents from the first of them: here the space does as well.
-pub(crate) fn from_first_extent(layer: &Layer, pv: &Pv) -> Vec<Piece> {
-    let counted = |piece: &Piece| {
-        let start = piece.span.start().checked_since(pv.data_start)?;
-        let span = Span::new(ByteOffset::new(start.get()), piece.span.len())?;
-        Some(Piece { span, ..*piece })
-    };
-    layer.space.iter().filter_map(counted).collect()
 }
 
 /// The partitions of a table inside another layer: each adds its start, whatever is on it.
@@ -198,32 +169,17 @@ fn space_start(layer: &Layer) -> ByteOffset {
 }
 
 /// What the file-system rules need to know of where one stands.
-fn view<'a>(place: &Place<'a>, layer: &'a Layer) -> FileSystemPlace<'a> {
+fn view<'a>(place: &Place<'a>, layer: &'a Layer, kind: FsKind) -> FileSystemPlace<'a> {
     FileSystemPlace {
         context: place.context,
         subject: place.subject,
         told: place.told(),
         way: place.path.clone(),
-        kind: layer.kind,
+        kind,
         start: place.start,
         len: layer.below.len(),
         array: place.array.map(|array| (array.chunk, array.stripe)),
     }
-}
-
-/// Where a file system stands.
-pub(crate) struct FileSystemPlace<'a> {
-    pub(crate) context: &'a Context<'a>,
-    pub(crate) subject: Subject,
-    pub(crate) told: String,
-    pub(crate) way: Vec<Step>,
-    pub(crate) kind: &'static str,
-    /// Its first byte on the drive.
-    pub(crate) start: Option<ByteOffset>,
-    /// The size of what it is on.
-    pub(crate) len: ByteCount,
-    /// Chunk and stripe of the array below it.
-    pub(crate) array: Option<(ByteCount, Option<ByteCount>)>,
 }
 
 /// The rule for a layer whose data starts inside a physical sector.
@@ -487,21 +443,4 @@ fn small_luks_sector(place: &Place<'_>, layer: &Layer, luks: &Luks) -> Finding {
     );
     let cure = rebuild::larger_luks_sector(luks, layer.below.len(), place.context.topology.physical.value());
     finding(&rules::LUKS_SECTOR_SMALL, place, layer.drive, message, cure)
-}
-
-/// Whether a span of the drive can be asked about at all; used by the file-system rules.
-pub(crate) fn on_drive(start: Option<ByteOffset>, at: ByteOffset) -> Option<ByteOffset> {
-    start?.checked_add(ByteCount::new(at.get()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn levels_have_their_names() {
-        let level = |level| level_name(&Md { level, ..Md::default() });
-        assert_eq!(level(5), "raid5");
-        assert_eq!(level(-1), "linear");
-    }
 }

@@ -3,7 +3,18 @@
 //! The law of this crate: it is pure (no file, no clock, no environment), each rule is one function and one code,
 //! and the different boundaries (physical sector, minimum I/O, indirection unit, stripe, erase block, grain, atomic
 //! unit) are never mixed into one.
+//!
+//! Its modules stand on each other in this order, and none uses one further on; a test holds them to it:
+//!
+//! - what a rule is and what it finds: catalogue, names, way, finding
+//! - the boundaries of a device: optimum, boundaries
+//! - what stands on it, and what that needs: shell, makeup, weigh, hidden
+//! - fixes: reformat, rebuild, cure
+//! - the rules: filesystems, layers, placement, table, container, device, live
+//! - what the findings come to: causes, repeated, member, judgement
+//! - arithmetic and pictures for `explain`: efficiency, picture, rmw
 
+mod boundaries;
 mod catalogue;
 mod causes;
 mod container;
@@ -18,6 +29,7 @@ mod layers;
 mod live;
 mod makeup;
 mod member;
+mod names;
 mod optimum;
 mod picture;
 mod placement;
@@ -25,9 +37,13 @@ mod rebuild;
 mod reformat;
 mod repeated;
 mod rmw;
+mod shell;
 mod table;
 mod way;
 mod weigh;
+
+#[cfg(test)]
+mod order;
 
 use straddle_device::DeviceKind;
 use straddle_device::image::Container;
@@ -36,20 +52,19 @@ use straddle_layout::Stack;
 use straddle_layout::live::Disagreement;
 use straddle_units::ByteCount;
 
-pub use catalogue::{RULES, rule};
+pub use boundaries::{ATOMIC_UNIT, GRAIN, named_boundaries};
+pub use catalogue::{About, Code, Kind, RULES, Rule, Severity, rule};
+pub use causes::Seen;
 pub use efficiency::{Format, format_efficiency};
-pub use finding::{
-    About, Cause, Command, Cure, Finding, Kind, Miss, Place, Risk, Rule, Severity, Subject, Told,
-};
+pub use finding::{Cause, Command, Cure, Finding, Miss, Place, Risk, Subject, Told};
 pub use judgement::{Judgement, OfPartition, Recognised, Status, Verdict};
-pub use layers::{called, level_name};
 pub use member::unseen;
+pub use names::{called, level_name};
 pub use optimum::bogus_io_opt;
 pub use picture::picture;
-pub use placement::{ATOMIC_UNIT, GRAIN, named_boundaries};
-pub use repeated::{Seen, merge_targets};
+pub use repeated::merge_targets;
 pub use rmw::{Io, LISTED, RmwCount, count_rmw};
-pub use way::Step;
+pub use way::{Step, StepKind};
 
 /// What is audited.
 #[derive(Clone, Copy)]
@@ -83,9 +98,9 @@ pub struct Context<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     /// The rules asked for, by code; all of them where none is given.
-    pub only: Vec<&'static str>,
+    pub only: Vec<Code>,
     /// The rules not to be told of, by code.
-    pub ignore: Vec<&'static str>,
+    pub ignore: Vec<Code>,
     /// The partition asked for, where it is one and not the disk.
     pub partition: Option<u32>,
 }

@@ -5,11 +5,11 @@
 //! misalign it. Where nothing stands on a start, the start itself is judged.
 
 use straddle_layout::Partition;
-use straddle_layout::layer::{Facts, Layer, Lv};
+use straddle_layout::layer::{Facts, Layer, Lv, Pv};
 use straddle_layout::view::Piece;
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
-use crate::layers::{called, from_first_extent};
+use crate::names::called;
 
 /// The level of an array of members one behind the other.
 const LINEAR: i32 = -1;
@@ -147,6 +147,16 @@ fn of_segments(lv: &Lv, space: &[Piece]) -> Vec<Piece> {
         }
     }
     pieces
+}
+
+/// The space of a PV counts from the PV's first byte, its extents from the first of them: here the space does as well.
+fn from_first_extent(layer: &Layer, pv: &Pv) -> Vec<Piece> {
+    let counted = |piece: &Piece| {
+        let start = piece.span.start().checked_since(pv.data_start)?;
+        let span = Span::new(ByteOffset::new(start.get()), piece.span.len())?;
+        Some(Piece { span, ..*piece })
+    };
+    layer.space.iter().filter_map(counted).collect()
 }
 
 /// Where a layer's data lies: the runs of its space, from the first extent on for a physical volume. A member of a

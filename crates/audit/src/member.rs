@@ -4,17 +4,17 @@
 //! shows what is on the array, or a mirror shows all of it, there is nothing to say.
 
 use straddle_layout::layer::{Facts, Layer, Md};
-use straddle_layout::{Role, Stack, TableKind, is_member, is_table};
+use straddle_layout::{Role, Stack, TableKind};
 use straddle_units::ByteOffset;
 
-use crate::layers::level_name;
 use crate::makeup;
+use crate::names::level_name;
 
 /// Why what is on the array cannot be judged from the whole disk `stack`, one of its members: its start is on another disk,
 /// or nobody can tell where. `None` where it is seen, and for a disk that is no member.
 pub fn unseen(stack: &Stack) -> Option<String> {
-    let TableKind::Content(name) = stack.kind else { return None };
-    let layer = stack.layer.as_ref().filter(|_| is_member(name))?;
+    let TableKind::Content(content) = stack.kind else { return None };
+    let layer = stack.layer.as_ref().filter(|_| content.is_array_member())?;
     match &layer.facts {
         Facts::Md(md) if !shows_start(layer) => Some(match md.role {
             Some(role) => format!(
@@ -30,7 +30,7 @@ pub fn unseen(stack: &Stack) -> Option<String> {
         Facts::Md(md) => elsewhere(layer, md).or_else(|| unread(layer, md)),
         Facts::Mapped(_) => None,
         _ if shows_content(layer) => None,
-        _ => Some(format!("it is a member of an array ({name}), and how that is laid out is not known")),
+        _ => Some(format!("it is a member of an array ({content}), and how that is laid out is not known")),
     }
 }
 
@@ -65,7 +65,7 @@ fn elsewhere(layer: &Layer, md: &Md) -> Option<String> {
 
 /// The table on the array that is known by name only.
 fn unread(layer: &Layer, md: &Md) -> Option<String> {
-    let is_unread = |child: &&Layer| child.facts == Facts::Opaque && is_table(child.kind);
+    let is_unread = |child: &&Layer| child.facts == Facts::Opaque && child.kind.is_foreign_table();
     let table = layer.children.iter().find(is_unread)?;
     Some(format!(
         "the array that it is a member of ({}) has a partition table of the kind {}, whose partitions are not read",

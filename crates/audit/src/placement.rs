@@ -1,21 +1,16 @@
 //! Rules about where a partition starts and ends.
 
-use straddle_device::topology::{Source, Topology};
+use straddle_device::topology::Source;
 use straddle_layout::{Partition, Role, TableKind};
-use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba, MIB};
+use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba};
 
+use crate::boundaries::{ATOMIC_UNIT, Named, named_boundaries};
 use crate::catalogue as rules;
 use crate::cure;
-use crate::finding::{Cure, Finding, Miss, Rule};
+use crate::finding::{Cure, Finding, Miss};
 use crate::layers::{split, split_cure};
 use crate::makeup::{self, Above};
 use crate::{Context, Severity, weigh};
-
-/// The grain that every current partitioning tool uses: 1 MiB.
-pub const GRAIN: ByteCount = ByteCount::new(MIB);
-
-/// What the boundary of atomic writes is called in a [`Miss`].
-pub const ATOMIC_UNIT: &str = "atomic write unit";
 
 /// The physical sector of nearly every disk since 2010, whatever it says.
 const USUAL_PHYSICAL: ByteCount = ByteCount::new(4096);
@@ -26,43 +21,6 @@ const ALONE: &str = "; it cannot be judged alone: it is a member of an array tha
 
 /// The start that DOS gave the first partition: one track of 63 sectors.
 const DOS_START: Lba = Lba::new(63);
-
-/// A boundary with its name, and the rule that a start off it breaks.
-#[derive(Clone, Copy, Debug)]
-pub struct Named {
-    /// What it is called.
-    pub name: &'static str,
-    /// The boundary.
-    pub boundary: Boundary,
-    /// The rule.
-    pub rule: &'static Rule,
-}
-
-/// Every boundary that a start can miss on this device, the finest cost first. A boundary that another one
-/// already stands for (the minimum I/O size of an SSD that is its indirection unit) is not listed twice.
-pub fn named_boundaries(topology: &Topology) -> Vec<Named> {
-    let mut named: Vec<Named> = Vec::new();
-    let mut add = |name, size: Option<ByteCount>, rule| {
-        let Some(boundary) = size.and_then(|size| topology.boundary_of(size)) else { return };
-        if !named.iter().any(|n| n.boundary.size() == boundary.size()) {
-            named.push(Named { name, boundary, rule });
-        }
-    };
-    let value =
-        |figure: &Option<straddle_device::topology::Figure<ByteCount>>| figure.as_ref().map(|f| f.value());
-    let physical = topology.physical.value();
-    // A preferred size that cannot be true aligns nothing.
-    let io_opt = crate::optimum::boundary(topology);
-    add("physical sector", Some(physical), &rules::START_STRADDLES);
-    add("indirection unit", value(&topology.indirection_unit), &rules::OFF_INDIRECTION_UNIT);
-    add("RAID chunk", value(&topology.chunk), &rules::OFF_STRIPE);
-    add("stripe", value(&topology.stripe), &rules::OFF_STRIPE);
-    add("minimum I/O size", value(&topology.io_min).filter(|min| *min > physical), &rules::OFF_IO_MIN);
-    add("optimal I/O size", io_opt.filter(|opt| *opt > physical), &rules::OFF_IO_OPT);
-    add("erase block", value(&topology.erase_block), &rules::OFF_ERASE_BLOCK);
-    add("1 MiB grain", Some(GRAIN), &rules::OFF_GRAIN);
-    named
-}
 
 /// Finds everything about the placement of `partition`.
 pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut Vec<Finding>) {

@@ -4,6 +4,7 @@
 //! is; what one command cannot do alone (an array of several members, a group of several volumes) is said in words.
 
 use straddle_layout::layer::{Facts, Layer, Luks};
+use straddle_layout::{Content, VolumeKind};
 use straddle_units::{Boundary, ByteCount, ByteOffset, KIB, MIB};
 
 use crate::finding::{Command, Cure, Risk};
@@ -59,7 +60,7 @@ pub(crate) fn on_boundary(told: &str, layer: &Layer, boundary: Boundary) -> Cure
                 ))
             }
         }
-        Facts::Mapped(_) if layer.kind == "bcache" => Cure::advice(format!(
+        Facts::Mapped(_) if layer.kind == Content::Volume(VolumeKind::Bcache) => Cure::advice(format!(
             "make it anew with make-bcache --data-offset {sectors} -B, and restore what it held"
         )),
         Facts::Table(_) => {
@@ -143,7 +144,7 @@ mod tests {
 
     fn luks(version: u16) -> Layer {
         Layer {
-            kind: "crypto_LUKS",
+            kind: VolumeKind::Luks.into(),
             name: String::new(),
             uuid: String::new(),
             below: Span::first(ByteCount::new(1 << 30)),

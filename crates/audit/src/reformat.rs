@@ -3,6 +3,7 @@
 //! The law of this module: a command is given only if what it makes is what was asked for, and is other than what there is:
 //! who loses all data gains at least that.
 
+use straddle_layout::FsKind;
 use straddle_layout::layer::FileSystem;
 use straddle_units::{ByteCount, MIB};
 
@@ -32,7 +33,7 @@ const FAT32_LEAST: u64 = 65525;
 const FAT32_MOST: u64 = 0x0FFF_FFF5;
 
 /// The cure for a file system on `len` bytes that writes less than `wanted` bytes at a time.
-pub(crate) fn with_block(kind: &str, fs: &FileSystem, len: ByteCount, wanted: ByteCount) -> Cure {
+pub(crate) fn with_block(kind: FsKind, fs: &FileSystem, len: ByteCount, wanted: ByteCount) -> Cure {
     command(kind, fs, len, wanted).map_or_else(
         || {
             Cure::advice(format!(
@@ -45,27 +46,28 @@ pub(crate) fn with_block(kind: &str, fs: &FileSystem, len: ByteCount, wanted: By
     )
 }
 
-fn command(kind: &str, fs: &FileSystem, len: ByteCount, wanted: ByteCount) -> Option<Command> {
+fn command(kind: FsKind, fs: &FileSystem, len: ByteCount, wanted: ByteCount) -> Option<Command> {
     let bytes = wanted.get();
-    if !bytes.is_power_of_two() {
+    let is_small = [Some(fs.block), fs.sector, fs.log_sector].into_iter().flatten().any(|size| size < wanted);
+    if !bytes.is_power_of_two() || !is_small {
         return None;
     }
-    let is_small = [Some(fs.block), fs.sector, fs.log_sector].into_iter().flatten().any(|size| size < wanted);
+    let grows = |largest: u64| fs.block < wanted && bytes <= largest;
     let line = match kind {
-        _ if !is_small => return None,
-        "ext2" | "ext3" | "ext4" if fs.block < wanted && bytes <= PAGE => {
-            format!("mkfs.{kind} -b {bytes} DEVICE")
-        }
-        "xfs" if bytes <= PAGE => {
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 if grows(PAGE) => format!("mkfs.{kind} -b {bytes} DEVICE"),
+        FsKind::Xfs if bytes <= PAGE => {
             format!("mkfs.xfs -f -s size={bytes} -b size={} DEVICE", bytes.max(fs.block.get()))
         }
-        "nilfs2" if fs.block < wanted && bytes <= PAGE && len.get() > NILFS2_LEAST => {
+        FsKind::Nilfs2 if grows(PAGE) && len.get() > NILFS2_LEAST => {
             format!("mkfs.nilfs2 -f -b {bytes} DEVICE")
         }
-        "vfat" if fs.block < wanted && bytes <= FAT_CLUSTER => return fat(fs, len, wanted),
-        "exfat" if fs.block < wanted && bytes <= EXFAT_CLUSTER => return Some(exfat(len, wanted)),
-        "ntfs" if fs.block < wanted && bytes <= NTFS_CLUSTER => format!("mkfs.ntfs -Q -c {bytes} DEVICE"),
-        _ => return None,
+        FsKind::Vfat if grows(FAT_CLUSTER) => return fat(fs, len, wanted),
+        FsKind::Exfat if grows(EXFAT_CLUSTER) => return Some(exfat(len, wanted)),
+        FsKind::Ntfs if grows(NTFS_CLUSTER) => format!("mkfs.ntfs -Q -c {bytes} DEVICE"),
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Xfs | FsKind::Nilfs2 => return None,
+        FsKind::Vfat | FsKind::Exfat | FsKind::Ntfs => return None,
+        FsKind::Jbd | FsKind::Btrfs | FsKind::F2fs | FsKind::Jfs | FsKind::Reiserfs => return None,
+        FsKind::Iso9660 | FsKind::Squashfs | FsKind::Erofs | FsKind::Swap | FsKind::Zfs => return None,
     };
     Some(Command { tool: "mkfs", line })
 }

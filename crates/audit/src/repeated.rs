@@ -4,10 +4,10 @@
 //! dropped, so that verdicts and statuses count all of them. What is said of a member or a physical volume is that one's
 //! own affair: only findings about one and the same thing are told once.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
-use crate::catalogue as rules;
-use crate::causes;
+use crate::catalogue::{self as rules, Code};
+use crate::causes::{self, Seen};
 use crate::finding::{About, Finding, Place, Told};
 use crate::way::Step;
 
@@ -29,7 +29,7 @@ fn is_one_file_system(one: &Finding, other: &Finding) -> bool {
 /// ways the others were met.
 pub(crate) fn merge(findings: &mut [Finding]) {
     // Whatever is the same has the same rule and the same last step.
-    let mut alike: HashMap<(&str, String), Vec<usize>> = HashMap::new();
+    let mut alike: HashMap<(Code, String), Vec<usize>> = HashMap::new();
     for (index, finding) in findings.iter().enumerate() {
         let is_candidate = finding.told == Told::Here
             && finding.rule.about == About::FileSystem
@@ -71,22 +71,6 @@ fn branch(way: &[Step], shared: usize) -> String {
     let own = way.get(..way.len().saturating_sub(shared)).unwrap_or_default();
     let from = own.iter().rev().find(|step| step.is_partition()).or(own.first()).or(way.first());
     from.map_or_else(String::new, |step| step.called.clone())
-}
-
-/// A target of a run, with what is found on it.
-pub struct Seen<'a> {
-    /// What it is called there.
-    pub name: &'a str,
-    /// The kernel's name of it, where it is a device.
-    pub device: Option<&'a str>,
-    /// The kernel's names of the devices that stand on it, or on a partition of it.
-    pub above: BTreeSet<String>,
-    /// The same for each of its partitions, by number.
-    pub on: BTreeMap<u32, BTreeSet<String>>,
-    /// The kernel's names of the disks that it stands on.
-    pub below: BTreeSet<String>,
-    /// What was found.
-    pub findings: &'a mut [Finding],
 }
 
 impl Seen<'_> {

@@ -5,8 +5,8 @@ use straddle_units::{ByteCount, ByteOffset, LbaCount};
 
 use crate::Context;
 use crate::catalogue as rules;
-use crate::cure::operand;
 use crate::finding::{Command, Cure, Finding, Risk, Rule, Subject};
+use crate::shell::operand;
 
 /// How many blocks an MBR entry can address: its fields have 32 bits.
 const MBR_REACH: LbaCount = LbaCount::new(1 << 32);

@@ -4,17 +4,24 @@
 //! that is not known; nothing is read out of the text that people are shown.
 
 use straddle_layout::layer::Layer;
+use straddle_layout::{Content, VolumeKind};
 
-use crate::layers::called;
+use crate::names::called;
 
-/// The kind of a step that is a partition; no layer has it.
-const PARTITION: &str = "partition";
+/// What a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepKind {
+    /// A partition, of the disk or of a table inside another layer.
+    Partition,
+    /// A layer of this kind.
+    Layer(Content),
+}
 
 /// One step: a partition, or a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// "partition", or the layer's kind.
-    pub kind: &'static str,
+    /// What it is.
+    pub kind: StepKind,
     /// What it is called: `md raid5 host:0`.
     pub called: String,
     /// Its own name, or the partition's number; empty where it has none.
@@ -27,18 +34,18 @@ impl Step {
     /// The partition of this number.
     pub fn partition(number: u32) -> Self {
         let called = format!("partition {number}");
-        Self { kind: PARTITION, called, name: number.to_string(), uuid: String::new() }
+        Self { kind: StepKind::Partition, called, name: number.to_string(), uuid: String::new() }
     }
 
     /// A layer.
     pub fn of(layer: &Layer) -> Self {
         let (name, uuid) = (layer.name.clone(), layer.uuid.clone());
-        Self { kind: layer.kind, called: called(layer), name, uuid }
+        Self { kind: StepKind::Layer(layer.kind), called: called(layer), name, uuid }
     }
 
     /// Whether it is a partition, of the disk or of a table inside another layer.
     pub(crate) fn is_partition(&self) -> bool {
-        self.kind == PARTITION
+        self.kind == StepKind::Partition
     }
 
     /// Whether the two are the same thing, as far as can be told.
@@ -54,7 +61,8 @@ impl Step {
 
     /// Whether several disks or partitions may make it up, and it is known which one it is.
     pub(crate) fn is_shared(&self) -> bool {
-        matches!(self.kind, "LV" | "linux_raid_member") && !(self.uuid.is_empty() && self.name.is_empty())
+        matches!(self.kind, StepKind::Layer(Content::LogicalVolume | Content::Volume(VolumeKind::Md)))
+            && !(self.uuid.is_empty() && self.name.is_empty())
     }
 }
 

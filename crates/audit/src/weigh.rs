@@ -4,7 +4,7 @@
 //! its business. A verdict is about the data that will be written: what is written once, or never, loses nothing.
 
 use straddle_layout::layer::{Facts, FileSystem, Layer, Md};
-use straddle_layout::{Partition, PartitionType, Role, TableKind, types};
+use straddle_layout::{Content, FsKind, Partition, PartitionType, Role, TableKind, types};
 use straddle_units::ByteCount;
 
 use crate::Context;
@@ -22,13 +22,8 @@ const MBR_LINUX: [u8; 2] = [0x83, 0x8E];
 /// The largest partition that is taken for one that a board boots from.
 const BOARD_BOOT_MOST: ByteCount = ByteCount::new(1 << 30);
 
-/// Whether a file system of this kind is made once and then only read.
-pub(crate) fn is_only_read(kind: &str) -> bool {
-    matches!(kind, "iso9660" | "squashfs" | "squashfs3" | "erofs" | "cramfs" | "romfs")
-}
-
 /// The FAT of a boot partition may have any cluster: what is in it is written by updates of the boot loader.
-const FAT: &str = "vfat";
+const FAT: Content = Content::FileSystem(FsKind::Vfat);
 
 /// Lets what was found on the placement of `partition` weigh what it costs there.
 pub(crate) fn placement(context: &Context<'_>, partition: &Partition, found: &mut [Finding]) {
@@ -60,7 +55,9 @@ pub(crate) fn contents(context: &Context<'_>, findings: &mut [Finding]) {
                 partition.and_then(|partition| nothing_is_lost(context, partition))
             }
             Subject::Disk => match &context.stack.kind {
-                TableKind::Content(name) if is_only_read(name) => Some(format!("{name} is only read")),
+                TableKind::Content(content) if content.is_only_read() => {
+                    Some(format!("{content} is only read"))
+                }
                 _ => None,
             },
             Subject::Partition(_) => None,
@@ -83,7 +80,7 @@ fn nothing_is_lost(context: &Context<'_>, partition: &Partition) -> Option<Strin
     if context.stack.is_hybrid_iso {
         return Some("the disk is an ISO 9660 image, which is only read".to_owned());
     }
-    if let Some(name) = partition.content.filter(|name| is_only_read(name)) {
+    if let Some(name) = partition.content.filter(|content| content.is_only_read()) {
         return Some(format!("{name} is only read"));
     }
     if is_boards_boot(context, partition) {
@@ -185,8 +182,8 @@ pub(crate) fn leaves(layer: &Layer, len: ByteCount, rest: ByteCount) -> bool {
         {
             true
         }
-        Facts::FileSystem(_) if layer.kind == "swap" => false,
-        _ if is_only_read(layer.kind) => true,
+        Facts::FileSystem(_) if layer.kind == Content::FileSystem(FsKind::Swap) => false,
+        _ if layer.kind.is_only_read() => true,
         Facts::FileSystem(fs) => allocates(layer.kind, fs).is_some_and(|unit| unit > rest),
         // Extents have MiB; metadata is at the front.
         Facts::Pv(_) => true,
@@ -208,7 +205,7 @@ pub(crate) fn fits(layer: &Layer, old: ByteCount, len: ByteCount) -> bool {
     let used = match &layer.facts {
         Facts::Luks(luks) => luks.uses(old),
         // The copy of the boot sector of NTFS is behind what it says that it has, in the cluster that begins there.
-        Facts::FileSystem(fs) if layer.kind == "ntfs" => {
+        Facts::FileSystem(fs) if layer.kind == Content::FileSystem(FsKind::Ntfs) => {
             fs.extent.and_then(|extent| extent.checked_add(fs.block))
         }
         Facts::FileSystem(fs) => fs.extent,
@@ -232,8 +229,8 @@ const ZFS_LABEL: ByteCount = ByteCount::new(256 * 1024);
 /// It stays a function of its own: inlined into the loop over findings, LLVM 22 (rustc 1.95) reads `cluster` or `block` before it is
 /// known that there is a file system, at an address made of a byte that then means nothing.
 #[inline(never)]
-fn allocates(kind: &str, fs: &FileSystem) -> Option<ByteCount> {
-    if kind == "zfs_member" {
+fn allocates(kind: Content, fs: &FileSystem) -> Option<ByteCount> {
+    if kind == Content::FileSystem(FsKind::Zfs) {
         return Some(ZFS_LABEL);
     }
     Some(fs.cluster.unwrap_or(fs.block)).filter(|unit| *unit != ByteCount::ZERO)

@@ -4,11 +4,15 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
-use straddle_audit::{Asked, Context, Finding, Judgement, Recognised, Severity, Status, Subject, Told, ask};
+use straddle_audit::{
+    Asked, Code, Context, Finding, Judgement, Recognised, Severity, Status, Subject, Told, ask,
+};
 use straddle_device::topology::{AlignmentOffset, Figure, Source, Topology};
 use straddle_layout::layer::{Facts, FileSystem, Layer, Luks, Lv, Md, Pv, Segment};
 use straddle_layout::view::Piece;
-use straddle_layout::{Attributes, Partition, PartitionType, Role, Stack, TableKind};
+use straddle_layout::{
+    Attributes, Class, Content, FsKind, Named, Partition, PartitionType, Role, Stack, TableKind, VolumeKind,
+};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 const SECTOR: u64 = 512;
@@ -75,14 +79,14 @@ fn layer(kind: &Kind, below: u64, drive: u64, name: &str, written: &mut Vec<u64>
         Kind::FileSystem => {
             written.push(drive);
             let block = ByteCount::new(PHYSICAL);
-            bare("ext4", Facts::FileSystem(FileSystem { block, ..FileSystem::default() }))
+            bare(FsKind::Ext4.into(), Facts::FileSystem(FileSystem { block, ..FileSystem::default() }))
         }
         Kind::Md(at, above) => {
             let at = at * SECTOR;
             let data_offset = ByteCount::new(at);
             let facts = Facts::Md(Md { level: 1, raid_disks: 2, data_offset, ..Md::default() });
             let children = on(above, drive + at);
-            Layer { space: piece(below + at, drive + at), children, ..bare("linux_raid_member", facts) }
+            Layer { space: piece(below + at, drive + at), children, ..bare(VolumeKind::Md.into(), facts) }
         }
         Kind::Luks(at, above) => {
             let at = at * SECTOR;
@@ -90,7 +94,7 @@ fn layer(kind: &Kind, below: u64, drive: u64, name: &str, written: &mut Vec<u64>
             let sector_size = ByteCount::new(PHYSICAL);
             let children = on(above, drive + at);
             let facts = Facts::Luks(Luks { version: 2, payload, sector_size, ..Luks::default() });
-            Layer { space: piece(below + at, drive + at), children, ..bare("crypto_LUKS", facts) }
+            Layer { space: piece(below + at, drive + at), children, ..bare(VolumeKind::Luks.into(), facts) }
         }
         Kind::Lvm(at, volumes) => {
             let at = at * SECTOR;
@@ -105,7 +109,7 @@ fn layer(kind: &Kind, below: u64, drive: u64, name: &str, written: &mut Vec<u64>
                     on_pv: Some(ByteOffset::new(on_pv)),
                 };
                 children.push(Layer {
-                    kind: "LV",
+                    kind: Content::LogicalVolume,
                     name: format!("vg/{index}"),
                     uuid: String::new(),
                     below: span(on_pv),
@@ -124,7 +128,7 @@ fn layer(kind: &Kind, below: u64, drive: u64, name: &str, written: &mut Vec<u64>
             // Its space counts from its own first byte.
             let extents = Span::new(data_start, ByteCount::new(32 * MIB)).unwrap();
             let space = vec![Piece { span: extents, ..piece(below + at, drive + at)[0] }];
-            Layer { space, children, ..bare("LVM2_member", facts) }
+            Layer { space, children, ..bare(VolumeKind::Pv.into(), facts) }
         }
     }
 }
@@ -196,7 +200,7 @@ fn with_layer(start: u64, layer: Option<Layer>) -> Vec<Finding> {
 }
 
 fn codes(findings: &[Finding]) -> Vec<&'static str> {
-    findings.iter().map(|finding| finding.rule.code).collect()
+    findings.iter().map(|finding| finding.rule.code.as_str()).collect()
 }
 
 proptest! {
@@ -244,7 +248,7 @@ fn what_makes_up_for_a_start_is_said_and_moves_nothing() {
         assert_eq!(codes(&findings), expected, "{start} {kind:?} {findings:?}");
     }
     let (findings, _) = on_partition(2049, Some(&lvm(2048, &[7, 0])));
-    let start = findings.iter().find(|finding| finding.rule.code == "S001").unwrap();
+    let start = findings.iter().find(|finding| finding.rule.code == Code::S001).unwrap();
     assert!(start.message.contains("LV vg/0 above makes up for it, LV vg/1 does not"), "{}", start.message);
 }
 
@@ -257,7 +261,7 @@ fn a_volume_that_fills_a_shifted_disk_is_judged_by_its_data() {
         topology.alignment_offset =
             Figure::new(AlignmentOffset::Bytes(ByteCount::new(3584)), Source::Declared);
         let stack = Stack {
-            kind: TableKind::Content("LVM2_member"),
+            kind: TableKind::Content(VolumeKind::Pv.into()),
             block: BlockSize::B512,
             block_found: true,
             disk_id: Vec::new(),
@@ -318,7 +322,7 @@ fn a_file_system_that_two_partitions_lead_to_is_found_from_each() {
         for number in [1, 2] {
             let inside = judgement.partition(number).and_then(|of| of.inside).unwrap();
             assert_eq!(
-                (findings[inside].rule.code, findings[inside].subject),
+                (findings[inside].rule.code.as_str(), findings[inside].subject),
                 ("S061", Subject::Partition(number))
             );
         }
@@ -329,11 +333,11 @@ fn a_file_system_that_two_partitions_lead_to_is_found_from_each() {
 fn severities(content: Layer, code: &str) -> Vec<Severity> {
     let partition = Partition { content: Some(content.kind), ..partition(1, 2048, 4097, Some(content)) };
     let findings = audit(TableKind::Gpt, None, vec![partition]);
-    findings.iter().filter(|f| f.rule.code == code).map(|f| f.severity).collect()
+    findings.iter().filter(|f| f.rule.code.as_str() == code).map(|f| f.severity).collect()
 }
 
 /// The same of a file system of `kind`.
-fn severities_of_fs(kind: &'static str, fs: FileSystem, code: &str) -> Vec<Severity> {
+fn severities_of_fs(kind: Content, fs: FileSystem, code: &str) -> Vec<Severity> {
     let at = 2048 * SECTOR;
     let content = layer(&Kind::FileSystem, at, at, "", &mut Vec::new());
     severities(Layer { kind, facts: Facts::FileSystem(fs), ..content }, code)
@@ -344,16 +348,16 @@ fn a_tail_is_unused_where_it_is_known_to_be() {
     let fs = |block| FileSystem { block: ByteCount::new(block), ..FileSystem::default() };
     // (what is in it, its block, what is said of the end)
     let cases = [
-        ("ext4", 4096, Severity::Advice),
-        ("ext4", 512, Severity::Warning),
+        (FsKind::Ext4, 4096, Severity::Advice),
+        (FsKind::Ext4, 512, Severity::Warning),
         // Nothing is known of its blocks; ZFS alone rounds whatever they are.
-        ("ext4", 0, Severity::Warning),
-        ("btrfs", 0, Severity::Warning),
-        ("zfs_member", 0, Severity::Advice),
-        ("zfs_member", 512, Severity::Advice),
+        (FsKind::Ext4, 0, Severity::Warning),
+        (FsKind::Btrfs, 0, Severity::Warning),
+        (FsKind::Zfs, 0, Severity::Advice),
+        (FsKind::Zfs, 512, Severity::Advice),
     ];
     for (kind, block, severity) in cases {
-        assert_eq!(severities_of_fs(kind, fs(block), "S002"), [severity], "{kind} {block}");
+        assert_eq!(severities_of_fs(kind.into(), fs(block), "S002"), [severity], "{kind} {block}");
     }
 }
 
@@ -362,7 +366,7 @@ fn a_tail_is_unused_where_it_is_known_to_be() {
 #[test]
 fn less_than_a_physical_sector_is_only_advice() {
     for (start, len) in (2048..2064).flat_map(|start| (1..24).map(move |len| (start, len))) {
-        for content in [None, Some("ext4")] {
+        for content in [None, Some(FsKind::Ext4.into())] {
             let partition = Partition { content, ..partition(1, start, len, None) };
             let findings = audit(TableKind::Gpt, None, vec![partition]);
             let grave = findings.iter().any(|f| f.severity > Severity::Advice);
@@ -412,13 +416,16 @@ fn the_tail_of_a_member_is_unused_where_its_superblock_says_so() {
 
 #[test]
 fn what_is_only_read_writes_nothing_anywhere() {
-    for kind in ["iso9660", "squashfs", "squashfs3", "erofs", "cramfs", "romfs"] {
+    let read_here = FsKind::ALL.iter().filter(|kind| kind.is_only_read()).map(|kind| Content::from(*kind));
+    let by_name =
+        ["squashfs3", "cramfs", "romfs"].map(|name| Content::Named(Named { name, class: Class::ReadOnly }));
+    for kind in read_here.chain(by_name) {
         let fs = || FileSystem { block: ByteCount::new(512), ..FileSystem::default() };
         assert_eq!(severities_of_fs(kind, fs(), "S002"), [Severity::Advice], "{kind}");
         assert_eq!(severities_of_fs(kind, fs(), "S061"), [], "{kind}");
     }
     let fs = FileSystem { block: ByteCount::new(512), ..FileSystem::default() };
-    assert_eq!(severities_of_fs("ext4", fs, "S061"), [Severity::Warning]);
+    assert_eq!(severities_of_fs(FsKind::Ext4.into(), fs, "S061"), [Severity::Warning]);
 }
 #[test]
 fn a_member_that_does_not_show_what_is_on_its_array_is_not_moved() {
@@ -448,7 +455,7 @@ fn a_member_that_does_not_show_what_is_on_its_array_is_not_moved() {
         let file_system = layer(&Kind::FileSystem, 0, at + MIB, "x", &mut Vec::new());
         let span = Span::new(ByteOffset::new(first), ByteCount::new(chunk)).unwrap();
         let member = Layer {
-            kind: "linux_raid_member",
+            kind: VolumeKind::Md.into(),
             name: "x".to_owned(),
             below: self::span(at),
             drive: Some(ByteOffset::new(at)),
@@ -459,7 +466,7 @@ fn a_member_that_does_not_show_what_is_on_its_array_is_not_moved() {
             uuid: String::new(),
         };
         let findings = with_layer(63, Some(member));
-        let start = findings.iter().find(|finding| finding.rule.code == "S001").unwrap();
+        let start = findings.iter().find(|finding| finding.rule.code == Code::S001).unwrap();
         assert_eq!(start.severity.to_string(), severity, "{level} {first} {is_seen} {start:?}");
         let commands = start.cure.as_ref().unwrap().commands.len();
         assert!(severity == "error" || commands == 0, "{start:?}");

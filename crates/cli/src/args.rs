@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use straddle_audit::Severity;
+use straddle_audit::{Code, Severity};
 use straddle_device::Assume;
 use straddle_units::{BlockSize, ByteCount, parse_size};
 
@@ -208,11 +208,11 @@ pub(crate) struct CheckArguments {
     /// Report these findings only. Status and exit status are those of what is reported; the verdicts on partitions stay, and so
     /// does what cannot be read (S081).
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code)]
-    pub(crate) only: Vec<&'static str>,
+    pub(crate) only: Vec<Code>,
 
     /// Leave these findings out, of the status as well; the verdicts on partitions stay, and so does what cannot be read (S081).
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code)]
-    pub(crate) ignore: Vec<&'static str>,
+    pub(crate) ignore: Vec<Code>,
 
     /// Pass where nothing is recognised and the target is not blank, instead of exiting with 3.
     #[arg(long)]
@@ -257,7 +257,7 @@ Examples:
 pub(crate) struct ExplainArguments {
     /// The codes of findings; the list of all when none is given.
     #[arg(value_name = "CODE", value_parser = rule_code)]
-    pub(crate) codes: Vec<&'static str>,
+    pub(crate) codes: Vec<Code>,
 
     /// Print JSON.
     #[arg(long)]
@@ -370,7 +370,7 @@ pub(crate) fn svg_file(text: &str) -> Result<std::path::PathBuf, String> {
     }
 }
 
-fn rule_code(text: &str) -> Result<&'static str, String> {
+fn rule_code(text: &str) -> Result<Code, String> {
     straddle_audit::rule(text)
         .map(|rule| rule.code)
         .ok_or_else(|| format!("no finding has the code '{text}'; 'straddle explain' lists them"))

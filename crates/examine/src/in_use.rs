@@ -2,7 +2,7 @@
 
 use straddle_device::live::{LiveDevice, LiveKind, Owner};
 use straddle_device::{ReadError, Target};
-use straddle_layout::{Beside, Stack, TableKind};
+use straddle_layout::{Beside, Content, Stack, TableKind, VolumeKind};
 
 use crate::Examiner;
 
@@ -12,8 +12,7 @@ pub(crate) fn stack(target: &Target, examiner: &Examiner, stack: &Stack) -> Resu
     let (block, forced) = (Some(target.topology.logical.value()), examiner.options().open.logical);
     match stack.kind {
         TableKind::Content(_) if is_in_partitions(target, examiner) => {
-            let is_table = |found: &Beside| found.is_table;
-            let has_table = straddle_layout::beside(medium, stack)?.iter().any(is_table);
+            let has_table = straddle_layout::beside(medium, stack)?.iter().any(Beside::is_table);
             Ok(has_table.then(|| straddle_layout::read_in_use(medium, block, forced)).transpose()?)
         }
         TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr
@@ -59,14 +58,13 @@ pub(crate) fn is_in_partitions(target: &Target, examiner: &Examiner) -> bool {
     shown.iter().flat_map(|device| &device.holders).any(|holder| is_partition(holder) && is_used(holder))
 }
 
-/// The names of the devices on the target that can be the array as whose member `name` marks it.
-pub(crate) fn arrays(target: &Target, examiner: &Examiner, name: &str) -> Vec<String> {
+/// The names of the devices on the target that can be the array as whose member `content` marks it.
+pub(crate) fn arrays(target: &Target, examiner: &Examiner, content: Content) -> Vec<String> {
+    let [md, drbd] = [VolumeKind::Md, VolumeKind::Drbd].map(|kind| content == Content::Volume(kind));
     let is_array = |holder: &&LiveDevice| match &holder.kind {
-        LiveKind::Md(_) => name != "drbd",
-        LiveKind::Dm(mapping) => {
-            !matches!(name, "linux_raid_member" | "drbd") && mapping.uuid.starts_with("DMRAID-")
-        }
-        LiveKind::Disk => name == "drbd" && holder.name.starts_with("drbd"),
+        LiveKind::Md(_) => !drbd,
+        LiveKind::Dm(mapping) => !md && !drbd && mapping.uuid.starts_with("DMRAID-"),
+        LiveKind::Disk => drbd && holder.name.starts_with("drbd"),
         _ => false,
     };
     let Some(device) = device(target, examiner) else { return Vec::new() };

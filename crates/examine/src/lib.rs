@@ -36,6 +36,7 @@ mod sectors;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use straddle_audit::Code;
 use straddle_device::live::Machine;
 use straddle_device::{OpenError, ReadError, Target};
 use straddle_units::ByteCount;
@@ -53,9 +54,9 @@ pub struct Options {
     /// The page of a database that is to live on them.
     pub page: Option<ByteCount>,
     /// The rules to report, by code; all of them where this is empty.
-    pub only: Vec<&'static str>,
+    pub only: Vec<Code>,
     /// The rules not to report, by code.
-    pub ignore: Vec<&'static str>,
+    pub ignore: Vec<Code>,
     /// What else is examined in the same run.
     pub alongside: Alongside,
     /// What a misalignment costs; nothing is priced without it.

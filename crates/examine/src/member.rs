@@ -2,17 +2,17 @@
 
 use straddle_audit::{Cure, Finding, Recognised};
 use straddle_device::{DeviceKind, Target};
-use straddle_layout::{Beside, Stack, TableKind, is_member, is_optical};
+use straddle_layout::{Beside, Content, Stack, TableKind, VolumeKind};
 
 use crate::Alongside;
 
-/// What there is to judge on `target`, which is marked as a member by the content `name`.
-pub(crate) fn recognised(target: &Target, stack: &Stack, name: &str) -> Recognised {
+/// What there is to judge on `target`, which is marked as a member by `content`.
+pub(crate) fn recognised(target: &Target, stack: &Stack, content: Content) -> Recognised {
     let unseen = || {
         let why = straddle_audit::unseen(stack)?;
-        Some(Recognised::Part(format!("{why}. {}", assemble(name, target.kind))))
+        Some(Recognised::Part(format!("{why}. {}", assemble(content, target.kind))))
     };
-    rival(target, stack, name).map(Recognised::Nothing).or_else(unseen).unwrap_or(Recognised::Known)
+    rival(target, stack, content).map(Recognised::Nothing).or_else(unseen).unwrap_or(Recognised::Known)
 }
 
 /// The same where the devices `arrays` stand on it: what it does not show is judged at one of these, if that is examined
@@ -32,32 +32,32 @@ pub(crate) fn of_running(stack: &Stack, arrays: &[String], alongside: &Alongside
     straddle_audit::unseen(stack).map_or(Recognised::Known, part)
 }
 
-/// How the array is had of which a disk is a member, as `name` says.
-fn assemble(name: &str, kind: DeviceKind) -> String {
+/// How the array is had of which a disk is a member, as `content` says.
+fn assemble(content: Content, kind: DeviceKind) -> String {
     let disks = match kind {
         DeviceKind::Image => "Attach the images of all members (losetup), assemble",
         _ => "Assemble",
     };
-    let how = match name {
-        "linux_raid_member" | "isw_raid_member" | "ddf_raid_member" => "mdadm --assemble --scan",
-        "drbd" => "drbdadm up all",
+    let how = match content {
+        Content::Volume(VolumeKind::Md | VolumeKind::Isw | VolumeKind::Ddf) => "mdadm --assemble --scan",
+        Content::Volume(VolumeKind::Drbd) => "drbdadm up all",
         _ => "dmraid -ay",
     };
     format!("{disks} the array ({how}), and check that")
 }
 
-/// Why a target is not judged that is taken for `name` as a whole, and has a table that contradicts it: either may be left over.
-pub(crate) fn rival(target: &Target, stack: &Stack, name: &str) -> Option<String> {
+/// Why a target is not judged that is taken for `content` as a whole, and has a table that contradicts it: either may be left over.
+pub(crate) fn rival(target: &Target, stack: &Stack, content: Content) -> Option<String> {
     let table = straddle_layout::rival_table(target.medium.as_deref()?, stack).ok()??;
     let lists = match table.partition {
-        Some((number, Some(content))) => format!("with {content} in partition {number}"),
+        Some((number, Some(inside))) => format!("with {inside} in partition {number}"),
         Some((number, None)) => format!("that lists partition {number}, in which nothing is recognised"),
         None => "whose partitions are not read".to_owned(),
     };
-    let (taken_for, or) = if is_member(name) {
-        (format!("it is marked as a member of an array ({name})"), ", or start the array")
+    let (taken_for, or) = if content.is_array_member() {
+        (format!("it is marked as a member of an array ({content})"), ", or start the array")
     } else {
-        (format!("it begins with {name}"), "")
+        (format!("it begins with {content}"), "")
     };
     Some(format!(
         "{taken_for}, and has a partition table ({}) {lists}: which of the two is left over, its bytes do not say. \
@@ -68,15 +68,15 @@ pub(crate) fn rival(target: &Target, stack: &Stack, name: &str) -> Option<String
 
 /// Why a target is not judged whose table leaves alone what the whole of it is known to be, where nothing is known in a partition.
 pub(crate) fn beside_table(target: &Target, stack: &Stack) -> Option<String> {
-    let content = straddle_layout::rival_content(target.medium.as_deref()?, stack).ok()??;
-    let (name, table) = (content.name, content.table);
-    let lists = content.partition.map_or_else(
+    let rival = straddle_layout::rival_content(target.medium.as_deref()?, stack).ok()??;
+    let (content, table) = (rival.content, rival.table);
+    let lists = rival.partition.map_or_else(
         || "that cannot be read".to_owned(),
         |number| format!("that lists partition {number}, in which nothing is recognised"),
     );
-    (!content.shows_partition).then(|| {
+    (!rival.shows_partition).then(|| {
         format!(
-            "it holds {name}, and has a partition table ({table}) {lists}: which of the two is left over, its bytes do not say. Clear that one (wipefs)"
+            "it holds {content}, and has a partition table ({table}) {lists}: which of the two is left over, its bytes do not say. Clear that one (wipefs)"
         )
     })
 }
@@ -84,7 +84,7 @@ pub(crate) fn beside_table(target: &Target, stack: &Stack) -> Option<String> {
 /// Takes the commands away that write a table or move data where something else stands beside it that no partition is over, as
 /// `plan` refuses to: they would go over that.
 pub(crate) fn spare(stack: &Stack, beside: &[Beside], findings: &mut [Finding]) {
-    let is_harmed = |found: &Beside| !found.is_table && !found.is_covered && !is_optical(found.name);
+    let is_harmed = |found: &Beside| !found.is_table() && !found.is_covered && !found.is_optical();
     if matches!(stack.kind, TableKind::Content(_)) || !beside.iter().any(is_harmed) {
         return;
     }

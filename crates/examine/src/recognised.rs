@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use straddle_audit::Recognised;
 use straddle_device::shown::with_causes;
 use straddle_device::{DeviceKind, Target};
-use straddle_layout::{Beside, Stack, TableKind, is_member};
+use straddle_layout::{Beside, Neighbour, Stack, TableKind};
 
 use crate::{Examiner, in_use, member};
 
@@ -26,15 +26,15 @@ pub(crate) fn beside(target: &Target, stack: &Stack) -> Vec<Beside> {
 
 /// Describes each of these in a sentence.
 pub(crate) fn remarks_beside(target: &Target, stack: &Stack, found: &[Beside]) -> Vec<String> {
-    let is_of_member = matches!(stack.kind, TableKind::Content(name) if is_member(name));
+    let is_of_member = matches!(stack.kind, TableKind::Content(content) if content.is_array_member());
     let rival = || target.medium.as_deref().map(|medium| straddle_layout::rival_table(medium, stack));
     let may_be_arrays = || is_of_member && matches!(rival(), Some(Ok(None)));
-    let remark = |found: &Beside| match found {
-        Beside { name, is_table: true, .. } if may_be_arrays() => format!(
+    let remark = |found: &Beside| match found.what {
+        Neighbour::Table(name) if may_be_arrays() => format!(
             "it also has a partition table ({name}), the array's own or one that is left over: check the array for its partitions"
         ),
-        Beside { name, is_table: true, .. } => format!("it also has a partition table ({name})"),
-        Beside { name, .. } => format!("it also holds {name}"),
+        Neighbour::Table(name) => format!("it also has a partition table ({name})"),
+        Neighbour::Content(content) => format!("it also holds {content}"),
     };
     found.iter().map(remark).collect()
 }
@@ -50,14 +50,14 @@ pub(crate) fn recognised(target: &Target, stack: &Stack, examiner: &Examiner) ->
         (_, TableKind::Kernel) if is_closed && stack.partitions.is_empty() => {
             Recognised::Nothing(unread(is_captured))
         }
-        (_, TableKind::Content(name)) if is_member(name) => {
-            match in_use::arrays(target, examiner, name).as_slice() {
-                [] => member::recognised(target, stack, name),
+        (_, TableKind::Content(content)) if content.is_array_member() => {
+            match in_use::arrays(target, examiner, *content).as_slice() {
+                [] => member::recognised(target, stack, *content),
                 arrays => member::of_running(stack, arrays, &examiner.options().alongside),
             }
         }
-        (_, TableKind::Content(name)) if !in_use::is_content(target, examiner) => {
-            member::rival(target, stack, name).map_or(Recognised::Known, Recognised::Nothing)
+        (_, TableKind::Content(content)) if !in_use::is_content(target, examiner) => {
+            member::rival(target, stack, *content).map_or(Recognised::Known, Recognised::Nothing)
         }
         (_, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr)
             if !in_use::is_in_partitions(target, examiner) =>

@@ -9,10 +9,14 @@ use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use crate::fields::{byte, has, le16, le32};
-use crate::layer::{Facts, Layer};
+use crate::model::content::Content;
+use crate::model::layer::{Facts, Layer};
+use crate::model::stack::{Partition, Problem, Role, Stack, TableKind};
+use crate::read::read_in_use;
 use crate::reader::Reader;
 use crate::signature::{self, Mark};
-use crate::stack::{Partition, Problem, Role, Stack, TableKind, read_in_use, table_in_boot_sector, table_of};
+use crate::tables::member::covers;
+use crate::tables::read::{table_in_boot_sector, table_of};
 
 /// The sector of an optical medium.
 const ISO_SECTOR: u64 = 2048;
@@ -20,28 +24,64 @@ const ISO_SECTOR: u64 = 2048;
 /// Something on a medium besides what its stack says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beside {
-    /// Its name: blkid's TYPE, or the PTTYPE of a table.
-    pub name: &'static str,
+    /// What it is.
+    pub what: Neighbour,
     /// The bytes that show it; for a table those of its first sector.
     pub at: Span,
-    /// Whether it is a partition table, that of the array whose member the medium is or one from before.
-    pub is_table: bool,
     /// Whether a partition is over the bytes that show it: it is left over, or a part of what is in that partition.
     pub is_covered: bool,
+}
+
+/// What stands beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Neighbour {
+    /// A partition table, that of the array whose member the medium is or one from before. The text is its name: blkid's
+    /// PTTYPE.
+    Table(&'static str),
+    /// Anything else.
+    Content(Content),
+}
+
+impl Beside {
+    /// Its name: blkid's TYPE, or the PTTYPE of a table.
+    pub fn name(&self) -> &'static str {
+        match self.what {
+            Neighbour::Table(name) => name,
+            Neighbour::Content(content) => content.name(),
+        }
+    }
+
+    /// What it is besides a partition table.
+    pub fn content(&self) -> Option<Content> {
+        match self.what {
+            Neighbour::Table(_) => None,
+            Neighbour::Content(content) => Some(content),
+        }
+    }
+
+    /// Whether it is a partition table.
+    pub fn is_table(&self) -> bool {
+        matches!(self.what, Neighbour::Table(_))
+    }
+
+    /// Whether it is the file system of an optical medium: images of those have that and a table by design.
+    pub fn is_optical(&self) -> bool {
+        self.content().is_some_and(Content::is_optical)
+    }
 }
 
 /// What stands on `medium` that `stack`, which was read from it, says nothing of.
 pub fn beside(medium: &dyn Medium, stack: &Stack) -> Result<Vec<Beside>, ReadError> {
     let reader = Reader::open(medium, BlockSize::B512)?;
-    let (own, is_content) = match stack.kind {
-        TableKind::Content(name) => (name, true),
-        TableKind::Foreign(name) => (name, false),
-        _ => ("", false),
+    let own = match stack.kind {
+        TableKind::Content(content) => Some(content),
+        _ => None,
     };
+    let is_content = own.is_some();
     let mut found = Vec::new();
     let at = Span::first(stack.block.bytes());
-    let table = |name| Beside { name, at, is_table: true, is_covered: false };
-    if is_member(own) {
+    let table = |name| Beside { what: Neighbour::Table(name), at, is_covered: false };
+    if own.is_some_and(Content::is_array_member) {
         return Ok(table_of(&reader, stack.block).map(table).into_iter().collect());
     }
     let own_table = || {
@@ -50,34 +90,20 @@ pub fn beside(medium: &dyn Medium, stack: &Stack) -> Result<Vec<Beside>, ReadErr
             .or_else(|| table_of(&reader, stack.block).filter(|name| matches!(*name, "dos" | "gpt")))
     };
     found.extend(is_content.then(own_table).flatten().map(table));
-    for mark in signature::everything(&reader).into_iter().filter(|mark| mark.name != own) {
-        let optical = is_optical(mark.name);
+    for mark in signature::everything(&reader).into_iter().filter(|mark| Some(mark.content) != own) {
+        let optical = mark.content.is_optical();
         // What fills the medium may hold anything, but for what stands on all of it by design.
-        if is_content && !optical && !is_member(mark.name) {
+        if is_content && !optical && !mark.content.is_array_member() {
             continue;
         }
         let over = stack.partitions.iter().find(|partition| covers(partition, mark.at));
         if !optical && over.is_some_and(|partition| is_of(&reader, partition, mark)) {
             continue;
         }
-        found.push(Beside { name: mark.name, at: mark.at, is_table: false, is_covered: over.is_some() });
+        let what = Neighbour::Content(mark.content);
+        found.push(Beside { what, at: mark.at, is_covered: over.is_some() });
     }
     Ok(found)
-}
-
-/// What makes the whole medium, on which the table `stack` was found, a member of something larger.
-pub(crate) fn member(reader: &Reader<'_>, stack: &Stack) -> Option<&'static str> {
-    let is_table = matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr);
-    let marks = if is_table { signature::everything(reader) } else { signature::at_end(reader) };
-    let mut marks = marks.into_iter().filter(|mark| is_member(mark.name));
-    // A disk's own table does not go past its end; that of a striped array goes past each member's.
-    let is_larger = stack.partitions.iter().any(|partition| partition.span.end() > reader.end())
-        || stack.problems.iter().any(|problem| matches!(problem, Problem::GptPastEnd { .. }));
-    let is_past_table = |mark: &Mark| {
-        let is_covered = stack.partitions.iter().any(|partition| covers(partition, mark.at));
-        is_larger || !is_covered
-    };
-    marks.find(is_past_table).map(|mark| mark.name)
 }
 
 /// The bytes from the start of `medium` on that the file system of an optical medium takes, and the boot images that its
@@ -113,7 +139,7 @@ pub fn optical_extent(medium: &dyn Medium) -> Result<Option<Span>, ReadError> {
 /// Where `medium` is marked as a member of an array, by each of its marks: a table is the disk's own only without them.
 pub fn member_marks(medium: &dyn Medium) -> Result<Vec<Span>, ReadError> {
     let reader = Reader::open(medium, BlockSize::B512)?;
-    let marks = signature::everything(&reader).into_iter().filter(|mark| is_member(mark.name));
+    let marks = signature::everything(&reader).into_iter().filter(|mark| mark.content.is_array_member());
     Ok(marks.map(|mark| mark.at).collect())
 }
 
@@ -125,15 +151,15 @@ pub struct RivalTable {
     pub name: &'static str,
     /// The number of one of its partitions, and what that is known to hold: the first of which that is known, else the first.
     /// `None` where its partitions are not read.
-    pub partition: Option<(u32, Option<&'static str>)>,
+    pub partition: Option<(u32, Option<Content>)>,
 }
 
 /// The table on `medium` that contradicts `stack`, by which the whole of it is something else: a member of an array whose
 /// data are not where that table is, or a file system in whose boot sector it is.
 pub fn rival_table(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalTable>, ReadError> {
-    let TableKind::Content(name) = stack.kind else { return Ok(None) };
+    let TableKind::Content(content) = stack.kind else { return Ok(None) };
     let reader = Reader::open(medium, BlockSize::B512)?;
-    let table = if is_member(name) {
+    let table = if content.is_array_member() {
         // What is in the array is the array's, and what nobody can place is not known to be anything else.
         if !stack.layer.as_ref().is_some_and(leaves_start) {
             return Ok(None);
@@ -160,8 +186,8 @@ pub fn rival_table(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalTab
 /// anywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RivalContent {
-    /// blkid's TYPE.
-    pub name: &'static str,
+    /// What it is known to be.
+    pub content: Content,
     /// The table's name: blkid's PTTYPE.
     pub table: &'static str,
     /// The number of the table's first partition; `None` of a GPT that cannot be read.
@@ -189,12 +215,12 @@ pub fn rival_content(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalC
     let is_of_known =
         |at: Span| listed.clone().any(|partition| partition.content.is_some() && covers(partition, at));
     let is_whole = |found: &Beside| {
-        !found.is_table && !is_optical(found.name) && !is_member(found.name) && !is_of_known(found.at)
+        let content = found.content().filter(|it| !it.is_optical() && !it.is_array_member());
+        content.filter(|_| !is_of_known(found.at))
     };
-    let found = beside(medium, stack)?.into_iter().find(is_whole);
+    let found = beside(medium, stack)?.iter().find_map(is_whole);
     let shows_partition = listed.any(|partition| partition.content.is_some());
-    let rival = |found: Beside| RivalContent { name: found.name, table, partition: first, shows_partition };
-    Ok(found.map(rival))
+    Ok(found.map(|content| RivalContent { content, table, partition: first, shows_partition }))
 }
 
 /// Whether a member's array leaves the first bytes of the disk, where a table is, to others.
@@ -217,26 +243,8 @@ fn leaves_start(member: &Layer) -> bool {
     is_placed
 }
 
-/// Whether `name` (blkid's TYPE) is that of a part of an array or a mirror, whose table is not that of the disk.
-pub fn is_member(name: &str) -> bool {
-    name.ends_with("_raid_member") || name == "drbd"
-}
-
-/// Whether `name` (blkid's PTTYPE) is that of a partition table that is known by name only.
-pub fn is_table(name: &str) -> bool {
-    signature::what(name) == Some(signature::What::Table)
-}
-
-/// Whether `name` (blkid's TYPE) is that of an optical medium's file system: its images have that and a table by design.
-pub fn is_optical(name: &str) -> bool {
-    matches!(name, "iso9660" | "udf")
-}
-
-fn covers(partition: &Partition, at: Span) -> bool {
-    partition.role != Role::Extended && partition.span.contains(at)
-}
-
 /// Whether a mark is one of what is in the partition over it.
 fn is_of(reader: &Reader<'_>, partition: &Partition, mark: Mark) -> bool {
-    partition.content == Some(mark.name) || signature::is_marked_at_end(reader, partition.span, mark.name)
+    partition.content == Some(mark.content)
+        || signature::is_marked_at_end(reader, partition.span, mark.content)
 }

@@ -3,8 +3,8 @@
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteOffset, MIB};
 
-use crate::gpt;
 use crate::reader::Reader;
+use crate::tables::gpt;
 
 /// How much of the start is looked at: up to the last magic that is known, VMFS's at 2 MiB, and what a new table's first
 /// partition would show.

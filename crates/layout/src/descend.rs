@@ -9,11 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
-use crate::layer::{Facts, Layer, MAX_DEPTH, MAX_LAYERS};
+use crate::model::content::{Content, VolumeKind};
+use crate::model::layer::{Facts, Layer, MAX_DEPTH, MAX_LAYERS};
+use crate::model::stack::{Problem, Role, Stack, TableKind};
+use crate::model::view::{Piece, View};
 use crate::reader::Reader;
-use crate::stack::{Problem, Role, Stack, TableKind, read_stack};
-use crate::view::{Piece, View};
-use crate::volume::{self, Part, Provides, Space, Volume};
+use crate::tables::read::read_stack;
+use crate::volumes::{self, Part, Provides, Space, Volume};
 use crate::{fs, signature};
 
 /// More places than this are not looked at on one drive, whether anything is there or not.
@@ -102,8 +104,8 @@ impl Walk {
         self.probes -= 1;
         let local = base.slice(span.start(), span.len());
         // Front signatures of a member with its superblock at the end are those of what the array holds.
-        let found = match volume::md_at_end(&local) {
-            Some(member) => Content::Volume(member),
+        let found = match volumes::md_at_end(&local) {
+            Some(member) => Found::Volume(member),
             None => self.identify(&local, place, remarks)?,
         };
         self.layers -= 1;
@@ -119,29 +121,31 @@ impl Walk {
             remarks: Vec::new(),
         };
         match found {
-            Content::Volume(volume) => self.volume(&mut layer, volume, &local, place),
-            Content::Table(stack) => self.table(&mut layer, stack, &local, place),
-            Content::Other(kind) => {
+            Found::Volume(volume) => self.volume(&mut layer, volume, &local, place),
+            Found::Table(stack) => self.table(&mut layer, stack, &local, place),
+            Found::Other(Content::FileSystem(kind)) => {
                 layer.uuid = fs::uuid(kind, &local);
                 if let Some((facts, label)) = fs::file_system(kind, &local) {
                     layer.facts = Facts::FileSystem(facts);
                     layer.name = label;
                 }
             }
+            Found::Other(_) => {}
         }
         Some(layer)
     }
 
     /// What the first bytes of `local` are.
-    fn identify(&mut self, local: &View<'_>, place: Place, remarks: &mut Vec<String>) -> Option<Content> {
+    fn identify(&mut self, local: &View<'_>, place: Place, remarks: &mut Vec<String>) -> Option<Found> {
         let mut kind = None;
         if place.may_hold_table {
             match read_stack(local, place.block, None) {
                 Ok(stack) => match stack.kind {
-                    TableKind::Content(name) | TableKind::Foreign(name) => kind = Some(name),
+                    TableKind::Content(content) => kind = Some(content),
+                    TableKind::Foreign(name) => kind = signature::named(name),
                     TableKind::None | TableKind::Kernel => {}
                     TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr => {
-                        return Some(Content::Table(stack));
+                        return Some(Found::Table(stack));
                     }
                 },
                 Err(error) => remarks.push(format!("what it holds cannot be read: {error}")),
@@ -153,16 +157,19 @@ impl Walk {
             let reader = Reader::open(&front, place.block.unwrap_or(BlockSize::B512)).ok()?;
             kind = signature::identify(&reader, Span::new(ByteOffset::ZERO, front.len())?);
         }
-        let kind = kind.or_else(|| volume::has_second_header(&front).then_some("crypto_LUKS"))?;
+        let kind = kind.or_else(|| volumes::has_second_header(&front).then_some(VolumeKind::Luks.into()))?;
         if self.metadata == 0 {
             remarks.push(format!(
                 "more than {} of metadata are on this drive: not all is read",
                 ByteCount::new(MAX_METADATA)
             ));
-            return Some(Content::Other(kind));
+            return Some(Found::Other(kind));
         }
         let metered = Metered { medium: local, read: AtomicU64::new(0) };
-        let found = volume::read(kind, &metered).map_or(Content::Other(kind), Content::Volume);
+        let found = match kind {
+            Content::Volume(kind) => Found::Volume(volumes::read(kind, &metered)),
+            _ => Found::Other(kind),
+        };
         self.metadata = self.metadata.saturating_sub(metered.read.into_inner());
         Some(found)
     }
@@ -202,7 +209,7 @@ impl Walk {
     fn part(&mut self, part: Part, local: &View<'_>, place: Place) -> Layer {
         self.layers -= 1;
         let mut layer = Layer {
-            kind: "LV",
+            kind: Content::LogicalVolume,
             name: part.name,
             uuid: part.uuid,
             below: part.stands,
@@ -294,19 +301,19 @@ impl Walk {
 }
 
 /// What stands on a space.
-enum Content {
+enum Found {
     Volume(Volume),
     Table(Stack),
     /// Anything else, by its signature.
-    Other(&'static str),
+    Other(Content),
 }
 
-impl Content {
-    fn kind(&self) -> &'static str {
+impl Found {
+    fn kind(&self) -> Content {
         match self {
-            Self::Volume(volume) => volume.kind,
-            Self::Table(_) => "table",
-            Self::Other(kind) => kind,
+            Self::Volume(volume) => volume.kind.into(),
+            Self::Table(_) => Content::Table,
+            Self::Other(kind) => *kind,
         }
     }
 }

@@ -29,8 +29,9 @@ mod zfs;
 use straddle_device::Medium;
 use straddle_units::{ByteCount, ByteOffset, MIB};
 
-use crate::layer::FileSystem;
-use crate::view::View;
+use crate::model::content::FsKind;
+use crate::model::layer::FileSystem;
+use crate::model::view::View;
 
 pub(crate) use ntfs::{RECORD_MAGIC as NTFS_RECORD, file_table as ntfs_file_table};
 pub(crate) use uuid::uuid;
@@ -41,26 +42,25 @@ const MAX_BLOCK: u64 = 64 * MIB;
 /// The smallest: `fat_valid_superblock` of libblkid takes sectors from 256 bytes.
 const MIN_BLOCK: u64 = 256;
 
-/// The figures and the label (empty where there is none) of what the view holds, which is of blkid's TYPE `kind`; `None`
-/// when that is nothing known here, or when its superblock cannot be read or makes no sense.
-pub fn file_system(kind: &str, view: &View<'_>) -> Option<(FileSystem, String)> {
+/// The figures and the label (empty where there is none) of the file system `kind` that the view holds; `None` when its
+/// superblock cannot be read or makes no sense.
+pub fn file_system(kind: FsKind, view: &View<'_>) -> Option<(FileSystem, String)> {
     let read = match kind {
-        "ext2" | "ext3" | "ext4" | "jbd" => ext::read,
-        "xfs" => xfs::read,
-        "btrfs" => btrfs::read,
-        "f2fs" => logged::read_f2fs,
-        "nilfs2" => logged::read_nilfs2,
-        "jfs" => plain::read_jfs,
-        "reiserfs" => plain::read_reiserfs,
-        "iso9660" => plain::read_iso9660,
-        "squashfs" => plain::read_squashfs,
-        "erofs" => plain::read_erofs,
-        "vfat" => fat::read_fat,
-        "exfat" => fat::read_exfat,
-        "ntfs" => ntfs::read,
-        "swap" => swap::read,
-        "zfs_member" => zfs::read,
-        _ => return None,
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Jbd => ext::read,
+        FsKind::Xfs => xfs::read,
+        FsKind::Btrfs => btrfs::read,
+        FsKind::F2fs => logged::read_f2fs,
+        FsKind::Nilfs2 => logged::read_nilfs2,
+        FsKind::Jfs => plain::read_jfs,
+        FsKind::Reiserfs => plain::read_reiserfs,
+        FsKind::Iso9660 => plain::read_iso9660,
+        FsKind::Squashfs => plain::read_squashfs,
+        FsKind::Erofs => plain::read_erofs,
+        FsKind::Vfat => fat::read_fat,
+        FsKind::Exfat => fat::read_exfat,
+        FsKind::Ntfs => ntfs::read,
+        FsKind::Swap => swap::read,
+        FsKind::Zfs => zfs::read,
     };
     read(view)
 }

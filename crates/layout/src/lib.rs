@@ -5,35 +5,32 @@
 
 mod beside;
 mod blank;
-mod check;
 mod descend;
 mod fields;
-pub mod format;
 mod fs;
-mod gpt;
-mod kernel;
-pub mod layer;
 pub mod live;
-mod mbr;
+mod model;
+mod read;
 mod reader;
-mod sectors;
 mod signature;
-mod stack;
-pub mod types;
-pub mod view;
-mod volume;
+mod tables;
+mod volumes;
 mod watched;
 
 pub use beside::{
-    Beside, RivalContent, RivalTable, beside, is_member, is_optical, is_table, member_marks, optical_extent,
-    rival_content, rival_table,
+    Beside, Neighbour, RivalContent, RivalTable, beside, member_marks, optical_extent, rival_content,
+    rival_table,
 };
 pub use blank::is_blank;
 pub use descend::read_layers;
 pub use fs::file_system;
-pub use kernel::kernel_stack;
-pub use sectors::other_sectors;
-pub use stack::{
-    Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind, read_all,
-    read_in_use, read_stack, read_whole_in_use,
+pub use model::content::{Class, Content, FsKind, Named, VolumeKind};
+pub use model::stack::{
+    Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind,
 };
+pub use model::{content, layer, types, view};
+pub use read::{read_all, read_in_use, read_whole_in_use};
+pub use tables::format;
+pub use tables::kernel::kernel_stack;
+pub use tables::read::read_stack;
+pub use tables::sectors::other_sectors;

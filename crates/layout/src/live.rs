@@ -15,9 +15,10 @@ use straddle_device::live::table::DmTarget;
 use straddle_device::live::{Array, LiveDevice, LiveKind, Located, Lower, Mapping, Owner};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
-use crate::kernel::kernel_stack;
-use crate::layer::{Facts, Layer, Luks, Lv, Mapped, Md, Pv, Segment};
-use crate::view::Piece;
+use crate::model::content::{Content, VolumeKind};
+use crate::model::layer::{Facts, Layer, Luks, Lv, Mapped, Md, Pv, Segment};
+use crate::model::view::Piece;
+use crate::tables::kernel::kernel_stack;
 pub use attach::attach;
 pub use compare::{Disagreement, Said, Value, compare, compare_partitions};
 use ground::Ground;
@@ -51,14 +52,18 @@ pub fn layers(device: &LiveDevice, start: ByteOffset) -> Option<Layer> {
         found.pop()?
     } else {
         // Several mappings cut the device among them.
-        Layer { space: place.ground.pieces(), children: found, ..place.layer("mappings", Facts::Opaque) }
+        Layer {
+            space: place.ground.pieces(),
+            children: found,
+            ..place.layer(Content::Live("mappings"), Facts::Opaque)
+        }
     };
     Some(shifted(layer, start))
 }
 
 impl Place<'_> {
     /// A layer that takes all of this place.
-    fn layer(&self, kind: &'static str, facts: Facts) -> Layer {
+    fn layer(&self, kind: Content, facts: Facts) -> Layer {
         Layer {
             kind,
             name: String::new(),
@@ -103,7 +108,7 @@ fn on(place: &Place<'_>, is_first: bool) -> Vec<Layer> {
 }
 
 /// A layer that `holder` is, with a header or a place of its own on the device below, and all that stands on it.
-fn upper(place: &Place<'_>, holder: &LiveDevice, kind: &'static str, facts: Facts) -> Layer {
+fn upper(place: &Place<'_>, holder: &LiveDevice, kind: Content, facts: Facts) -> Layer {
     let lower = holder.lower(&place.device.name).unwrap_or(&NOWHERE);
     let ground = Ground::on(&place.ground, lower, holder.size);
     let above = Place { device: holder, ground, volume: None };
@@ -137,7 +142,7 @@ fn member(place: &Place<'_>, holder: &LiveDevice, array: &Array) -> Layer {
     };
     // An array without a level is a container: other arrays stand on the same members.
     let facts = if array.level.is_some() { Facts::Md(md) } else { Facts::Opaque };
-    Layer { name: holder.name.clone(), ..upper(place, holder, "linux_raid_member", facts) }
+    Layer { name: holder.name.clone(), ..upper(place, holder, VolumeKind::Md.into(), facts) }
 }
 
 fn metadata_version(text: &str) -> &'static str {
@@ -151,7 +156,7 @@ fn metadata_version(text: &str) -> &'static str {
 fn bcache(place: &Place<'_>, holder: &LiveDevice) -> Layer {
     let payload = holder.lower(&place.device.name).and_then(Mapping::first_byte_on);
     let facts = Facts::Mapped(Mapped { payload, block: None });
-    Layer { name: holder.name.clone(), ..upper(place, holder, "bcache", facts) }
+    Layer { name: holder.name.clone(), ..upper(place, holder, VolumeKind::Bcache.into(), facts) }
 }
 
 /// A device-mapper device that is no logical volume.
@@ -161,7 +166,7 @@ fn mapped(place: &Place<'_>, holder: &LiveDevice, mapping: &Mapping) -> Layer {
     let (kind, facts) = match mapping.owner {
         Owner::Luks(version) => {
             let sector_size = mapping.block().unwrap_or(ByteCount::ZERO);
-            ("crypto_LUKS", Facts::Luks(Luks { version, payload, sector_size, ..Luks::default() }))
+            (VolumeKind::Luks.into(), Facts::Luks(Luks { version, payload, sector_size, ..Luks::default() }))
         }
         owner => (mapping_kind(owner, mapping), Facts::Mapped(Mapped { payload, block: mapping.block() })),
     };
@@ -190,33 +195,34 @@ fn uuid_of(mapping: &Mapping) -> String {
     on_disk.unwrap_or_default().to_owned()
 }
 
-/// What such a mapping is called, by blkid's TYPE of its header where it has one.
-fn mapping_kind(owner: Owner, mapping: &Mapping) -> &'static str {
-    const TARGETS: [(&str, &str); 14] = [
-        ("linear", "dm-linear"),
-        ("striped", "dm-striped"),
-        ("crypt", "dm-crypt"),
-        ("integrity", "DM_integrity"),
-        ("verity", "dm-verity"),
-        ("multipath", "mpath_member"),
-        ("delay", "dm-delay"),
-        ("flakey", "dm-flakey"),
-        ("raid", "dm-raid"),
-        ("mirror", "dm-mirror"),
-        ("thin-pool", "dm-thin-pool"),
-        ("thin", "dm-thin"),
-        ("cache", "dm-cache"),
-        ("writecache", "dm-writecache"),
+/// What such a mapping is: its header's volume where it has one.
+fn mapping_kind(owner: Owner, mapping: &Mapping) -> Content {
+    const INTEGRITY: Content = Content::Volume(VolumeKind::Integrity);
+    const TARGETS: [(&str, Content); 14] = [
+        ("linear", Content::Live("dm-linear")),
+        ("striped", Content::Live("dm-striped")),
+        ("crypt", Content::Live("dm-crypt")),
+        ("integrity", INTEGRITY),
+        ("verity", Content::Live("dm-verity")),
+        ("multipath", Content::Live("mpath_member")),
+        ("delay", Content::Live("dm-delay")),
+        ("flakey", Content::Live("dm-flakey")),
+        ("raid", Content::Live("dm-raid")),
+        ("mirror", Content::Live("dm-mirror")),
+        ("thin-pool", Content::Live("dm-thin-pool")),
+        ("thin", Content::Live("dm-thin")),
+        ("cache", Content::Live("dm-cache")),
+        ("writecache", Content::Live("dm-writecache")),
     ];
     match owner {
-        Owner::Partition(_) => "dm-partition",
-        Owner::Crypt => "dm-crypt",
-        Owner::Integrity => "DM_integrity",
-        Owner::Verity => "dm-verity",
-        Owner::Multipath => "mpath_member",
+        Owner::Partition(_) => Content::Live("dm-partition"),
+        Owner::Crypt => Content::Live("dm-crypt"),
+        Owner::Integrity => INTEGRITY,
+        Owner::Verity => Content::Live("dm-verity"),
+        Owner::Multipath => Content::Live("mpath_member"),
         Owner::Luks(_) | Owner::Lvm | Owner::Other => {
             let kind = mapping.kind().unwrap_or_default();
-            TARGETS.iter().find(|(target, _)| *target == kind).map_or("dm", |(_, kind)| kind)
+            TARGETS.iter().find(|(target, _)| *target == kind).map_or(Content::Live("dm"), |(_, kind)| *kind)
         }
     }
 }
@@ -263,7 +269,7 @@ fn physical_volume<'a>(
         name: group.to_owned(),
         children,
         remarks: vec![remark.to_owned()],
-        ..place.layer("LVM2_member", facts)
+        ..place.layer(VolumeKind::Pv.into(), facts)
     }
 }
 
@@ -286,7 +292,7 @@ fn logical_volume(place: &Place<'_>, holder: &LiveDevice, mapping: &Mapping) -> 
         name,
         uuid: uuid_of(mapping),
         drive: above.ground.drive_at(ByteOffset::ZERO),
-        ..place.layer("LV", Facts::Lv(Lv { segments }))
+        ..place.layer(Content::LogicalVolume, Facts::Lv(Lv { segments }))
     };
     let mut layer = finish(layer, &above);
     // Places of volumes count from the PV's first byte, however many volumes are between.
@@ -354,7 +360,7 @@ fn table(place: &Place<'_>, partitions: &[(&LiveDevice, u32)]) -> Layer {
         is_new
     });
     let space = space.iter().map(|piece| Piece { below: piece.span.start(), ..*piece }).collect();
-    Layer { children, space, ..place.layer("table", facts) }
+    Layer { children, space, ..place.layer(Content::Table, facts) }
 }
 
 /// A piece of a partition that begins at byte `start`, as one of what its table is on.

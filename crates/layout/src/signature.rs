@@ -14,9 +14,16 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::fields::{be16, be32, byte, has, le16, le32, le64};
 use crate::fs;
+use crate::model::content::Content::{FileSystem, Volume};
+use crate::model::content::FsKind::{
+    Btrfs, Erofs, Exfat, Ext2, Ext3, Ext4, F2fs, Iso9660, Jbd, Jfs, Nilfs2, Ntfs, Reiserfs, Squashfs, Swap,
+    Vfat, Xfs, Zfs,
+};
+use crate::model::content::VolumeKind::{Bcache, Integrity, Luks, Md, Pv, Verity};
+use crate::model::content::{Class, Content};
+use crate::model::view::View;
 use crate::reader::Reader;
-use crate::view::View;
-use crate::volume;
+use crate::volumes;
 use window::Window;
 
 /// The first read: from byte 0, far enough for the md 1.2 superblock, the swap magic of 8 KiB pages, and what stands at
@@ -40,111 +47,97 @@ const SUPERBLOCK_1K: usize = 1024;
 /// Where ReiserFS and btrfs keep their superblock.
 const SUPERBLOCK_64K: usize = 64 * 1024;
 
-/// What a row shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
-    /// A part or a wrapping of something else.
-    Member,
-    /// A file system, or swap.
-    FileSystem,
-    /// A partition table.
-    Table,
-}
-
-/// One row: `magic` at offset `at` means `name`, if the surroundings confirm it.
+/// One row: `magic` at offset `at` means `content`, if the surroundings confirm it.
 struct Magic {
     at: usize,
     magic: &'static [u8],
-    name: &'static str,
-    what: What,
+    content: Content,
     confirm: fn(&Window<'_>) -> bool,
 }
 
-const fn row(at: usize, magic: &'static [u8], name: &'static str) -> Magic {
-    checked(at, magic, name, |_| true)
+const fn row(at: usize, magic: &'static [u8], content: Content) -> Magic {
+    checked(at, magic, content, |_| true)
 }
 
 const fn checked(
     at: usize,
     magic: &'static [u8],
-    name: &'static str,
+    content: Content,
     confirm: fn(&Window<'_>) -> bool,
 ) -> Magic {
-    Magic { at, magic, name, what: What::FileSystem, confirm }
-}
-
-impl Magic {
-    /// The same, of a member.
-    const fn member(self) -> Self {
-        Self { what: What::Member, ..self }
-    }
-
-    /// The same, of a partition table.
-    const fn table(self) -> Self {
-        Self { what: What::Table, ..self }
-    }
+    Magic { at, magic, content, confirm }
 }
 
 /// What makes the rest a member of something larger. As in libblkid these come first: a member may well show a
 /// file system's superblock too, its own older one or that of the array it mirrors.
-const MEMBERS: [Magic; 12] = [
-    checked(0, b"\xFC\x4E\x2B\xA9", "linux_raid_member", |w| is_md1(w, 0)).member(),
-    checked(4096, b"\xFC\x4E\x2B\xA9", "linux_raid_member", |w| is_md1(w, 4096)).member(),
+const MEMBERS: [Magic; 10] = [
+    checked(0, b"\xFC\x4E\x2B\xA9", Volume(Md), |w| is_md1(w, 0)),
+    checked(4096, b"\xFC\x4E\x2B\xA9", Volume(Md), |w| is_md1(w, 4096)),
     // The label is in one of the first four 512-byte sectors, whatever the block size.
-    checked(24, b"LVM2 001", "LVM2_member", |w| volume::is_lvm_label(w.from(0), 0)).member(),
-    checked(512 + 24, b"LVM2 001", "LVM2_member", |w| volume::is_lvm_label(w.from(512), 1)).member(),
-    checked(1024 + 24, b"LVM2 001", "LVM2_member", |w| volume::is_lvm_label(w.from(1024), 2)).member(),
-    checked(1536 + 24, b"LVM2 001", "LVM2_member", |w| volume::is_lvm_label(w.from(1536), 3)).member(),
-    checked(0, b"LUKS\xBA\xBE", "crypto_LUKS", |w| matches!(be16(w.from(0), 6), 1 | 2)).member(),
-    row(0, b"verity\0\0", "DM_verity_hash").member(),
-    row(0, b"integrt\0", "DM_integrity").member(),
+    checked(24, b"LVM2 001", Volume(Pv), |w| volumes::is_lvm_label(w.from(0), 0)),
+    checked(512 + 24, b"LVM2 001", Volume(Pv), |w| volumes::is_lvm_label(w.from(512), 1)),
+    checked(1024 + 24, b"LVM2 001", Volume(Pv), |w| volumes::is_lvm_label(w.from(1024), 2)),
+    checked(1536 + 24, b"LVM2 001", Volume(Pv), |w| volumes::is_lvm_label(w.from(1536), 3)),
+    checked(0, b"LUKS\xBA\xBE", Volume(Luks), |w| matches!(be16(w.from(0), 6), 1 | 2)),
+    row(0, b"verity\0\0", Volume(Verity)),
+    row(0, b"integrt\0", Volume(Integrity)),
     // Its superblock says in which 512-byte sector it stands.
-    checked(BCACHE + 24, BCACHE_MAGIC, "bcache", |w| le64(w.from(BCACHE), 8) == 8).member(),
-    row(0, b"\xEB\x52\x90-FVE-FS-", "BitLocker").member(),
-    row(0, b"\xEB\x58\x90-FVE-FS-", "BitLocker").member(),
+    checked(BCACHE + 24, BCACHE_MAGIC, Volume(Bcache), |w| le64(w.from(BCACHE), 8) == 8),
+];
+
+/// BitLocker, whose boot sector ends with the MBR's own signature.
+const BITLOCKER: [Magic; 2] = [
+    named::row(0, b"\xEB\x52\x90-FVE-FS-", "BitLocker").class(Class::Member),
+    named::row(0, b"\xEB\x58\x90-FVE-FS-", "BitLocker").class(Class::Member),
 ];
 
 /// Boot sectors that end with the MBR's own signature.
 const BOOT_SECTORS: [Magic; 3] = [
-    checked(3, b"NTFS    ", "ntfs", is_ntfs),
-    checked(3, b"EXFAT   ", "exfat", is_exfat),
-    checked(510, b"\x55\xAA", "vfat", is_fat),
+    checked(3, b"NTFS    ", FileSystem(Ntfs), is_ntfs),
+    checked(3, b"EXFAT   ", FileSystem(Exfat), is_exfat),
+    checked(510, b"\x55\xAA", FileSystem(Vfat), is_fat),
 ];
 
 /// Everything else.
 const OTHERS: [Magic; 25] = [
-    checked(4086, b"SWAPSPACE2", "swap", is_swap),
-    row(4086, b"SWAP-SPACE", "swap"),
-    checked(8182, b"SWAPSPACE2", "swap", is_swap),
-    checked(0, b"XFSB", "xfs", is_xfs),
-    checked(SUPERBLOCK_1K + 0x38, b"\x53\xEF", "jbd", |w| Ext::read(w).is_some_and(|e| e.is_journal())),
-    checked(SUPERBLOCK_1K + 0x38, b"\x53\xEF", "ext2", |w| Ext::read(w).is_some_and(|e| e.is_ext2())),
-    checked(SUPERBLOCK_1K + 0x38, b"\x53\xEF", "ext3", |w| Ext::read(w).is_some_and(|e| e.is_ext3())),
-    checked(SUPERBLOCK_1K + 0x38, b"\x53\xEF", "ext4", |w| Ext::read(w).is_some()),
-    checked(0, b"hsqs", "squashfs", |w| le16(w.from(0), 28) >= 4),
-    row(SUPERBLOCK_1K, b"\x10\x20\xF5\xF2", "f2fs"),
-    checked(SUPERBLOCK_1K, b"\xE2\xE1\xF5\xE0", "erofs", |w| {
+    checked(4086, b"SWAPSPACE2", FileSystem(Swap), is_swap),
+    row(4086, b"SWAP-SPACE", FileSystem(Swap)),
+    checked(8182, b"SWAPSPACE2", FileSystem(Swap), is_swap),
+    checked(0, b"XFSB", FileSystem(Xfs), is_xfs),
+    checked(SUPERBLOCK_1K + 0x38, b"\x53\xEF", FileSystem(Jbd), |w| {
+        Ext::read(w).is_some_and(|e| e.is_journal())
+    }),
+    checked(SUPERBLOCK_1K + 0x38, b"\x53\xEF", FileSystem(Ext2), |w| {
+        Ext::read(w).is_some_and(|e| e.is_ext2())
+    }),
+    checked(SUPERBLOCK_1K + 0x38, b"\x53\xEF", FileSystem(Ext3), |w| {
+        Ext::read(w).is_some_and(|e| e.is_ext3())
+    }),
+    checked(SUPERBLOCK_1K + 0x38, b"\x53\xEF", FileSystem(Ext4), |w| Ext::read(w).is_some()),
+    checked(0, b"hsqs", FileSystem(Squashfs), |w| le16(w.from(0), 28) >= 4),
+    row(SUPERBLOCK_1K, b"\x10\x20\xF5\xF2", FileSystem(F2fs)),
+    checked(SUPERBLOCK_1K, b"\xE2\xE1\xF5\xE0", FileSystem(Erofs), |w| {
         (9..=16).contains(&byte(w.from(SUPERBLOCK_1K), 12))
     }),
-    checked(SUPERBLOCK_1K + 6, b"\x34\x34", "nilfs2", is_nilfs2),
-    row(SUPERBLOCK_64K + 0x40, b"_BHRfS_M", "btrfs"),
-    row(SUPERBLOCK_64K + 0x34, b"ReIsEr2Fs", "reiserfs"),
-    row(SUPERBLOCK_64K + 0x34, b"ReIsEr3Fs", "reiserfs"),
-    row(SUPERBLOCK_64K + 0x34, b"ReIsErFs", "reiserfs"),
-    row(SUPERBLOCK_64K, b"ReIsEr4", "reiser4"),
-    checked(32 * 1024, b"JFS1", "jfs", is_jfs),
-    row(32 * 1024 + 1, b"CD001", "iso9660"),
+    checked(SUPERBLOCK_1K + 6, b"\x34\x34", FileSystem(Nilfs2), is_nilfs2),
+    row(SUPERBLOCK_64K + 0x40, b"_BHRfS_M", FileSystem(Btrfs)),
+    row(SUPERBLOCK_64K + 0x34, b"ReIsEr2Fs", FileSystem(Reiserfs)),
+    row(SUPERBLOCK_64K + 0x34, b"ReIsEr3Fs", FileSystem(Reiserfs)),
+    row(SUPERBLOCK_64K + 0x34, b"ReIsErFs", FileSystem(Reiserfs)),
+    named::row(SUPERBLOCK_64K, b"ReIsEr4", "reiser4"),
+    checked(32 * 1024, b"JFS1", FileSystem(Jfs), is_jfs),
+    row(32 * 1024 + 1, b"CD001", FileSystem(Iso9660)),
     // The ends of 16, 32 and 64 KiB pages (arm64, ppc64): the header at byte 1024 is out of this window.
-    row(16374, b"SWAPSPACE2", "swap"),
-    row(16374, b"SWAP-SPACE", "swap"),
-    row(32758, b"SWAPSPACE2", "swap"),
-    row(32758, b"SWAP-SPACE", "swap"),
-    row(65526, b"SWAPSPACE2", "swap"),
-    row(65526, b"SWAP-SPACE", "swap"),
+    row(16374, b"SWAPSPACE2", FileSystem(Swap)),
+    row(16374, b"SWAP-SPACE", FileSystem(Swap)),
+    row(32758, b"SWAPSPACE2", FileSystem(Swap)),
+    row(32758, b"SWAP-SPACE", FileSystem(Swap)),
+    row(65526, b"SWAPSPACE2", FileSystem(Swap)),
+    row(65526, b"SWAP-SPACE", FileSystem(Swap)),
 ];
 
 /// What the bytes of `span` are known to be, by the first of them, or by the last where those show nothing.
-pub(crate) fn identify(reader: &Reader<'_>, span: Span) -> Option<&'static str> {
+pub(crate) fn identify(reader: &Reader<'_>, span: Span) -> Option<Content> {
     let is_disk = span.start() == ByteOffset::ZERO && span.end() == reader.end();
     if !is_disk {
         return by_start(reader, span).or_else(|| ends::identify(reader, span, false));
@@ -156,22 +149,22 @@ pub(crate) fn identify(reader: &Reader<'_>, span: Span) -> Option<&'static str> 
 /// A signature, and the bytes that show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
-    pub(crate) name: &'static str,
+    pub(crate) content: Content,
     pub(crate) at: Span,
 }
 
 /// Everything that the last bytes of the whole medium say that it is a member of.
 pub(crate) fn at_end(reader: &Reader<'_>) -> Vec<Mark> {
-    let md = volume::md_marked_at_end(reader.medium()).map(|at| Mark { name: "linux_raid_member", at });
-    let others = ends::all(reader, Span::first(reader.len()), true).map(|(name, at)| Mark { name, at });
+    let md = volumes::md_marked_at_end(reader.medium()).map(|at| Mark { content: Volume(Md), at });
+    let others = ends::all(reader, Span::first(reader.len()), true).map(|(content, at)| Mark { content, at });
     md.into_iter().chain(others).collect()
 }
 
-/// Whether the end of `span`, a part of the medium, is marked as a member of `name`.
-pub(crate) fn is_marked_at_end(reader: &Reader<'_>, span: Span, name: &str) -> bool {
+/// Whether the end of `span`, a part of the medium, is marked as a member of `content`.
+pub(crate) fn is_marked_at_end(reader: &Reader<'_>, span: Span, content: Content) -> bool {
     let part = View::of_drive(reader.medium()).slice(span.start(), span.len());
-    ends::all(reader, span, false).any(|(found, _)| found == name)
-        || (name == "linux_raid_member" && volume::md_marked_at_end(&part).is_some())
+    ends::all(reader, span, false).any(|(found, _)| found == content)
+        || (content == Volume(Md) && volumes::md_marked_at_end(&part).is_some())
 }
 
 /// Every content whose signature stands on the whole medium, tables left out; of several in one place the first.
@@ -181,32 +174,34 @@ pub(crate) fn everything(reader: &Reader<'_>) -> Vec<Mark> {
         let start = u64::try_from(range.start).map_or(ByteOffset::ZERO, ByteOffset::new);
         reader.read_up_to(start, range.len(), reader.end())
     };
-    let mut add = |name: &'static str, at: usize, len: usize| {
+    let mut add = |content: Content, at: usize, len: usize| {
         let at = u64::try_from(at).ok().map(ByteOffset::new);
         let len = u64::try_from(len).ok().map(ByteCount::new);
         let Some(at) = at.zip(len).and_then(|(at, len)| Span::new(at, len)) else { return };
-        if !found.iter().any(|mark| mark.name == name || mark.at == at) {
-            found.push(Mark { name, at });
+        if !found.iter().any(|mark| mark.content == content || mark.at == at) {
+            found.push(Mark { content, at });
         }
     };
     for range in [NEAR, FAR].iter().chain(&FURTHER) {
         let bytes = read(range);
         let window = Window::new(range.start, &bytes);
-        let rows = MEMBERS.iter().chain(&BOOT_SECTORS).chain(&named::UDF).chain(&OTHERS);
+        let rows = MEMBERS.iter().chain(&BITLOCKER).chain(&BOOT_SECTORS).chain(&named::UDF).chain(&OTHERS);
         let rows = rows.chain(named::MEMBERS).chain(named::FILE_SYSTEMS).chain(named::WEAK);
         let shown = rows.filter(|row| window.from(row.at).starts_with(row.magic) && (row.confirm)(&window));
         let is_whole = |row: &&Magic| {
-            row.name != "ntfs" || has_file_table(reader, ByteOffset::ZERO, window.from(0), false)
+            row.content != FileSystem(Ntfs) || has_file_table(reader, ByteOffset::ZERO, window.from(0), false)
         };
         let shown = shown.filter(is_whole);
-        shown.filter(|row| row.what != What::Table).for_each(|row| add(row.name, row.at, row.magic.len()));
-        if let Some((name, at)) = named::by_rule(&window) {
-            add(name, at, 4);
+        shown
+            .filter(|row| !row.content.is_foreign_table())
+            .for_each(|row| add(row.content, row.at, row.magic.len()));
+        if let Some((content, at)) = named::by_rule(&window) {
+            add(content, at, 4);
         }
     }
     let label = zfs_label(reader, Span::first(reader.len())).and_then(|at| usize::try_from(at).ok());
     if let Some(label) = label {
-        add("zfs_member", label + fs::ZFS_NVLIST.0, 4);
+        add(FileSystem(Zfs), label + fs::ZFS_NVLIST.0, 4);
     }
     found
 }
@@ -214,7 +209,7 @@ pub(crate) fn everything(reader: &Reader<'_>) -> Vec<Mark> {
 /// The partition table of a kind that is known by name only, whatever else stands on the whole medium.
 pub(crate) fn named_table(reader: &Reader<'_>) -> Option<&'static str> {
     let bytes = reader.read_up_to(ByteOffset::ZERO, FAR.end, reader.end());
-    first_match(&Window::new(0, &bytes), named::TABLES.iter())
+    first_match(&Window::new(0, &bytes), named::TABLES.iter()).map(Content::name)
 }
 
 /// Where in `span` the first label is of a member of a ZFS pool.
@@ -225,14 +220,12 @@ fn zfs_label(reader: &Reader<'_>, span: Span) -> Option<u64> {
     })
 }
 
-/// What the thing called `name` is.
-pub(crate) fn what(name: &str) -> Option<What> {
-    let read = MEMBERS.iter().chain(&BOOT_SECTORS).chain(&OTHERS);
-    let mut rows = read.chain(named::rows());
-    rows.find(|row| row.name == name).map(|row| row.what)
+/// What is known by the signature `name` only.
+pub(crate) fn named(name: &str) -> Option<Content> {
+    named::rows().map(|row| row.content).find(|content| content.name() == name)
 }
 
-fn by_start(reader: &Reader<'_>, span: Span) -> Option<&'static str> {
+fn by_start(reader: &Reader<'_>, span: Span) -> Option<Content> {
     let read = |range: std::ops::Range<usize>| {
         let start = u64::try_from(range.start).ok().map(ByteCount::new);
         let at = start.and_then(|start| span.start().checked_add(start));
@@ -251,7 +244,7 @@ fn by_start(reader: &Reader<'_>, span: Span) -> Option<&'static str> {
     }
     let far = read(FAR);
     let far = Window::new(FAR.start, &far);
-    let in_zfs = || zfs_label(reader, span).map(|_| "zfs_member");
+    let in_zfs = || zfs_label(reader, span).map(|_| FileSystem(Zfs));
     if let Some(name) = in_any_table(&far).or_else(in_zfs) {
         return Some(name);
     }
@@ -261,22 +254,22 @@ fn by_start(reader: &Reader<'_>, span: Span) -> Option<&'static str> {
 }
 
 /// Which file system's boot sector a medium begins with, if it is one of those that carry the MBR's signature.
-pub(crate) fn boot_sector(reader: &Reader<'_>) -> Option<&'static str> {
+pub(crate) fn boot_sector(reader: &Reader<'_>) -> Option<Content> {
     let window = Window::new(0, reader.head());
-    let bitlocker = MEMBERS.iter().filter(|row| row.name == "BitLocker");
-    let name = first_match(&window, bitlocker.chain(&BOOT_SECTORS))?;
-    (name != "ntfs" || has_file_table(reader, ByteOffset::ZERO, reader.head(), true)).then_some(name)
+    let found = first_match(&window, BITLOCKER.iter().chain(&BOOT_SECTORS))?;
+    (found != FileSystem(Ntfs) || has_file_table(reader, ByteOffset::ZERO, reader.head(), true))
+        .then_some(found)
 }
 
-fn in_any_table(window: &Window<'_>) -> Option<&'static str> {
-    let read = MEMBERS.iter().chain(&BOOT_SECTORS).chain(&named::UDF).chain(&OTHERS);
+fn in_any_table(window: &Window<'_>) -> Option<Content> {
+    let read = MEMBERS.iter().chain(&BITLOCKER).chain(&BOOT_SECTORS).chain(&named::UDF).chain(&OTHERS);
     let named = named::MEMBERS.iter().chain(named::FILE_SYSTEMS).chain(named::TABLES);
-    first_match(window, read.chain(named)).or_else(|| named::by_rule(window).map(|(name, _)| name))
+    first_match(window, read.chain(named)).or_else(|| named::by_rule(window).map(|(content, _)| content))
 }
 
-fn first_match<'r>(window: &Window<'_>, rows: impl Iterator<Item = &'r Magic>) -> Option<&'static str> {
+fn first_match<'r>(window: &Window<'_>, rows: impl Iterator<Item = &'r Magic>) -> Option<Content> {
     let mut rows = rows.filter(|row| window.from(row.at).starts_with(row.magic));
-    rows.find(|row| (row.confirm)(window)).map(|row| row.name)
+    rows.find(|row| (row.confirm)(window)).map(|row| row.content)
 }
 
 /// md 1.1 and 1.2: version 1, and the superblock says that it stands where it does (in 512-byte sectors).
@@ -410,5 +403,32 @@ impl Ext {
 
     fn knows_only(&self, incompat: u32) -> bool {
         self.incompat & !incompat == 0 && self.ro_compat & !Self::EXT3_RO_COMPAT == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::content::{FsKind, VolumeKind};
+
+    #[test]
+    fn everything_that_is_read_has_a_signature() {
+        let rows = MEMBERS.iter().chain(&BOOT_SECTORS).chain(&OTHERS).map(|row| row.content);
+        let shown: Vec<Content> = rows.chain(ends::contents()).collect();
+        let file_systems = FsKind::ALL.iter().copied().filter(|kind| *kind != Zfs).map(Content::from);
+        let volumes = VolumeKind::ALL.iter().copied().map(Content::from);
+        for content in file_systems.chain(volumes) {
+            assert!(shown.contains(&content), "{content}");
+        }
+    }
+
+    /// What has one name is one thing, whichever row shows it.
+    #[test]
+    fn a_name_has_one_class() {
+        let rows = MEMBERS.iter().chain(&BITLOCKER).chain(&BOOT_SECTORS).chain(&OTHERS).chain(named::rows());
+        let all: Vec<Content> = rows.map(|row| row.content).chain(ends::contents()).collect();
+        for one in &all {
+            assert!(all.iter().all(|other| other.name() != one.name() || other == one), "{one:?}");
+        }
     }
 }

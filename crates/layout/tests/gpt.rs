@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Gpt, byte, counted, listed, mbr_entry, names, put, put_fat, put_xfs, read, read_as};
-use straddle_layout::{MAX_PARTITIONS, PartitionType, Problem, Role, TableKind, read_stack};
+use straddle_layout::{FsKind, MAX_PARTITIONS, PartitionType, Problem, Role, TableKind, read_stack};
 use straddle_units::{BlockSize, ByteCount, Lba, MIB};
 
 const B512: Option<BlockSize> = Some(BlockSize::B512);
@@ -32,7 +32,7 @@ fn a_good_table_in_either_block_size_is_read_without_a_problem() {
         assert_eq!((second.role, second.kind), (Role::Primary, PartitionType::Guid(common::LINUX)));
         assert_eq!(second.attributes.guid, Some([2; 16]));
         assert_eq!(second.attributes.name, "part 2 é");
-        assert_eq!((stack.partitions[0].content, second.content), (None, Some("xfs")));
+        assert_eq!((stack.partitions[0].content, second.content), (None, Some(FsKind::Xfs.into())));
     }
 }
 
@@ -268,7 +268,7 @@ fn linux_rules_about_the_mbr_are_followed() {
     let mut reformatted = gpt.build();
     put(&mut reformatted, 446, &[0; 64]);
     put_fat(&mut reformatted, 0);
-    assert_eq!(read(&reformatted).kind, TableKind::Content("vfat"));
+    assert_eq!(read(&reformatted).kind, TableKind::Content(FsKind::Vfat.into()));
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn a_protective_mbr_alone_lists_nothing() {
     let stack = read_as(&image, B4096, None);
     assert_eq!(stack.problems, [Problem::ProtectiveWithoutGpt { at: byte(4096) }]);
     put_xfs(&mut image, 0);
-    assert_eq!(read(&image).kind, TableKind::Content("xfs"));
+    assert_eq!(read(&image).kind, TableKind::Content(FsKind::Xfs.into()));
 }
 
 #[test]

@@ -9,7 +9,7 @@ mod volume;
 use std::os::unix::fs::FileExt;
 
 use common::tools::{Image, run};
-use straddle_layout::{TableKind, beside};
+use straddle_layout::{FsKind, TableKind, beside};
 use volume::{group, plain_pv};
 
 /// blkid's TYPE of an image; nothing where it names none, `None` where there is no blkid.
@@ -22,7 +22,7 @@ fn blkid(image: &Image) -> Option<String> {
 
 fn ours(image: &Image) -> &'static str {
     match image.stack(None).kind {
-        TableKind::Content(name) => name,
+        TableKind::Content(content) => content.name(),
         _ => "",
     }
 }
@@ -87,9 +87,12 @@ fn a_boot_sector_without_its_file_system_is_not_told_beside_a_table() {
     }
     let told = |image: &Image| -> Vec<&str> {
         let found = beside(&image.medium(), &image.stack(None)).unwrap();
-        found.iter().map(|found| found.name).collect()
+        found.iter().map(|found| found.name()).collect()
     };
-    assert_eq!((image.stack(None).kind, told(&image)), (TableKind::Content("ntfs"), vec!["dos"]));
+    assert_eq!(
+        (image.stack(None).kind, told(&image)),
+        (TableKind::Content(FsKind::Ntfs.into()), vec!["dos"])
+    );
     // With something in the partition it is the other way round.
     let content = Image::new("leftover-content", 4 << 20);
     if run("mkswap", &["-q"], &content.0, "").is_none() {

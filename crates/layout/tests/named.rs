@@ -143,7 +143,7 @@ fn blkid(dir: &Path) -> BTreeSet<String> {
 fn judge(dir: &Path, name: &str, is_table: bool, what: &str, agreed: &mut usize) {
     let found = kind(dir);
     let ours = match &found {
-        TableKind::Content(name) if !is_table => *name,
+        TableKind::Content(content) if !is_table => content.name(),
         TableKind::Foreign(name) if is_table => *name,
         other => panic!("{name}: {what}: {other:?}"),
     };
@@ -210,8 +210,8 @@ fn nothing_on_blkids_list_is_missing() {
     let dir = TempDir::new().unwrap();
     for (_, writes) in CONTENTS {
         drop(image(dir.path(), writes));
-        if let TableKind::Content(name) = kind(dir.path()) {
-            ours.insert(name);
+        if let TableKind::Content(content) = kind(dir.path()) {
+            ours.insert(content.name());
         }
     }
     ours.extend(NOT_OURS.iter().map(|(name, _)| *name));

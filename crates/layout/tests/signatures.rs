@@ -17,7 +17,7 @@ fn content(writes: &[Write<'_>]) -> Option<&'static str> {
         put(&mut image, *at, bytes);
     }
     match read(&image).kind {
-        TableKind::Content(name) => Some(name),
+        TableKind::Content(content) => Some(content.name()),
         TableKind::None => None,
         other => panic!("{other:?}"),
     }

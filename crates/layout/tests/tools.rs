@@ -215,7 +215,7 @@ fn signatures_as_mkfs_writes_them_and_blkid_reads_them() {
         let Some(kind) = run("blkid", &["-p", "-o", "value", "-s", "TYPE"], &image.0, "") else { return };
         let stack = image.stack(None);
         match &stack.kind {
-            TableKind::Content(name) => assert_eq!(*name, kind.trim(), "{tool} {args:?}"),
+            TableKind::Content(content) => assert_eq!(content.name(), kind.trim(), "{tool} {args:?}"),
             other => panic!("{tool} {args:?}: {other:?}, but blkid says {kind}"),
         }
         assert_eq!(stack.problems, []);

@@ -15,8 +15,8 @@ use std::process::Command;
 use skip::present;
 use straddle_device::FileMedium;
 use straddle_layout::layer::{Facts, Layer, Lv, Md, Segment};
-use straddle_layout::read_layers;
 use straddle_layout::view::View;
+use straddle_layout::{FsKind, read_layers};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 const TOOLS: [&str; 8] =
@@ -72,7 +72,7 @@ impl Stacks {
             let layer = read_layers(&View::of_drive(&medium), whole, None);
             let layer = layer.unwrap_or_else(|| panic!("{name}/{index}: nothing found"));
             let kind = field(&self.text(&format!("{name}/{index}.blkid")), "TYPE", '=');
-            assert_eq!(Some(layer.kind), kind.as_deref(), "{name}/{index}");
+            assert_eq!(Some(layer.kind.name()), kind.as_deref(), "{name}/{index}");
             let damage = |layer: &&Layer| layer.remarks.iter().any(|remark| remark.contains("checksum"));
             assert_eq!(all(&layer).into_iter().find(damage), None, "{name}/{index}");
             Member { layer, medium }
@@ -90,7 +90,7 @@ impl Member {
     /// Where the file system `label` starts on the member, if it is found; there has to be one there.
     fn file_system(&self, label: &str) -> Option<u64> {
         let layers = all(&self.layer);
-        let found = layers.iter().find(|layer| layer.kind == "ext4" && layer.name == label)?;
+        let found = layers.iter().find(|layer| layer.kind == FsKind::Ext4.into() && layer.name == label)?;
         let drive = found.drive.expect("a file system that is read has a place").get();
         let mut magic = [0; 2];
         self.medium.file().read_exact_at(&mut magic, drive + 1024 + 0x38).expect("it can be read");
@@ -314,14 +314,14 @@ fn stacks_on_stacks() {
     for member in stacks.members("partitions") {
         let start = md(&member.layer).data_offset.get();
         let table = &member.layer.children[0];
-        assert_eq!((table.kind, table.drive.map(ByteOffset::get)), ("table", Some(start)));
+        assert_eq!((table.kind.name(), table.drive.map(ByteOffset::get)), ("table", Some(start)));
         let Facts::Table(stack) = &table.facts else { panic!("{table:?}") };
         assert_eq!((stack.partitions.len(), stack.problems.as_slice()), (2, [].as_slice()));
         assert_eq!(member.file_system("aligned"), Some(start + 2048 * 512));
         assert_eq!(member.file_system("shifted"), Some(start + 6145 * 512));
     }
     for member in stacks.members("deep") {
-        let kinds: Vec<&str> = all(&member.layer).iter().map(|layer| layer.kind).collect();
+        let kinds: Vec<&str> = all(&member.layer).iter().map(|layer| layer.kind.name()).collect();
         assert_eq!(kinds, ["linux_raid_member", "LVM2_member", "LV", "crypto_LUKS", "LV", "ext4"]);
         let layers = all(&member.layer);
         let (lv, luks) = (layers[2], layers[3]);

@@ -188,7 +188,7 @@ fn stacked() -> Vec<u8> {
 #[test]
 fn a_table_in_a_volume_is_followed() {
     let layer = layers(&MemoryMedium::new(stacked())).expect("a PV");
-    let kinds: Vec<&str> = all(&layer).iter().map(|layer| layer.kind).collect();
+    let kinds: Vec<&str> = all(&layer).iter().map(|layer| layer.kind.name()).collect();
     assert_eq!(kinds, ["LVM2_member", "LV", "table", "crypto_LUKS", "linux_raid_member", "LV"]);
 }
 

@@ -14,7 +14,7 @@
 use straddle_device::Medium;
 use straddle_layout::layer::{Facts, FileSystem, Layer, Luks};
 use straddle_layout::view::View;
-use straddle_layout::{Role, Stack, read_layers};
+use straddle_layout::{Content, FsKind, Role, Stack, read_layers};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba};
 
 use crate::error::PlanError;
@@ -70,7 +70,7 @@ impl Judge {
                 if let Some(payload) = mapped.payload {
                     self.starts(&format!("the payload of {kind}"), payload)?;
                 }
-                self.unseen(kind, layer);
+                self.unseen(kind.name(), layer);
             }
             Facts::Table(table) if table.block != self.new => {
                 return Err(format!("a partition table in it counts in {}-byte sectors", table.block));
@@ -81,12 +81,13 @@ impl Judge {
         layer.children.iter().try_for_each(|child| self.layer(child))
     }
 
-    fn file_system(&self, kind: &str, fs: &FileSystem) -> Result<(), String> {
-        if let ("vfat" | "exfat" | "ntfs", Some(sector)) = (kind, fs.sector) {
+    fn file_system(&self, kind: Content, fs: &FileSystem) -> Result<(), String> {
+        let own = kind.file_system().filter(|kind| kind.has_boot_sector());
+        if let Some((kind, sector)) = own.zip(fs.sector) {
             if sector == self.new.bytes() {
                 return Ok(());
             }
-            let who = if self.new.bytes() > sector && kind != "ntfs" { "Linux" } else { "Windows" };
+            let who = if self.new.bytes() > sector && kind != FsKind::Ntfs { "Linux" } else { "Windows" };
             return Err(format!(
                 "{kind} was made with sectors of {}, and {who} wants the drive's",
                 bytes(sector)

@@ -46,7 +46,7 @@ fn wipes_boot_code(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<bo
         return Ok(!plan.wipe().is_empty());
     }
     let in_it = |at: Span| at.start().get() < SECTOR_BYTES as u64;
-    Ok(beside(medium, stack)?.iter().any(|found| !found.is_table && in_it(found.at)))
+    Ok(beside(medium, stack)?.iter().any(|found| !found.is_table() && in_it(found.at)))
 }
 
 /// The steps of `plan` on the disk `medium`, on which `stack` was read.

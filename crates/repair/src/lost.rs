@@ -6,7 +6,7 @@ use std::fmt;
 
 use straddle_device::Medium;
 use straddle_layout::view::View;
-use straddle_layout::{Beside, Role, Stack, TableKind, beside, is_optical, optical_extent, read_layers};
+use straddle_layout::{Beside, Content, Role, Stack, TableKind, beside, optical_extent, read_layers};
 use straddle_units::{BlockSize, Span};
 
 use crate::error::PlanError;
@@ -54,12 +54,17 @@ pub(crate) fn find(
     let drive = View::of_drive(medium);
     let mut found = Vec::new();
     let whole = Span::first(medium.len());
-    if fresh && let TableKind::Content(name) | TableKind::Foreign(name) = stack.kind {
+    let fills = match stack.kind {
+        TableKind::Content(content) => Some(content.name()),
+        TableKind::Foreign(name) => Some(name),
+        _ => None,
+    };
+    if fresh && let Some(name) = fills {
         let layer = read_layers(&drive, whole, Some(stack.block));
         let label = layer.map(|layer| layer.name).unwrap_or_default();
         found.push(Lost { label, ..lost(None, Some(name), whole) });
     }
-    found.extend(harmed(medium, stack, fresh)?.iter().map(|harmed| lost(None, Some(harmed.name), whole)));
+    found.extend(harmed(medium, stack, fresh)?.iter().map(|harmed| lost(None, Some(harmed.name()), whole)));
     let partitions = stack.partitions.iter().filter(|partition| partition.role != Role::Extended);
     let stays = |span: Span| {
         table.partitions.iter().any(|entry| {
@@ -72,7 +77,7 @@ pub(crate) fn find(
         let looked =
             (index < MAX_LOOKED_INTO).then(|| read_layers(&drive, partition.span, Some(stack.block)));
         let layer = looked.flatten();
-        let content = layer.as_ref().map(|layer| layer.kind).or(partition.content);
+        let content = layer.as_ref().map(|layer| layer.kind).or(partition.content).map(Content::name);
         let label = layer.map(|layer| layer.name).unwrap_or_default();
         found.push(Lost { label, ..lost(Some(partition.number), content, partition.span) });
     }
@@ -87,7 +92,7 @@ fn lost(partition: Option<u32>, content: Option<&str>, span: Span) -> Lost {
 /// system, for which no room is free, and what its partitions cover.
 pub(crate) fn harmed(medium: &dyn Medium, stack: &Stack, fresh: bool) -> Result<Vec<Beside>, PlanError> {
     let has_extent = !fresh && optical_extent(medium)?.is_some();
-    let is_medium = |found: &Beside| has_extent && is_optical(found.name);
+    let is_medium = |found: &Beside| has_extent && found.is_optical();
     let is_spared = |found: &Beside| !fresh && (is_medium(found) || found.is_covered);
-    Ok(beside(medium, stack)?.into_iter().filter(|found| !found.is_table && !is_spared(found)).collect())
+    Ok(beside(medium, stack)?.into_iter().filter(|found| !found.is_table() && !is_spared(found)).collect())
 }

@@ -337,14 +337,15 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
         Fingerprint::of(situation.medium, situation.stack, block, situation.serial.map(str::to_owned))?;
     let fresh = request.table.is_some();
     let harmed = lost::harmed(situation.medium, situation.stack, fresh)?;
-    let names = harmed.iter().map(|found| found.name).collect::<Vec<_>>().join(" and ");
+    let names = harmed.iter().map(|found| found.name()).collect::<Vec<_>>().join(" and ");
     if !harmed.is_empty() && !request.wipe {
         return Err(PlanError::WouldHarm { names });
     }
-    if let TableKind::Content(name) = situation.stack.kind
+    if let TableKind::Content(content) = situation.stack.kind
         && !fresh
-        && beside(situation.medium, situation.stack)?.iter().any(|found| found.is_table)
+        && beside(situation.medium, situation.stack)?.iter().any(|found| found.is_table())
     {
+        let name = content.name();
         return Err(match rival_table(situation.medium, situation.stack)? {
             Some(_) => PlanError::TwoOwners { name },
             None => PlanError::NotItsTable { name },

@@ -115,7 +115,7 @@ fn findings(disk: &FileDisk, assume: &str) -> Vec<(&'static str, Severity, Strin
         page: None,
     };
     let found = straddle_audit::run(&context);
-    found.into_iter().map(|f| (f.rule.code, f.severity, f.message)).collect()
+    found.into_iter().map(|f| (f.rule.code.as_str(), f.severity, f.message)).collect()
 }
 
 fn size_of(plan: &Plan, entry: &Entry) -> ByteCount {

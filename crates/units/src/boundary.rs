@@ -124,6 +124,13 @@ impl Boundary {
         Self::new(ByteCount::new(size), ByteCount::new(phase))
     }
 
+    /// The family of the boundaries that all of `families` have, with the limits of [`Boundary::meet`]; every byte where
+    /// there is no family.
+    pub fn meet_all(families: impl IntoIterator<Item = Self>) -> Option<Self> {
+        let every_byte = Self { size: NonZeroU64::MIN, phase: 0 };
+        families.into_iter().try_fold(every_byte, Self::meet)
+    }
+
     /// Counts the units a span touches, and those it covers only in part. A unit that the medium's start
     /// cuts short (before the first boundary when there is a phase) is a unit like the others: the drive
     /// holds the rest of it where no address reaches.
@@ -142,39 +149,7 @@ impl Boundary {
         let count = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
         Coverage { touched: count(touched), partial: count(partial) }
     }
-
-    /// The first offset at or after `from` that is on a boundary of every family in `all`; `None` when there is
-    /// none within 2^64, or none within [`SEARCH_STEPS`] steps of the coarsest family.
-    pub fn ceil_all(all: &[Self], from: ByteOffset) -> Option<ByteOffset> {
-        let Some(coarsest) = all.iter().max_by_key(|b| b.size) else { return Some(from) };
-        let mut at = coarsest.ceil(from)?;
-        for _ in 0..SEARCH_STEPS {
-            if all.iter().all(|b| b.is_aligned(at)) {
-                return Some(at);
-            }
-            at = at.checked_add(coarsest.size())?;
-        }
-        None
-    }
-
-    /// The last offset at or before `from` that is on a boundary of every family in `all`, with the limits of
-    /// [`Boundary::ceil_all`].
-    pub fn floor_all(all: &[Self], from: ByteOffset) -> Option<ByteOffset> {
-        let Some(coarsest) = all.iter().max_by_key(|b| b.size) else { return Some(from) };
-        let mut at = coarsest.floor(from)?;
-        for _ in 0..SEARCH_STEPS {
-            if all.iter().all(|b| b.is_aligned(at)) {
-                return Some(at);
-            }
-            at = at.checked_back(coarsest.size())?;
-        }
-        None
-    }
 }
-
-/// How many boundaries of the coarsest family are tried for one that suits all. Real families meet within a few
-/// hundred (1 MiB and a 3 x 64 KiB stripe at every third); families whose phases contradict never do.
-const SEARCH_STEPS: u32 = 4096;
 
 /// The greatest common divisor g of two positive numbers, and the x of `a * x = g (mod b)`: Euclid's algorithm.
 fn common_divisor(a: i128, b: i128) -> (i128, i128) {

@@ -79,12 +79,28 @@ proptest! {
     }
 
     #[test]
-    fn all_families_are_met_by_the_first_common_boundary(from in 0_u64..100_000, a in 1_u64..60, b in 1_u64..60, phase in 0_u64..60) {
-        let families = [boundary(a, 0), boundary(b, phase)];
-        let brute = (from..from + a * b).find(|at| families.iter().all(|f| f.is_aligned(ByteOffset::new(*at))));
-        prop_assert_eq!(Boundary::ceil_all(&families, ByteOffset::new(from)).map(ByteOffset::get), brute);
-        let below = (from.saturating_sub(a * b - 1)..=from).rev().find(|at| families.iter().all(|f| f.is_aligned(ByteOffset::new(*at))));
-        prop_assert_eq!(Boundary::floor_all(&families, ByteOffset::new(from)).map(ByteOffset::get), below);
+    fn all_families_are_met_by_the_first_common_boundary(
+        from in 0_u64..100_000,
+        sizes in proptest::collection::vec((1_u64..24, 0_u64..24), 0..4),
+    ) {
+        let families: Vec<Boundary> = sizes.iter().map(|(size, phase)| boundary(*size, *phase)).collect();
+        let period: u64 = sizes.iter().map(|(size, _)| size).product();
+        let is_common = |at: &u64| families.iter().all(|f| f.is_aligned(ByteOffset::new(*at)));
+        let met = Boundary::meet_all(families.iter().copied());
+        let ceil = met.and_then(|met| met.ceil(ByteOffset::new(from))).map(ByteOffset::get);
+        prop_assert_eq!(ceil, (from..from + period).find(is_common));
+        let floor = met.and_then(|met| met.floor(ByteOffset::new(from))).map(ByteOffset::get);
+        prop_assert_eq!(floor, (from.saturating_sub(period - 1)..=from).rev().find(is_common));
+    }
+
+    /// More than 4096 steps of the coarser family lie between these.
+    #[test]
+    fn families_meet_however_far_apart(step in 4_097_u64..1 << 20, from in 0_u64..1 << 40) {
+        let (fine, coarse) = (boundary(step, 0), boundary(step + 1, step));
+        let met = Boundary::meet_all([fine, coarse]).expect("neighbours share no divisor");
+        let at = met.ceil(ByteOffset::new(from)).expect("it is within 2^64");
+        prop_assert!(fine.is_aligned(at) && coarse.is_aligned(at));
+        prop_assert_eq!(met.size().get(), step * (step + 1));
     }
 
     #[test]

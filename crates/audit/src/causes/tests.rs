@@ -1,16 +1,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
+use straddle_layout::VolumeKind;
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::*;
 use crate::finding::{Command, Miss, Rule};
+use crate::way::StepKind;
 
 /// A finding with a fix of its own, on a boundary of 4096 bytes that is shifted by `phase`.
 fn finding(rule: &'static Rule, subject: Subject, at: u64, phase: u64) -> Finding {
     let boundary = Boundary::new(ByteCount::new(4096), ByteCount::new(phase)).unwrap();
     let at = ByteOffset::new(at);
-    let command = Command { tool: "sfdisk", line: rule.code.to_owned() };
-    let cure = Cure { commands: vec![command], ..Cure::advice(rule.code) };
+    let command = Command { tool: "sfdisk", line: rule.code.to_string() };
+    let cure = Cure { commands: vec![command], ..Cure::advice(rule.code.as_str()) };
     let miss = Some(Miss { name: "physical sector", boundary, past: boundary.past(at) });
     Finding { at: Some(at), miss, cure: Some(cure), ..Finding::new(rule, subject, String::new()) }
 }
@@ -18,7 +20,7 @@ fn finding(rule: &'static Rule, subject: Subject, at: u64, phase: u64) -> Findin
 /// The codes of what has a fix with commands.
 fn fixed(findings: &[Finding]) -> Vec<&str> {
     let has = |f: &&Finding| f.cure.as_ref().is_some_and(|cure| !cure.commands.is_empty());
-    findings.iter().filter(has).map(|f| f.rule.code).collect()
+    findings.iter().filter(has).map(|f| f.rule.code.as_str()).collect()
 }
 
 #[test]
@@ -97,7 +99,7 @@ fn what_shows_above_follows_from_every_partition_below() {
     assert!(found[0][2].follows.is_empty());
     for follower in &found[0][..2] {
         let causes: Vec<_> =
-            follower.follows.iter().map(|c| (c.code, c.subject, c.target.as_deref())).collect();
+            follower.follows.iter().map(|c| (c.code.as_str(), c.subject, c.target.as_deref())).collect();
         let one = ("S001", Subject::Partition(1), Some("sda"));
         assert_eq!(causes, [one, ("S001", Subject::Partition(2), Some("sdb"))]);
     }
@@ -111,7 +113,10 @@ fn what_shows_above_follows_from_every_partition_below() {
 #[test]
 fn what_shows_above_follows_from_all_that_is_off_below_or_from_nothing() {
     let of_pv = |rule| {
-        let pv = crate::way::Step { kind: "LVM2_member", ..crate::way::Step::partition(1) };
+        let pv = crate::way::Step {
+            kind: StepKind::Layer(VolumeKind::Pv.into()),
+            ..crate::way::Step::partition(1)
+        };
         let layer = vec![crate::way::Step::partition(1), pv];
         Finding { layer, ..finding(rule, Subject::Partition(1), 7168, 0) }
     };
@@ -132,7 +137,7 @@ fn what_shows_above_follows_from_all_that_is_off_below_or_from_nothing() {
             })
             .collect();
         follow_down(&mut seen);
-        found[0][0].follows.iter().map(|cause| cause.code).collect::<Vec<_>>()
+        found[0][0].follows.iter().map(|cause| cause.code.as_str()).collect::<Vec<_>>()
     };
     let both: &[&str] = &["sda", "sdb"];
     let pv = || of_pv(&rules::PV_DATA_STRADDLES);

@@ -1,6 +1,6 @@
 //! What has to be minded before the command that puts a partition elsewhere.
 
-use straddle_layout::{Partition, PartitionType, TableKind};
+use straddle_layout::{FsKind, Partition, PartitionType, TableKind};
 
 use super::{Place, is_known, shrink, swap};
 use crate::Context;
@@ -58,7 +58,7 @@ pub(super) fn caution(
     }
     if moves && let Some(kind) = crate::hidden::moved_with(partition) {
         say(match kind {
-            "exfat" => "the exFAT in it says where it starts: what reads that has to be told (S068)",
+            FsKind::Exfat => "the exFAT in it says where it starts: what reads that has to be told (S068)",
             _ => {
                 "the boot sector in it says where it starts: correct it after the move (S068), or Windows does not boot from it"
             }

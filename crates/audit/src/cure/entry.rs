@@ -7,9 +7,9 @@ use straddle_device::shown::is_hidden;
 use straddle_layout::{Partition, PartitionType, Role, TableKind, types};
 use straddle_units::{Lba, LbaCount};
 
-use super::{operand, quote};
 use crate::Context;
 use crate::finding::Command;
+use crate::shell::{operand, quote};
 
 /// The types that parted gives to a partition made for a file system, by what it is told: MBR types, and names of GPT
 /// types. Others it does not give.

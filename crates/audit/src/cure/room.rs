@@ -9,7 +9,7 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::Place;
 use crate::Context;
-use crate::placement::GRAIN;
+use crate::boundaries::GRAIN;
 
 /// A gap of so many blocks at the end is none to libfdisk; elsewhere one of a single block.
 const SMALL_GAP: u64 = 3;

@@ -5,8 +5,8 @@
 //! line that is pasted with DEVICE in it fails at its first step, and changes nothing. A line that is given twice does nothing the
 //! second time.
 
-use straddle_layout::Partition;
 use straddle_layout::layer::{Facts, Layer};
+use straddle_layout::{FsKind, Partition};
 use straddle_units::{ByteCount, Lba, MIB, Span};
 
 use super::entry::Entry;
@@ -72,17 +72,19 @@ pub(super) fn steps(
 
 /// The command that shrinks `layer` to `len` bytes.
 fn resize(layer: &Layer, len: ByteCount) -> Option<String> {
-    match layer.kind {
-        "ext2" | "ext3" | "ext4" => {
+    match layer.kind.file_system()? {
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => {
             Some(format!("e2fsck -f DEVICE && resize2fs DEVICE {}K", len.get() / 1024))
         }
-        "btrfs" => {
+        FsKind::Btrfs => {
             let Facts::FileSystem(fs) = &layer.facts else { return None };
             let devid = fs.devid.filter(|_| len >= BTRFS_LEAST)?;
             let len = len.get();
             Some(format!("mount DEVICE DIR && btrfs filesystem resize {devid}:{len} DIR && umount DIR"))
         }
-        "ntfs" => Some(format!("ntfsresize --size {} DEVICE", len.get())),
-        _ => None,
+        FsKind::Ntfs => Some(format!("ntfsresize --size {} DEVICE", len.get())),
+        FsKind::Jbd | FsKind::Xfs | FsKind::F2fs | FsKind::Nilfs2 | FsKind::Jfs | FsKind::Reiserfs => None,
+        FsKind::Iso9660 | FsKind::Squashfs | FsKind::Erofs | FsKind::Vfat | FsKind::Exfat => None,
+        FsKind::Swap | FsKind::Zfs => None,
     }
 }

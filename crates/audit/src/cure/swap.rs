@@ -3,12 +3,12 @@
 //! The law of this module: the line begins with what fails where DEVICE is no swap, and sfdisk refuses a disk of which a
 //! partition is in use. What finds the swap, its UUID and its label, stays.
 
-use straddle_layout::Partition;
 use straddle_layout::layer::{Facts, Layer};
+use straddle_layout::{Content, FsKind, Partition};
 
 use super::entry::Entry;
-use super::quote;
 use crate::finding::Command;
+use crate::shell::quote;
 
 /// The page of most machines, for which mkswap needs no option.
 const PAGE: u64 = 4096;
@@ -19,7 +19,7 @@ pub(super) const ORDER: &str = "swapoff it first, and do not hibernate in betwee
 
 /// The swap in a partition.
 pub(super) fn of(partition: &Partition) -> Option<&Layer> {
-    partition.layer.as_ref().filter(|layer| layer.kind == "swap")
+    partition.layer.as_ref().filter(|layer| layer.kind == Content::FileSystem(FsKind::Swap))
 }
 
 /// The line that changes the entry and makes the swap again; `None` on an image, which has no device of the partition that

@@ -1,20 +1,30 @@
+use std::collections::BTreeSet;
+
+use straddle_layout::{Content, FsKind, VolumeKind};
+
 use super::*;
 use crate::finding::{Rule, Severity, Subject};
+use crate::way::StepKind;
 
 /// A step from a word: `partition 2`, `md host:0`, `LV vg/a`, `PV vg`, `table`, or a file system; `#` begins its UUID.
 fn step(text: &str) -> Step {
     let (text, uuid) = text.split_once('#').unwrap_or((text, ""));
     let (kind, name) = text.split_once(' ').unwrap_or((text, ""));
     let kind = match kind {
-        "md" => "linux_raid_member",
-        "PV" => "LVM2_member",
-        "LV" => "LV",
+        "md" => VolumeKind::Md.into(),
+        "PV" => VolumeKind::Pv.into(),
+        "LV" => Content::LogicalVolume,
         "partition" => return Step::partition(name.parse().unwrap()),
-        "table" => "table",
-        "xfs" => "xfs",
-        _ => "ext4",
+        "table" => Content::Table,
+        "xfs" => FsKind::Xfs.into(),
+        _ => FsKind::Ext4.into(),
     };
-    Step { kind, called: text.to_owned(), name: name.to_owned(), uuid: uuid.to_owned() }
+    Step {
+        kind: StepKind::Layer(kind),
+        called: text.to_owned(),
+        name: name.to_owned(),
+        uuid: uuid.to_owned(),
+    }
 }
 
 fn way(steps: &[&str]) -> Vec<Step> {

@@ -13,7 +13,8 @@ use crate::output::{self, Styles, paint, plural};
 use crate::view::text;
 
 pub(crate) fn run(arguments: &ExplainArguments, styles: Styles) -> Result<Exit> {
-    let rules: Vec<&Rule> = arguments.codes.iter().filter_map(|code| straddle_audit::rule(code)).collect();
+    let rules: Vec<&Rule> =
+        arguments.codes.iter().filter_map(|code| straddle_audit::rule(code.as_str())).collect();
     match (&arguments.topic, rules.as_slice()) {
         (Some(Topic::Rmw(rmw)), _) => explain_rmw(rmw),
         (None, []) => list(arguments.json, styles),
@@ -45,7 +46,7 @@ struct RuleReport {
 impl From<&'static Rule> for RuleReport {
     fn from(rule: &'static Rule) -> Self {
         Self {
-            code: rule.code,
+            code: rule.code.as_str(),
             severity: rule.severity.to_string(),
             title: rule.title,
             what: rule.what,

@@ -5,8 +5,8 @@
 
 use super::{bytes, text, unit};
 use crate::fields::{le32, le64};
-use crate::layer::FileSystem;
-use crate::view::View;
+use crate::model::layer::FileSystem;
+use crate::model::view::View;
 
 /// Where the first superblock is (`BTRFS_SUPER_INFO_OFFSET`), and how long (`BTRFS_SUPER_INFO_SIZE`).
 const SUPERBLOCK: (u64, usize) = (64 * 1024, 4096);

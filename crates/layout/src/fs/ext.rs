@@ -3,8 +3,8 @@
 
 use super::{bytes, said, text, unit_of_log};
 use crate::fields::{le16, le32};
-use crate::layer::FileSystem;
-use crate::view::View;
+use crate::model::layer::FileSystem;
+use crate::model::view::View;
 
 /// Where the superblock is, whatever the block size, and how long.
 const SUPERBLOCK: (u64, usize) = (1024, 1024);

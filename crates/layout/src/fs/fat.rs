@@ -9,8 +9,8 @@ use straddle_units::{ByteCount, ByteOffset};
 
 use super::{bytes, is_copy, place, said, text, text_of_utf16, unit, unit_of_log};
 use crate::fields::{byte, le16, le32, le64};
-use crate::layer::FileSystem;
-use crate::view::View;
+use crate::model::layer::FileSystem;
+use crate::model::view::View;
 
 /// Both are described by the first sector, of which the first 512 bytes matter.
 const BOOT_SECTOR: (u64, usize) = (0, 512);

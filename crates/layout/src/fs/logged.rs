@@ -4,8 +4,8 @@ use straddle_units::ByteCount;
 
 use super::{bytes, place, said, text, text_of_utf16, unit_of_log};
 use crate::fields::{le32, le64};
-use crate::layer::FileSystem;
-use crate::view::View;
+use crate::model::layer::FileSystem;
+use crate::model::view::View;
 
 /// Both keep their first superblock here.
 const SUPERBLOCK: u64 = 1024;

@@ -6,8 +6,8 @@ use straddle_units::{ByteCount, ByteOffset};
 
 use super::{bytes, is_copy, said, text_of_utf16, unit};
 use crate::fields::{byte, has, le16, le32, le64};
-use crate::layer::FileSystem;
-use crate::view::View;
+use crate::model::layer::FileSystem;
+use crate::model::view::View;
 
 /// The boot sector's first 512 bytes.
 const BOOT_SECTOR: (u64, usize) = (0, 512);

@@ -3,8 +3,8 @@
 
 use super::{bytes, text, unit, unit_of_log};
 use crate::fields::{byte, has, le16, le32};
-use crate::layer::FileSystem;
-use crate::view::View;
+use crate::model::layer::FileSystem;
+use crate::model::view::View;
 
 /// `struct jfs_superblock`, fs/jfs/jfs_superblock.h.
 mod jfs {

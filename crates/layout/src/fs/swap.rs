@@ -5,8 +5,8 @@ use straddle_units::ByteCount;
 
 use super::{bytes, said, text};
 use crate::fields::{be32, le32};
-use crate::layer::FileSystem;
-use crate::view::View;
+use crate::model::layer::FileSystem;
+use crate::model::view::View;
 
 /// Page sizes that Linux has had, as in libblkid/src/superblocks/swap.c.
 const PAGES: [u64; 5] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];

@@ -2,8 +2,8 @@
 
 use super::{bytes, said, text, unit};
 use crate::fields::{be16, be32, be64};
-use crate::layer::FileSystem;
-use crate::view::View;
+use crate::model::layer::FileSystem;
+use crate::model::view::View;
 
 /// The superblock is at byte 0 and fits the smallest sector.
 const SUPERBLOCK: (u64, usize) = (0, 512);

@@ -11,8 +11,8 @@ use straddle_units::{ByteCount, ByteOffset, MIB};
 
 use super::{bytes, text};
 use crate::fields::{array, be32, byte, has};
-use crate::layer::FileSystem;
-use crate::view::View;
+use crate::model::layer::FileSystem;
+use crate::model::view::View;
 
 /// `vl_vdev_phys`: after 8 KiB for a boot block and 8 KiB for a boot environment, the list, and how long.
 pub(crate) const ZFS_NVLIST: (usize, usize) = (16 << 10, 112 << 10);

@@ -7,8 +7,8 @@ use straddle_device::live::Machine;
 use straddle_units::ByteOffset;
 
 use super::{Disagreement, compare, compare_partitions, layers, merge};
-use crate::layer::Layer;
-use crate::stack::Stack;
+use crate::model::layer::Layer;
+use crate::model::stack::Stack;
 
 /// Adds what the kernel has set up on the disk `name` and its partitions to `stack`, and returns where the two views
 /// differ, and what could not be looked at.

@@ -6,8 +6,9 @@ use straddle_device::KernelPartition;
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::merge::{is_firmware, partner};
-use crate::layer::{Facts, Layer, Luks, Lv, Mapped, Md, Pv, Segment};
-use crate::stack::{Role, Stack, TableKind};
+use crate::model::content::Content;
+use crate::model::layer::{Facts, Layer, Luks, Lv, Mapped, Md, Pv, Segment};
+use crate::model::stack::{Role, Stack, TableKind};
 
 /// A figure of which the disk says one thing and the kernel another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,7 +125,7 @@ impl Said {
 }
 
 fn told(layer: &Layer) -> String {
-    if layer.name.is_empty() { layer.kind.to_owned() } else { format!("{} {}", layer.kind, layer.name) }
+    if layer.name.is_empty() { layer.kind.to_string() } else { format!("{} {}", layer.kind, layer.name) }
 }
 
 /// Everything in which the two views of one partition, and of what stands on it, differ.
@@ -138,7 +139,7 @@ fn compare_layer(on_disk: &Layer, live: &Layer, found: &mut Vec<Disagreement>) {
     let Some(same) = partner(on_disk, std::slice::from_ref(live)) else {
         // Only what has a header of its own must be what the disk shows. The metadata of a firmware RAID is not read.
         if !is_external(on_disk, live) && matches!(live.facts, Facts::Md(_) | Facts::Pv(_) | Facts::Luks(_)) {
-            let said = |layer: &Layer| Said { value: Value::Word(layer.kind), drive: layer.drive };
+            let said = |layer: &Layer| Said { value: Value::Word(layer.kind.name()), drive: layer.drive };
             let (layer, figure) = (told(live), "what stands there".to_owned());
             found.push(Disagreement { layer, figure, on_disk: said(on_disk), live: said(live) });
         }
@@ -160,7 +161,9 @@ fn compare_layer(on_disk: &Layer, live: &Layer, found: &mut Vec<Disagreement>) {
     for child in &on_disk.children {
         // What has no partner was not set up, or is the kernel's own affair; one child alone must fit.
         let alone = <&[Layer; 1]>::try_from(same.children.as_slice()).ok().map(|[only]| only);
-        if let Some(partner) = partner(child, &same.children).or(alone.filter(|_| child.kind != "LV")) {
+        if let Some(partner) =
+            partner(child, &same.children).or(alone.filter(|_| child.kind != Content::LogicalVolume))
+        {
             compare_layer(child, partner, found);
         }
     }

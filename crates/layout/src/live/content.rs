@@ -7,16 +7,22 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use super::Place;
 use crate::fs;
-use crate::layer::{Facts, FileSystem, Layer};
+use crate::model::content::{Content, FsKind};
+use crate::model::layer::{Facts, FileSystem, Layer};
+use crate::model::view::View;
 use crate::reader::Reader;
 use crate::signature;
-use crate::view::View;
 
-/// The file systems that we know by the kernel's name of them, which is blkid's but for ext2 and FAT.
-const KINDS: [&str; 20] = [
-    "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "nilfs2", "jfs", "reiserfs", "iso9660", "squashfs",
-    "erofs", "vfat", "exfat", "ntfs", "ntfs3", "udf", "ocfs2", "gfs2", "bcachefs",
-];
+/// The file system that the kernel calls `name` where it is mounted.
+fn of_mount(name: &str) -> Content {
+    let known = match name {
+        // The names of blkid too.
+        "udf" | "ocfs2" | "gfs2" | "bcachefs" => signature::named(name),
+        "ntfs3" => Some(Content::Live("ntfs3")),
+        _ => FsKind::from_name(name).map(Content::FileSystem),
+    };
+    known.unwrap_or(Content::Live("filesystem"))
+}
 
 /// What the device holds, with what uses it; `None` when neither its bytes nor the kernel say.
 pub(super) fn layer(place: &Place<'_>) -> Option<Layer> {
@@ -26,16 +32,15 @@ pub(super) fn layer(place: &Place<'_>) -> Option<Layer> {
         Err(why) => (None, vec![format!("its content cannot be read: {why}")]),
     };
     let mount = device.used_by.mounts.first();
-    let told =
-        mount.map(|mount| KINDS.iter().find(|kind| **kind == mount.kind).copied().unwrap_or("filesystem"));
-    let told = told.or_else(|| device.used_by.is_swap.then_some("swap"));
+    let told = mount.map(|mount| of_mount(&mount.kind));
+    let told = told.or_else(|| device.used_by.is_swap.then_some(FsKind::Swap.into()));
     let kind = found.as_ref().map(|(kind, ..)| *kind).or(told)?;
     let uuid = found.as_ref().map_or_else(String::new, |(_, uuid, _)| uuid.clone());
     let (facts, label) = match found.and_then(|(.., figures)| figures) {
         Some((figures, label)) => (Facts::FileSystem(figures), label),
         None => (Facts::Opaque, String::new()),
     };
-    if signature::what(kind) == Some(signature::What::Member) && told.is_none() {
+    if kind.is_member() && told.is_none() {
         remarks.push("not set up: what is in it is not followed".to_owned());
     }
     let name = mount.map_or(label, |mount| printable(&mount.point));
@@ -43,8 +48,8 @@ pub(super) fn layer(place: &Place<'_>) -> Option<Layer> {
     Some(Layer { name, uuid, children, remarks, ..place.layer(kind, facts) })
 }
 
-/// What was read: blkid's TYPE and UUID, with the figures and the label of a file system.
-type Found = Option<(&'static str, String, Option<(FileSystem, String)>)>;
+/// What was read: what it is and its UUID, with the figures and the label of a file system.
+type Found = Option<(Content, String, Option<(FileSystem, String)>)>;
 
 /// Reads the first bytes of the device's own node.
 fn read(place: &Place<'_>) -> Result<Found, String> {
@@ -52,7 +57,10 @@ fn read(place: &Place<'_>) -> Result<Found, String> {
     let reader = Reader::open(&medium, BlockSize::B512).map_err(|error| error.to_string())?;
     let kind = signature::identify(&reader, Span::first(medium.len()));
     let view = View::of_drive(&medium);
-    Ok(kind.map(|kind| (kind, fs::uuid(kind, &view), fs::file_system(kind, &view))))
+    Ok(kind.map(|kind| match kind {
+        Content::FileSystem(fs) => (kind, fs::uuid(fs, &view), fs::file_system(fs, &view)),
+        _ => (kind, String::new(), None),
+    }))
 }
 
 /// Loop devices over files of the file system. Where a file lies in it is not asked.
@@ -64,7 +72,7 @@ fn loops(place: &Place<'_>) -> Vec<Layer> {
             below: Span::new(ByteOffset::new(used.offset), ByteCount::new(used.size))?,
             drive: None,
             remarks: vec!["where its file lies in the file system is not followed".to_owned()],
-            ..place.layer("loop", Facts::Opaque)
+            ..place.layer(Content::Live("loop"), Facts::Opaque)
         })
     });
     layers.collect()

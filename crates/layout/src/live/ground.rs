@@ -3,7 +3,7 @@
 use straddle_device::live::{Located, Lower};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use crate::view::{MAX_PIECES, Piece};
+use crate::model::view::{MAX_PIECES, Piece};
 
 /// Of one run no more pieces than this are listed: a striped one goes on in the same way.
 const PIECES_OF_RUN: usize = 16;

@@ -2,8 +2,9 @@
 
 use straddle_device::live::is_part_of_volume;
 
-use crate::layer::{Facts, Layer};
-use crate::volume::SEALED;
+use crate::model::content::{Content, FsKind};
+use crate::model::layer::{Facts, Layer};
+use crate::volumes::SEALED;
 
 /// Puts the two views of one partition together. Figures and places that stand on the disk stay; what only the kernel
 /// knows is added: names, mount points, and layers that the disk does not show.
@@ -17,7 +18,8 @@ pub fn merge(on_disk: Option<Layer>, live: Option<Layer>) -> Option<Layer> {
 fn merge_layer(mut layer: Layer, live: &Layer) -> Layer {
     match partner(&layer, std::slice::from_ref(live)) {
         Some(same) => {
-            let is_file_system = matches!(layer.facts, Facts::FileSystem(_)) || layer.kind == "swap";
+            let is_file_system = matches!(layer.facts, Facts::FileSystem(_))
+                || layer.kind == Content::FileSystem(FsKind::Swap);
             if !same.name.is_empty() && (layer.name.is_empty() || is_file_system) {
                 layer.name.clone_from(&same.name);
             }
@@ -58,7 +60,7 @@ fn merge_layer(mut layer: Layer, live: &Layer) -> Layer {
 
 /// Whether a layer is the member of an array that firmware describes in a way of its own.
 pub(super) fn is_firmware(on_disk: &Layer) -> bool {
-    on_disk.kind != "linux_raid_member" && on_disk.kind.ends_with("_raid_member")
+    on_disk.kind.is_firmware_raid()
 }
 
 /// Whether a layer has a header of its own, so that only one such can stand in a place.
@@ -105,7 +107,7 @@ fn leftovers(live: &[Layer], known: &[&Layer], added: &mut Vec<Layer>) {
 /// Whether a volume is a part of another one, which LVM shows only when asked for all (`lvs -a`). It has a name of its own
 /// kind, or is a device besides the one of the volume.
 fn is_hidden(layer: &Layer) -> bool {
-    layer.kind == "LV" && (layer.name.ends_with(')') || is_part_of_volume(&layer.name))
+    layer.kind == Content::LogicalVolume && (layer.name.ends_with(')') || is_part_of_volume(&layer.name))
 }
 
 fn contains(layer: &Layer, other: &Layer) -> bool {
@@ -115,8 +117,9 @@ fn contains(layer: &Layer, other: &Layer) -> bool {
 /// The live layer that is the same as `layer` on the disk: of its kind, and for a volume of its name. Where the kernel has
 /// mappings between (the images of a mirror, the integrity of a LUKS) it is behind those.
 pub(super) fn partner<'a>(layer: &Layer, live: &'a [Layer]) -> Option<&'a Layer> {
-    let is_same =
-        |other: &Layer| other.kind == layer.kind && (layer.kind != "LV" || volume(other) == volume(layer));
+    let is_same = |other: &Layer| {
+        other.kind == layer.kind && (layer.kind != Content::LogicalVolume || volume(other) == volume(layer))
+    };
     let same: Vec<&Layer> = live.iter().filter(|other| is_same(other)).collect();
     match same[..] {
         [] => {

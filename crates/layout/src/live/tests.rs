@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use straddle_device::live::live_layers;
 
 use super::*;
-use crate::stack::{Attributes, Partition, PartitionType, Role, Stack, TableKind};
+use crate::model::content::FsKind;
+use crate::model::stack::{Attributes, Partition, PartitionType, Role, Stack, TableKind};
 
 /// A captured tree in a directory that vanishes with it.
 struct Tree(PathBuf);
@@ -75,7 +76,7 @@ vg-lv: 8192 8192 linear 253:0 18432
 const START: u64 = 2049 * 512;
 
 /// A layer as the disk shows it.
-fn on_disk(kind: &'static str, name: &str, drive: u64, facts: Facts) -> Layer {
+fn on_disk(kind: Content, name: &str, drive: u64, facts: Facts) -> Layer {
     Layer {
         kind,
         name: name.to_owned(),
@@ -93,20 +94,23 @@ fn luks_on_disk(payload: u64) -> Layer {
     let payload = Some(ByteOffset::new(payload));
     let facts =
         Facts::Luks(Luks { version: 2, payload, sector_size: ByteCount::new(4096), ..Luks::default() });
-    on_disk("crypto_LUKS", "", START, facts)
+    on_disk(VolumeKind::Luks.into(), "", START, facts)
 }
 
 #[test]
 fn what_is_behind_a_key_is_seen() {
     let luks = stack("seen", TABLES).layers("sda1", START);
     let payload = ByteOffset::new(32768 * 512);
-    assert_eq!((luks.kind, luks.name.as_str(), luks.below.start().get()), ("crypto_LUKS", "c0", START));
+    assert_eq!(
+        (luks.kind.name(), luks.name.as_str(), luks.below.start().get()),
+        ("crypto_LUKS", "c0", START)
+    );
     let facts =
         Luks { version: 2, payload: Some(payload), sector_size: ByteCount::new(4096), ..Luks::default() };
     assert_eq!(luks.facts, Facts::Luks(facts));
     let pv = &luks.children[0];
     let drive = ByteOffset::new((2049 + 32768) * 512);
-    assert_eq!((pv.kind, pv.name.as_str(), pv.drive), ("LVM2_member", "vg", Some(drive)));
+    assert_eq!((pv.kind.name(), pv.name.as_str(), pv.drive), ("LVM2_member", "vg", Some(drive)));
     let lv = &pv.children[0];
     assert_eq!(lv.name, "vg/lv");
     let pieces: Vec<_> = lv
@@ -118,15 +122,18 @@ fn what_is_behind_a_key_is_seen() {
     let Facts::Lv(facts) = &lv.facts else { panic!("{lv:?}") };
     assert_eq!(facts.segments[1].on_pv, Some(ByteOffset::new(18432 * 512)));
     let swap = &lv.children[0];
-    assert_eq!((swap.kind, swap.drive), ("swap", Some(ByteOffset::new((2049 + 32768 + 2048) * 512))));
+    assert_eq!((swap.kind.name(), swap.drive), ("swap", Some(ByteOffset::new((2049 + 32768 + 2048) * 512))));
 }
 
 #[test]
 fn without_tables_there_are_layers_without_places() {
     let luks = stack("unplaced", "").layers("sda1", START);
     let lv = &luks.children[0].children[0];
-    assert_eq!((luks.kind, lv.name.as_str(), lv.drive, lv.space.len()), ("crypto_LUKS", "vg/lv", None, 0));
-    assert_eq!(lv.children[0].kind, "swap");
+    assert_eq!(
+        (luks.kind.name(), lv.name.as_str(), lv.drive, lv.space.len()),
+        ("crypto_LUKS", "vg/lv", None, 0)
+    );
+    assert_eq!(lv.children[0].kind.name(), "swap");
     assert_eq!(compare(&luks_on_disk(1 << 24), &luks), []);
 }
 
@@ -142,7 +149,7 @@ fn a_moved_payload_is_told_with_both_bytes() {
          17826304 of the drive) in the kernel"
         ]
     );
-    let other = on_disk("linux_raid_member", "", START, Facts::Md(Md::default()));
+    let other = on_disk(VolumeKind::Md.into(), "", START, Facts::Md(Md::default()));
     let told = compare(&other, &live);
     assert_eq!((told.len(), told[0].figure.as_str()), (1, "what stands there"));
     // Then the disk's view stays as it is.
@@ -166,11 +173,12 @@ fn the_kernel_adds_what_the_disk_does_not_show() {
 #[test]
 fn hidden_volumes_are_ways_and_not_added() {
     let lv = |name: &str, children| {
-        let layer = on_disk("LV", name, 0, Facts::Lv(Lv::default()));
+        let layer = on_disk(Content::LogicalVolume, name, 0, Facts::Lv(Lv::default()));
         Layer { children, ..layer }
     };
-    let pv = |children| Layer { children, ..on_disk("LVM2_member", "vg", 0, Facts::Pv(Pv::default())) };
-    let fs = on_disk("ext4", "/srv", 0, Facts::Opaque);
+    let pv =
+        |children| Layer { children, ..on_disk(VolumeKind::Pv.into(), "vg", 0, Facts::Pv(Pv::default())) };
+    let fs = on_disk(FsKind::Ext4.into(), "/srv", 0, Facts::Opaque);
     let live = pv(vec![
         lv("vg/r1_rmeta_0", vec![]),
         lv("vg/r1_rimage_0", vec![lv("vg/r1", vec![fs.clone()])]),
@@ -216,7 +224,7 @@ fn the_layout_of_a_raid0_is_compared_where_both_tell_it() {
     let member = |level, layout| {
         let chunk = ByteCount::new(65536);
         let md = Md { version: "1.2", level, layout, chunk, raid_disks: 4, ..Md::default() };
-        on_disk("linux_raid_member", "", START, Facts::Md(md))
+        on_disk(VolumeKind::Md.into(), "", START, Facts::Md(md))
     };
     // (level, on the disk, in the kernel, whether they differ)
     let cases = [(0, 1, 0, false), (0, 0, 2, false), (0, 1, 1, false), (0, 1, 2, true), (5, 2, 0, true)];
@@ -229,12 +237,12 @@ fn the_layout_of_a_raid0_is_compared_where_both_tell_it() {
 /// Trees of any shape, with names that repeat.
 fn any_layer() -> impl Strategy<Value = Layer> {
     let kinds = prop_oneof![
-        Just(("LV", Facts::Lv(Lv::default()))),
-        Just(("LVM2_member", Facts::Pv(Pv::default()))),
-        Just(("crypto_LUKS", Facts::Luks(Luks::default()))),
-        Just(("dm-linear", Facts::Mapped(Mapped::default()))),
-        Just(("linux_raid_member", Facts::Md(Md::default()))),
-        Just(("ext4", Facts::Opaque)),
+        Just((Content::LogicalVolume, Facts::Lv(Lv::default()))),
+        Just((VolumeKind::Pv.into(), Facts::Pv(Pv::default()))),
+        Just((VolumeKind::Luks.into(), Facts::Luks(Luks::default()))),
+        Just((Content::Live("dm-linear"), Facts::Mapped(Mapped::default()))),
+        Just((VolumeKind::Md.into(), Facts::Md(Md::default()))),
+        Just((FsKind::Ext4.into(), Facts::Opaque)),
     ];
     let name = proptest::sample::select(vec!["", "vg/a", "vg/b", "vg/a_tdata", "x"]);
     let leaf = (kinds, name).prop_map(|((kind, facts), name)| on_disk(kind, name, 0, facts));

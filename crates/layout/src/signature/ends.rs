@@ -8,36 +8,46 @@
 use straddle_units::{ByteCount, ByteOffset, KERNEL_SECTOR, Span};
 
 use crate::fields::{be32, byte, has, le16, le32};
+use crate::model::content::{Class, Content, Named, VolumeKind};
 use crate::reader::Reader;
 
-/// One row: so many sectors before the end, `confirm` says that it is `name`.
+/// One row: so many sectors before the end, `confirm` says that it is `content`.
 struct Mark {
     back: u64,
-    name: &'static str,
+    content: Content,
     confirm: fn(&[u8]) -> bool,
 }
 
-const fn mark(back: u64, name: &'static str, confirm: fn(&[u8]) -> bool) -> Mark {
-    Mark { back, name, confirm }
+const fn mark(back: u64, content: Content, confirm: fn(&[u8]) -> bool) -> Mark {
+    Mark { back, content, confirm }
+}
+
+const DRBD: Content = Content::Volume(VolumeKind::Drbd);
+const DDF: Content = Content::Volume(VolumeKind::Ddf);
+const ISW: Content = Content::Volume(VolumeKind::Isw);
+
+/// A member that is known by name only.
+const fn array(name: &'static str) -> Content {
+    Content::Named(Named { name, class: Class::Array })
 }
 
 const SECTOR: usize = 512;
 
 /// What partitions are marked with too.
-const ANYWHERE: [Mark; 1] = [mark(8, "drbd", |sector| {
+const ANYWHERE: [Mark; 1] = [mark(8, DRBD, |sector| {
     // Versions 8, 8.4 when not closed cleanly, and 9.
     matches!(be32(sector, 60), 0x8374_026B..=0x8374_026D)
 })];
 
 /// What whole disks are marked with.
 const DISKS: [Mark; 22] = [
-    mark(1, "ddf_raid_member", is_ddf),
-    mark(257, "ddf_raid_member", is_ddf),
-    mark(2, "isw_raid_member", |sector| has(sector, 0, b"Intel Raid ISM Cfg Sig. ")),
-    mark(1, "lsi_mega_raid_member", |sector| has(sector, 0, b"$XIDE$")),
-    mark(1, "via_raid_member", is_via),
-    mark(1, "silicon_medley_raid_member", is_silicon),
-    mark(2, "nvidia_raid_member", |sector| has(sector, 0, b"NVIDIA")),
+    mark(1, DDF, is_ddf),
+    mark(257, DDF, is_ddf),
+    mark(2, ISW, |sector| has(sector, 0, b"Intel Raid ISM Cfg Sig. ")),
+    mark(1, array("lsi_mega_raid_member"), |sector| has(sector, 0, b"$XIDE$")),
+    mark(1, array("via_raid_member"), is_via),
+    mark(1, array("silicon_medley_raid_member"), is_silicon),
+    mark(2, array("nvidia_raid_member"), |sector| has(sector, 0, b"NVIDIA")),
     promise(63),
     promise(255),
     promise(256),
@@ -51,30 +61,32 @@ const DISKS: [Mark; 22] = [
     promise(991),
     promise(951),
     promise(3087),
-    mark(11, "hpt45x_raid_member", |sector| matches!(le32(sector, 0), 0x5A78_16F3 | 0x5A78_16FD)),
-    mark(1, "adaptec_raid_member", |sector| be32(sector, 0) == 0x37FC_4D1E && has(sector, 256, b"DPTM")),
+    mark(11, array("hpt45x_raid_member"), |sector| matches!(le32(sector, 0), 0x5A78_16F3 | 0x5A78_16FD)),
+    mark(1, array("adaptec_raid_member"), |sector| {
+        be32(sector, 0) == 0x37FC_4D1E && has(sector, 256, b"DPTM")
+    }),
 ];
 
 const fn promise(back: u64) -> Mark {
-    mark(back, "promise_fasttrack_raid_member", |sector| has(sector, 0, b"Promise Technology, Inc."))
+    mark(back, array("promise_fasttrack_raid_member"), |sector| has(sector, 0, b"Promise Technology, Inc."))
 }
 
 /// The mark of JMicron is two bytes: asked for last.
-const LAST: [Mark; 1] = [mark(1, "jmicron_raid_member", is_jmicron)];
+const LAST: [Mark; 1] = [mark(1, array("jmicron_raid_member"), is_jmicron)];
 
 /// How far before the end most marks of whole disks are, which are asked for before the start; those of Promise that are
 /// further away only where the start shows nothing.
 const NEAR: u64 = 257;
 
 /// What the end of a whole disk is known to be, by a few reads.
-pub(super) fn near(reader: &Reader<'_>, span: Span) -> Option<&'static str> {
-    marks(reader, span, true, |back| back <= NEAR).next().map(|(name, _)| name)
+pub(super) fn near(reader: &Reader<'_>, span: Span) -> Option<Content> {
+    marks(reader, span, true, |back| back <= NEAR).next().map(|(content, _)| content)
 }
 
 /// What the end of `span` is known to be besides that: of a whole disk, or of a part of one.
-pub(super) fn identify(reader: &Reader<'_>, span: Span, is_disk: bool) -> Option<&'static str> {
+pub(super) fn identify(reader: &Reader<'_>, span: Span, is_disk: bool) -> Option<Content> {
     let is_asked = move |back| !is_disk || back > NEAR;
-    marks(reader, span, is_disk, is_asked).next().map(|(name, _)| name)
+    marks(reader, span, is_disk, is_asked).next().map(|(content, _)| content)
 }
 
 /// Everything that the end of `span` is marked with, and the sector of each mark.
@@ -82,7 +94,7 @@ pub(super) fn all<'r>(
     reader: &'r Reader<'_>,
     span: Span,
     is_disk: bool,
-) -> impl Iterator<Item = (&'static str, Span)> + 'r {
+) -> impl Iterator<Item = (Content, Span)> + 'r {
     marks(reader, span, is_disk, |_| true)
 }
 
@@ -94,7 +106,7 @@ fn marks<'r>(
     span: Span,
     is_disk: bool,
     is_asked: impl Fn(u64) -> bool + 'r,
-) -> impl Iterator<Item = (&'static str, Span)> + 'r {
+) -> impl Iterator<Item = (Content, Span)> + 'r {
     let sectors = KERNEL_SECTOR.blocks_floor(span.len()).get();
     // No smaller disk is a member of anything.
     let place = move |back: u64| -> Option<ByteOffset> {
@@ -120,7 +132,7 @@ fn marks<'r>(
     let found = move |mark: &Mark| {
         let sector = sector_of(mark.back);
         let at = Span::new(place(mark.back)?, KERNEL_SECTOR.bytes())?;
-        (sector.len() == SECTOR && (mark.confirm)(&sector)).then_some((mark.name, at))
+        (sector.len() == SECTOR && (mark.confirm)(&sector)).then_some((mark.content, at))
     };
     rows.filter(move |mark| is_asked(mark.back)).filter_map(found)
 }
@@ -146,4 +158,10 @@ fn is_silicon(sector: &[u8]) -> bool {
 fn is_jmicron(sector: &[u8]) -> bool {
     let sum = (0..128).step_by(2).map(|at| le16(sector, at)).fold(0_u16, u16::wrapping_add);
     has(sector, 0, b"JM") && sum <= 1
+}
+
+/// What the marks at the end can show.
+#[cfg(test)]
+pub(super) fn contents() -> impl Iterator<Item = Content> {
+    ANYWHERE.iter().chain(&DISKS).chain(&LAST).map(|mark| mark.content)
 }

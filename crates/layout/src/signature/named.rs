@@ -4,8 +4,35 @@
 //! be there. Offsets, magics and names are facts of util-linux, libblkid/src/superblocks and libblkid/src/partitions;
 //! the names are those that blkid gives as TYPE and PTTYPE. "amiga", "pc98" and "loop" are parted's.
 
-use super::{Magic, SUPERBLOCK_1K, SUPERBLOCK_64K, Window, checked, row};
+use super::{Magic, SUPERBLOCK_1K, SUPERBLOCK_64K, Window};
 use crate::fields::{be16, be32, byte, has, le16, le32, le64};
+use crate::model::content::{Class, Content, FsKind, Named};
+
+const fn file_system(name: &'static str) -> Content {
+    Content::Named(Named { name, class: Class::FileSystem })
+}
+
+/// A row of a file system; [`Magic::class`] makes it one of something else.
+pub(super) const fn row(at: usize, magic: &'static [u8], name: &'static str) -> Magic {
+    super::row(at, magic, file_system(name))
+}
+
+const fn checked(
+    at: usize,
+    magic: &'static [u8],
+    name: &'static str,
+    confirm: fn(&Window<'_>) -> bool,
+) -> Magic {
+    super::checked(at, magic, file_system(name), confirm)
+}
+
+impl Magic {
+    /// The same, of something of another class.
+    pub(super) const fn class(self, class: Class) -> Self {
+        let name = self.content.name();
+        Self { content: Content::Named(Named { name, class }), ..self }
+    }
+}
 
 /// Where bcachefs keeps what bcache has there (`BCACHEFS_SB_MAGIC`).
 const BCACHEFS: &[u8] = b"\xC6\x85\x73\xF6\x66\xCE\x90\xA9\xD9\x6A\x60\xCF\x80\x3D\xF7\xEF";
@@ -19,24 +46,26 @@ const SUSPENDED: [&[u8]; 5] =
     [b"S1SUSPEND\0", b"S2SUSPEND\0", b"ULSUSPEND\0", b"LINHIB0001", b"\xed\xc3\x02\xe9\x98\x56\xe5\x0c"];
 
 /// UDF, which stands before ISO 9660 on a medium that is both.
-pub(super) const UDF: [Magic; 2] =
-    [checked(RECOGNITION + 1, b"BEA01", "udf", is_udf), checked(RECOGNITION + 1, b"CD001", "udf", is_udf)];
+pub(super) const UDF: [Magic; 2] = [
+    checked(RECOGNITION + 1, b"BEA01", "udf", is_udf).class(Class::Optical),
+    checked(RECOGNITION + 1, b"CD001", "udf", is_udf).class(Class::Optical),
+];
 
 /// Members and volumes, in the order in which libblkid asks for them.
 pub(super) const MEMBERS: &[Magic] = &[
-    row(9 * 512 + 32, b"\xF0\x16\x78\x5A", "hpt37x_raid_member").member(),
-    row(9 * 512 + 32, b"\xFD\x16\x78\x5A", "hpt37x_raid_member").member(),
-    row(0, b"bluestore block device", "ceph_bluestore").member(),
-    row(0, b"$DRBDmgr=q", "drbdmanage_control_volume").member(),
-    row(16, b"DRBDdlh*", "drbdproxy_datalog").member(),
-    row(0, b"SnAp", "DM_snapshot_cow").member(),
-    row(1 << 20, b"\x0D\xD0\x01\xC0", "VMFS_volume_member").member(),
-    row(0, b"UBI#", "ubi").member(),
-    row(0, b"dmvdo001", "vdo").member(),
-    row(512 + 4, b"!Stra0tis\x86\xFF\x02^\x41rh", "stratis").member(),
-    row(9 * 512 + 4, b"!Stra0tis\x86\xFF\x02^\x41rh", "stratis").member(),
-    row(32, b"ORCLDISK", "oracleasm").member(),
-    row(4, b"\x3D\xC1\x3C\x87\xC0\x5B\xE3\xB6", "opensvc_hb").member(),
+    row(9 * 512 + 32, b"\xF0\x16\x78\x5A", "hpt37x_raid_member").class(Class::Array),
+    row(9 * 512 + 32, b"\xFD\x16\x78\x5A", "hpt37x_raid_member").class(Class::Array),
+    row(0, b"bluestore block device", "ceph_bluestore").class(Class::Member),
+    row(0, b"$DRBDmgr=q", "drbdmanage_control_volume").class(Class::Member),
+    row(16, b"DRBDdlh*", "drbdproxy_datalog").class(Class::Member),
+    row(0, b"SnAp", "DM_snapshot_cow").class(Class::Member),
+    row(1 << 20, b"\x0D\xD0\x01\xC0", "VMFS_volume_member").class(Class::Member),
+    row(0, b"UBI#", "ubi").class(Class::Member),
+    row(0, b"dmvdo001", "vdo").class(Class::Member),
+    row(512 + 4, b"!Stra0tis\x86\xFF\x02^\x41rh", "stratis").class(Class::Member),
+    row(9 * 512 + 4, b"!Stra0tis\x86\xFF\x02^\x41rh", "stratis").class(Class::Member),
+    row(32, b"ORCLDISK", "oracleasm").class(Class::Member),
+    row(4, b"\x3D\xC1\x3C\x87\xC0\x5B\xE3\xB6", "opensvc_hb").class(Class::Member),
 ];
 
 /// File systems.
@@ -53,9 +82,9 @@ pub(super) const FILE_SYSTEMS: &[Magic] = &[
     checked(SUPERBLOCK_1K, b"BD", "hfsplus", |w| is_hfs(w) && is_wrapper(w)),
     row(8192, b"\x49\xE8\x95\xF9", "hpfs"),
     row(0, b"\0\0\0ReFS\0", "ReFS"),
-    row(0, b"\x45\x3D\xCD\x28", "cramfs"),
-    row(0, b"\x28\xCD\x3D\x45", "cramfs"),
-    row(0, b"-rom1fs-", "romfs"),
+    row(0, b"\x45\x3D\xCD\x28", "cramfs").class(Class::ReadOnly),
+    row(0, b"\x28\xCD\x3D\x45", "cramfs").class(Class::ReadOnly),
+    row(0, b"-rom1fs-", "romfs").class(Class::ReadOnly),
     checked(SUPERBLOCK_64K, GFS, "gfs", |w| (1309..1800).contains(&be32(w.from(SUPERBLOCK_64K), 24))),
     checked(SUPERBLOCK_64K, GFS, "gfs2", |w| (1801..1900).contains(&be32(w.from(SUPERBLOCK_64K), 24))),
     row(8192, b"OracleCFS", "ocfs"),
@@ -65,8 +94,8 @@ pub(super) const FILE_SYSTEMS: &[Magic] = &[
     row(8192, b"OCFSV2", "ocfs2"),
     row(1024, b"\xF5\xFC\x01\xA5", "vxfs"),
     row(8192, b"\xA5\x01\xFC\xF5", "vxfs"),
-    row(0, b"sqsh", "squashfs3"),
-    checked(0, b"hsqs", "squashfs3", |w| le16(w.from(0), 28) < 4),
+    row(0, b"sqsh", "squashfs3").class(Class::ReadOnly),
+    checked(0, b"hsqs", "squashfs3", |w| le16(w.from(0), 28) < 4).class(Class::ReadOnly),
     row(4096, b"SPB5", "nss"),
     row(0, b"\x31\x18\x10\x06", "ubifs"),
     row(0, b"\xCE\xFA\xAD\x1B", "bfs"),
@@ -79,7 +108,7 @@ pub(super) const FILE_SYSTEMS: &[Magic] = &[
     row(0, b"SFOZ", "zonefs"),
     checked(SUPERBLOCK_64K + 4, b"\x8B\x42\x3C\x10", "scoutfs_meta", is_scoutfs_meta),
     checked(SUPERBLOCK_64K + 4, b"\x8B\x42\x3C\x10", "scoutfs_data", |w| !is_scoutfs_meta(w)),
-    row(RECOGNITION + 9, b"CDROM", "iso9660"),
+    super::row(RECOGNITION + 9, b"CDROM", Content::FileSystem(FsKind::Iso9660)),
     // The magic of System V is the last but one word of its superblock, in either byte order.
     row(512 + 504, b"\x20\x7E\x18\xFD", "sysv"),
     row(512 + 504, b"\xFD\x18\x7E\x20", "sysv"),
@@ -93,52 +122,52 @@ pub(super) const FILE_SYSTEMS: &[Magic] = &[
 
 /// Partition tables of other machines: the kernel may list their partitions, this crate does not.
 pub(super) const TABLES: &[Magic] = &[
-    checked(508, b"\xDA\xBE", "sun", is_sun).table(),
-    row(0, b"\x0B\xE5\xA9\x41", "sgi").table(),
-    checked(512, BSD, "bsd", |w| has(w.from(512), 132, BSD)).table(),
-    checked(64, BSD, "bsd", |w| has(w.from(64), 132, BSD)).table(),
-    checked(128, BSD, "bsd", |w| has(w.from(128), 132, BSD)).table(),
+    checked(508, b"\xDA\xBE", "sun", is_sun).class(Class::Table),
+    row(0, b"\x0B\xE5\xA9\x41", "sgi").class(Class::Table),
+    checked(512, BSD, "bsd", |w| has(w.from(512), 132, BSD)).class(Class::Table),
+    checked(64, BSD, "bsd", |w| has(w.from(64), 132, BSD)).class(Class::Table),
+    checked(128, BSD, "bsd", |w| has(w.from(128), 132, BSD)).class(Class::Table),
     // A volume label in the third block; in EBCDIC: VOL1 behind its key, or LNX1 or CMS1.
-    row(1024 + 4, b"\xE5\xD6\xD3\xF1", "dasd").table(),
-    row(2048 + 4, b"\xE5\xD6\xD3\xF1", "dasd").table(),
-    row(4096 + 4, b"\xE5\xD6\xD3\xF1", "dasd").table(),
-    row(8192 + 4, b"\xE5\xD6\xD3\xF1", "dasd").table(),
-    row(1024, b"\xD3\xD5\xE7\xF1", "dasd").table(),
-    row(2048, b"\xD3\xD5\xE7\xF1", "dasd").table(),
-    row(4096, b"\xD3\xD5\xE7\xF1", "dasd").table(),
-    row(8192, b"\xD3\xD5\xE7\xF1", "dasd").table(),
-    row(1024, b"\xC3\xD4\xE2\xF1", "dasd").table(),
-    row(2048, b"\xC3\xD4\xE2\xF1", "dasd").table(),
-    row(4096, b"\xC3\xD4\xE2\xF1", "dasd").table(),
-    row(8192, b"\xC3\xD4\xE2\xF1", "dasd").table(),
+    row(1024 + 4, b"\xE5\xD6\xD3\xF1", "dasd").class(Class::Table),
+    row(2048 + 4, b"\xE5\xD6\xD3\xF1", "dasd").class(Class::Table),
+    row(4096 + 4, b"\xE5\xD6\xD3\xF1", "dasd").class(Class::Table),
+    row(8192 + 4, b"\xE5\xD6\xD3\xF1", "dasd").class(Class::Table),
+    row(1024, b"\xD3\xD5\xE7\xF1", "dasd").class(Class::Table),
+    row(2048, b"\xD3\xD5\xE7\xF1", "dasd").class(Class::Table),
+    row(4096, b"\xD3\xD5\xE7\xF1", "dasd").class(Class::Table),
+    row(8192, b"\xD3\xD5\xE7\xF1", "dasd").class(Class::Table),
+    row(1024, b"\xC3\xD4\xE2\xF1", "dasd").class(Class::Table),
+    row(2048, b"\xC3\xD4\xE2\xF1", "dasd").class(Class::Table),
+    row(4096, b"\xC3\xD4\xE2\xF1", "dasd").class(Class::Table),
+    row(8192, b"\xC3\xD4\xE2\xF1", "dasd").class(Class::Table),
     checked(0, b"ER", "mac", |w| {
         let block = usize::from(be16(w.from(0), 2));
         block.is_power_of_two() && (512..=4096).contains(&block) && w.from(block).starts_with(b"PM")
     })
-    .table(),
-    checked(512, b"PM\0\0", "mac", |w| be32(w.from(512), 4) != 0).table(),
-    row(16384 - 72, b"\x57\x29\x03\0", "ultrix").table(),
-    row(0, b"\xC9\xC2\xD4\xC1", "aix").table(),
-    row(0, b"RDSK", "amiga").table(),
-    row(512, b"RDSK", "amiga").table(),
-    row(1024, b"RDSK", "amiga").table(),
-    row(0, b"GNU Parted Loopback 0", "loop").table(),
+    .class(Class::Table),
+    checked(512, b"PM\0\0", "mac", |w| be32(w.from(512), 4) != 0).class(Class::Table),
+    row(16384 - 72, b"\x57\x29\x03\0", "ultrix").class(Class::Table),
+    row(0, b"\xC9\xC2\xD4\xC1", "aix").class(Class::Table),
+    row(0, b"RDSK", "amiga").class(Class::Table),
+    row(512, b"RDSK", "amiga").class(Class::Table),
+    row(1024, b"RDSK", "amiga").class(Class::Table),
+    row(0, b"GNU Parted Loopback 0", "loop").class(Class::Table),
     // What parted leaves in the entries of an Atari table that are free.
-    row(0x1C6 + 1, b"PARTEDATARI", "atari").table(),
-    row(0x1D2 + 1, b"PARTEDATARI", "atari").table(),
-    row(0x1DE + 1, b"PARTEDATARI", "atari").table(),
-    row(0x1EA + 1, b"PARTEDATARI", "atari").table(),
+    row(0x1C6 + 1, b"PARTEDATARI", "atari").class(Class::Table),
+    row(0x1D2 + 1, b"PARTEDATARI", "atari").class(Class::Table),
+    row(0x1DE + 1, b"PARTEDATARI", "atari").class(Class::Table),
+    row(0x1EA + 1, b"PARTEDATARI", "atari").class(Class::Table),
 ];
 
 const BSD: &[u8] = b"\x57\x45\x56\x82";
 
 /// What two or three bytes show, whatever it is: asked for last.
 pub(super) const WEAK: &[Magic] = &[
-    checked(0, b"HM", "LVM1_member", |w| matches!(le16(w.from(0), 2), 1 | 2)).member(),
+    checked(0, b"HM", "LVM1_member", |w| matches!(le16(w.from(0), 2), 1 | 2)).class(Class::Member),
     checked(88, b"CS", "cs_fvault2", |w| {
         (le16(w.from(0), 8), le16(w.from(0), 10), le32(w.from(0), 90)) == (1, 0x10, 1)
     })
-    .member(),
+    .class(Class::Member),
     checked(SUPERBLOCK_1K, b"BD", "hfs", |w| is_hfs(w) && !is_wrapper(w)),
     checked(SUPERBLOCK_1K + 16, b"\x7F\x13", "minix", is_minix_le),
     checked(SUPERBLOCK_1K + 16, b"\x8F\x13", "minix", is_minix_le),
@@ -152,13 +181,13 @@ pub(super) const WEAK: &[Magic] = &[
     checked(SUPERBLOCK_1K + 24, b"\x4D\x5A", "minix", is_minix3),
     row(2048, b"\x2B\x55\x44", "xenix"),
     row(2048, b"\x44\x55\x2B", "xenix"),
-    checked(4, b"IPL1", "pc98", |w| has(w.from(0), 510, b"\x55\xAA")).table(),
-    checked(0x1C6 + 1, b"GEM", "atari", is_atari).table(),
-    checked(0x1C6 + 1, b"BGM", "atari", is_atari).table(),
-    checked(0x1C6 + 1, b"XGM", "atari", is_atari).table(),
-    checked(0x1C6 + 1, b"LNX", "atari", is_atari).table(),
-    checked(0x1C6 + 1, b"SWP", "atari", is_atari).table(),
-    checked(0x1C6 + 1, b"RAW", "atari", is_atari).table(),
+    checked(4, b"IPL1", "pc98", |w| has(w.from(0), 510, b"\x55\xAA")).class(Class::Table),
+    checked(0x1C6 + 1, b"GEM", "atari", is_atari).class(Class::Table),
+    checked(0x1C6 + 1, b"BGM", "atari", is_atari).class(Class::Table),
+    checked(0x1C6 + 1, b"XGM", "atari", is_atari).class(Class::Table),
+    checked(0x1C6 + 1, b"LNX", "atari", is_atari).class(Class::Table),
+    checked(0x1C6 + 1, b"SWP", "atari", is_atari).class(Class::Table),
+    checked(0x1C6 + 1, b"RAW", "atari", is_atari).class(Class::Table),
 ];
 
 /// Every row of this module.
@@ -167,9 +196,9 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Magic> {
 }
 
 /// What has its magic at several places, in several byte orders, and where that stands.
-pub(super) fn by_rule(window: &Window<'_>) -> Option<(&'static str, usize)> {
-    let ufs = ufs_at(window).map(|at| ("ufs", at));
-    ufs.or_else(|| suspended_at(window).map(|at| ("swsuspend", at)))
+pub(super) fn by_rule(window: &Window<'_>) -> Option<(Content, usize)> {
+    let ufs = ufs_at(window).map(|at| (file_system("ufs"), at));
+    ufs.or_else(|| suspended_at(window).map(|at| (file_system("swsuspend"), at)))
 }
 
 /// UFS: its magic is 1372 bytes into the superblock, which is at one of four places.

@@ -51,7 +51,7 @@ impl Draft<'_> {
         let format = match &stack.kind {
             TableKind::Gpt | TableKind::HybridMbr => Format::Gpt,
             TableKind::Mbr => Format::Mbr,
-            TableKind::Content(name) => return Err(PlanError::NoTable { found: (*name).to_owned() }),
+            TableKind::Content(content) => return Err(PlanError::NoTable { found: content.to_string() }),
             TableKind::Foreign(name) => {
                 return Err(PlanError::NoTable { found: format!("one of the kind {name}") });
             }

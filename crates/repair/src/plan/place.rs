@@ -36,7 +36,9 @@ impl Draft<'_> {
             ));
         }
         match self.situation.stack.kind {
-            TableKind::Content(name) if !request.wipe => return Err(PlanError::WouldDestroy { name }),
+            TableKind::Content(content) if !request.wipe => {
+                return Err(PlanError::WouldDestroy { name: content.name() });
+            }
             TableKind::Foreign(name) if !request.wipe => return Err(PlanError::WouldReplace { name }),
             _ => {}
         }

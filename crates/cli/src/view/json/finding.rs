@@ -109,7 +109,7 @@ struct CommandReport {
 
 pub(super) fn finding_report(finding: &Finding, cost: Option<&Cost>) -> FindingReport {
     FindingReport {
-        code: finding.rule.code,
+        code: finding.rule.code.as_str(),
         severity: finding.severity.to_string(),
         title: finding.rule.title,
         partition: partition_of(finding.subject),
@@ -136,7 +136,11 @@ fn partition_of(subject: Subject) -> Option<u32> {
 }
 
 fn cause_report(cause: &Cause) -> CauseReport {
-    CauseReport { code: cause.code, partition: partition_of(cause.subject), target: cause.target.clone() }
+    CauseReport {
+        code: cause.code.as_str(),
+        partition: partition_of(cause.subject),
+        target: cause.target.clone(),
+    }
 }
 
 fn cost_report(cost: &Cost) -> CostReport {

@@ -192,7 +192,7 @@ pub(crate) fn container_report(container: &Container) -> ContainerReport {
 
 pub(crate) fn layer_report(layer: &Layer) -> LayerReport {
     LayerReport {
-        kind: layer.kind,
+        kind: layer.kind.name(),
         name: layer.name.clone(),
         below: layer.below.start().get(),
         byte: layer.drive.map(|at| at.get()),

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_audit::{Judgement, Verdict};
-use straddle_layout::{Partition, PartitionType, Role, Stack, TableKind, types};
+use straddle_layout::{Content, Partition, PartitionType, Role, Stack, TableKind, types};
 
 use super::layers::{LayerReport, layer_report};
 
@@ -85,7 +85,7 @@ pub(super) fn table_report(stack: &Stack) -> TableReport {
         TableKind::HybridMbr => ("hybrid", None),
         TableKind::Mbr => ("mbr", None),
         TableKind::Kernel => ("kernel", None),
-        TableKind::Content(name) => ("content", Some(name)),
+        TableKind::Content(content) => ("content", Some(content.name())),
         TableKind::Foreign(name) => ("other", Some(name)),
         TableKind::None => ("none", None),
     };
@@ -112,7 +112,7 @@ pub(super) fn partition_report(partition: &Partition, judgement: &Judgement) -> 
         type_name: types::name(&partition.kind),
         uuid: partition.attributes.guid.map(types::guid_text),
         name: partition.attributes.name.clone(),
-        content: partition.content,
+        content: partition.content.map(Content::name),
         layer: partition.layer.as_ref().map(layer_report),
         verdict: verdict_report(
             judgement.partition(partition.number).map_or(Verdict::Aligned, |of| of.verdict),

@@ -153,7 +153,7 @@ fn table_line(audited: &Examined) -> String {
         TableKind::HybridMbr => format!("  GPT with a hybrid MBR, in {block}-byte sectors, {count}"),
         TableKind::Mbr => format!("  MBR in {block}-byte sectors, {count}"),
         TableKind::Content(_) | TableKind::None if stack.layer.is_some() => {
-            let kind = stack.layer.as_ref().map_or("", |layer| layer.kind);
+            let kind = stack.layer.as_ref().map_or("", |layer| layer.kind.name());
             format!("  no partition table: {kind} on the whole disk")
         }
         TableKind::Content(name) => format!("  no partition table: {name} on the whole disk"),

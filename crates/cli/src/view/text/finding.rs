@@ -93,7 +93,7 @@ fn sharing(finding: &Finding, others: &[&Finding]) -> String {
         None if other.subject != finding.subject => {
             format!("{} of {}", other.rule.code, subject(other.subject))
         }
-        _ => other.rule.code.to_owned(),
+        _ => other.rule.code.to_string(),
     };
     let mut names: Vec<String> = others.iter().map(of).collect();
     names.dedup();

@@ -2,7 +2,7 @@
 
 use straddle_audit::{Finding, OfPartition, Severity, Subject, Verdict};
 use straddle_examine::Examined;
-use straddle_layout::{Partition, PartitionType, types};
+use straddle_layout::{Content, Partition, PartitionType, types};
 
 use super::{plain_table, right, trimmed};
 use crate::output::{self, Styles, paint};
@@ -69,7 +69,7 @@ fn row(partition: &Partition, audited: &Examined) -> [String; 8] {
         partition.count.to_string(),
         partition.span.len().to_string(),
         kind,
-        partition.content.unwrap_or("-").to_owned(),
+        partition.content.map_or("-", Content::name).to_owned(),
         verdict_text(partition, audited),
     ]
 }

@@ -147,7 +147,7 @@ impl Node<'_> {
     fn marks(self, about: impl Fn(&Finding) -> bool) -> String {
         let asked = self.audited.findings.iter().filter(|f| matches!(f.told, Told::Here | Told::At(_)));
         let mut codes: Vec<(Severity, &str)> =
-            asked.filter(|f| about(f)).map(|f| (f.severity, f.rule.code)).collect();
+            asked.filter(|f| about(f)).map(|f| (f.severity, f.rule.code.as_str())).collect();
         codes.sort_by_key(|(severity, code)| (std::cmp::Reverse(*severity), *code));
         codes.dedup();
         let Some((worst, _)) = codes.first() else { return String::new() };

@@ -14,7 +14,8 @@ use straddle_device::Medium;
 use straddle_device::live::{Located, Lower};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
-use crate::layer::Facts;
+use crate::model::content::VolumeKind;
+use crate::model::layer::Facts;
 use crate::reader::Fault;
 
 pub(crate) use luks::{SEALED, has_second_header};
@@ -27,11 +28,11 @@ const SECTOR: u64 = 512;
 /// One volume.
 #[derive(Debug)]
 pub(crate) struct Volume {
-    /// blkid's TYPE.
-    pub(crate) kind: &'static str,
+    /// Which one it is.
+    pub(crate) kind: VolumeKind,
     /// What it is called.
     pub(crate) name: String,
-    /// What tells it from every other one, where it has such a number ([`crate::layer::Layer::uuid`]).
+    /// What tells it from every other one, where it has such a number ([`crate::model::layer::Layer::uuid`]).
     pub(crate) uuid: String,
     /// Its figures.
     pub(crate) facts: Facts,
@@ -61,7 +62,7 @@ pub(crate) enum Provides {
     Parts(Span, Vec<Part>),
 }
 
-/// A space, as [`crate::view::View::map`] takes it.
+/// A space, as [`crate::model::view::View::map`] takes it.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
     /// How long it is.
@@ -161,7 +162,7 @@ fn runs_from(lower: &Lower, from: ByteOffset, most: usize) -> Vec<(Span, ByteOff
 
 impl Volume {
     /// A volume of which nothing but its kind is known, because of `fault`.
-    fn unreadable(kind: &'static str, fault: &Fault) -> Self {
+    fn unreadable(kind: VolumeKind, fault: &Fault) -> Self {
         Self {
             kind,
             name: String::new(),
@@ -173,22 +174,20 @@ impl Volume {
     }
 }
 
-/// Reads the volume of the kind `kind` whose signature stands at the front of `medium`; `None` for a kind that is no
-/// volume.
-pub(crate) fn read(kind: &'static str, medium: &dyn Medium) -> Option<Volume> {
+/// Reads the volume of the kind `kind` whose signature stands at the front of `medium`.
+pub(crate) fn read(kind: VolumeKind, medium: &dyn Medium) -> Volume {
     let volume = match kind {
-        "linux_raid_member" => md::at_front(medium),
-        "isw_raid_member" => firmware::isw(medium),
-        "ddf_raid_member" => firmware::ddf(medium),
-        "drbd" => firmware::drbd(medium),
-        "LVM2_member" => lvm::read(medium),
-        "crypto_LUKS" => luks::read(medium),
-        "DM_integrity" => mapped::integrity(medium),
-        "DM_verity_hash" => mapped::verity(medium),
-        "bcache" => mapped::bcache(medium),
-        _ => return None,
+        VolumeKind::Md => md::at_front(medium),
+        VolumeKind::Isw => firmware::isw(medium),
+        VolumeKind::Ddf => firmware::ddf(medium),
+        VolumeKind::Drbd => firmware::drbd(medium),
+        VolumeKind::Pv => lvm::read(medium),
+        VolumeKind::Luks => luks::read(medium),
+        VolumeKind::Integrity => mapped::integrity(medium),
+        VolumeKind::Verity => mapped::verity(medium),
+        VolumeKind::Bcache => mapped::bcache(medium),
     };
-    Some(volume.unwrap_or_else(|fault| Volume::unreadable(kind, &fault)))
+    volume.unwrap_or_else(|fault| Volume::unreadable(kind, &fault))
 }
 
 /// The `want` bytes from byte `at`, or as many as the medium has.
@@ -205,14 +204,6 @@ fn bytes_at(medium: &dyn Medium, at: u64, want: usize) -> Result<Vec<u8>, Fault>
 /// `count` sectors of 512 bytes as bytes; the largest multiple there is where that passes 2^64.
 fn sectors(count: u64) -> u64 {
     count.checked_mul(SECTOR).unwrap_or(u64::MAX - (SECTOR - 1))
-}
-
-/// Bytes as hexadecimal digits; nothing where all of them are zero.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    if bytes.iter().all(|byte| *byte == 0) {
-        return String::new();
-    }
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The text of a field that ends with its first zero byte, as it is printed. What is no UTF-8 is replaced.

@@ -8,10 +8,11 @@ use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 
 use crate::fields::{le16, le64};
-use crate::mbr::{Entry, Mbr};
+use crate::model::content::{Content, FsKind, VolumeKind};
+use crate::model::stack::{Stack, TableKind};
+use crate::model::view::View;
 use crate::reader::Reader;
-use crate::stack::{Stack, TableKind};
-use crate::view::View;
+use crate::tables::mbr::{Entry, Mbr};
 use crate::{fs, signature};
 
 /// Of the first bytes of a partition so many are looked at: all superblocks but the last ones are in them.
@@ -109,12 +110,13 @@ fn show(reader: &Reader<'_>, entry: &Entry, span: Span, block: BlockSize) -> Sho
             false => Shown::Nothing,
         };
     }
-    let Some(name) = signature::identify(reader, span) else { return Shown::Nothing };
+    let Some(content) = signature::identify(reader, span) else { return Shown::Nothing };
     let view = View::of_drive(reader.medium()).slice(span.start(), span.len());
-    if is_copy(name, &view) {
+    if is_copy(content, &view) {
         return Shown::Else;
     }
-    let figures = fs::file_system(name, &view).map(|(figures, _)| figures);
+    let figures =
+        content.file_system().and_then(|kind| fs::file_system(kind, &view)).map(|(figures, _)| figures);
     if let Some(figures) = &figures {
         let unit = figures.sector.unwrap_or(figures.block);
         let hidden = figures.hidden_sectors.unwrap_or(0);
@@ -124,7 +126,7 @@ fn show(reader: &Reader<'_>, entry: &Entry, span: Span, block: BlockSize) -> Sho
             return Shown::Else;
         }
     }
-    match figures.and_then(|figures| figures.extent).or_else(|| size(name, &view)) {
+    match figures.and_then(|figures| figures.extent).or_else(|| size(content, &view)) {
         None => Shown::Something,
         Some(size) if fills(size, span.len()) => Shown::Whole,
         Some(_) => Shown::Else,
@@ -132,22 +134,24 @@ fn show(reader: &Reader<'_>, entry: &Entry, span: Span, block: BlockSize) -> Sho
 }
 
 /// Whether a superblock says that it is not the first one.
-fn is_copy(name: &str, view: &View<'_>) -> bool {
-    match name {
-        "ext2" | "ext3" | "ext4" | "jbd" => {
+fn is_copy(content: Content, view: &View<'_>) -> bool {
+    match content {
+        Content::FileSystem(FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Jbd) => {
             number::<2>(view, EXT_GROUP).is_some_and(|group| le16(&group, 0) != 0)
         }
-        "btrfs" => number::<8>(view, BTRFS_PLACE).is_some_and(|place| le64(&place, 0) != BTRFS),
+        Content::FileSystem(FsKind::Btrfs) => {
+            number::<8>(view, BTRFS_PLACE).is_some_and(|place| le64(&place, 0) != BTRFS)
+        }
         _ => false,
     }
 }
 
 /// The size that something says it has whose figures have none.
-fn size(name: &str, view: &View<'_>) -> Option<ByteCount> {
-    let size = match name {
-        "btrfs" => le64(&number::<8>(view, BTRFS_SIZE)?, 0),
-        "f2fs" => le64(&number::<8>(view, F2FS_BLOCKS)?, 0).checked_mul(4096)?,
-        "LVM2_member" => {
+fn size(content: Content, view: &View<'_>) -> Option<ByteCount> {
+    let size = match content {
+        Content::FileSystem(FsKind::Btrfs) => le64(&number::<8>(view, BTRFS_SIZE)?, 0),
+        Content::FileSystem(FsKind::F2fs) => le64(&number::<8>(view, F2FS_BLOCKS)?, 0).checked_mul(4096)?,
+        Content::Volume(VolumeKind::Pv) => {
             let is_label = |at: &u64| number::<8>(view, *at).is_some_and(|label| label == *b"LABELONE");
             le64(&number::<8>(view, LABELS.into_iter().find(is_label)? + PV_SIZE)?, 0)
         }

@@ -6,8 +6,9 @@
 use straddle_device::topology::striped_data_members;
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use crate::stack::Stack;
-use crate::view::Piece;
+use super::content::Content;
+use super::stack::Stack;
+use super::view::Piece;
 
 /// Deeper nesting than this is not followed: no real stack has it.
 pub const MAX_DEPTH: usize = 12;
@@ -18,8 +19,8 @@ pub const MAX_LAYERS: usize = 4096;
 /// One layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// What it is: blkid's TYPE where it has one, "LV" for a logical volume, "table" for a nested partition table.
-    pub kind: &'static str,
+    /// What it is.
+    pub kind: Content,
     /// What it is called (label, VG/LV, array name); empty where it has no name.
     pub name: String,
     /// What tells it from every other one, in hexadecimal digits: an array's UUID, a volume's with its group's, a file

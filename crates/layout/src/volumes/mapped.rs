@@ -9,9 +9,10 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use super::{Provides, SECTOR, Space, Volume, bytes_at, sectors, text};
 use crate::fields::{byte, le16, le32, le64};
-use crate::layer::{Facts, Mapped};
+use crate::model::content::VolumeKind;
+use crate::model::layer::{Facts, Mapped};
+use crate::model::view::MAX_PIECES;
 use crate::reader::Fault;
-use crate::view::MAX_PIECES;
 
 /// `SB_SECTORS`: dm-integrity's superblock, before the journal.
 const SB_SECTORS: u64 = 8;
@@ -32,7 +33,7 @@ const INLINE: u32 = 0x20;
 const BCACHE_AT: u64 = 4096;
 const BDEV_DATA_START: u64 = 16;
 
-fn volume(kind: &'static str, facts: Mapped, provides: Result<Space, &str>) -> Volume {
+fn volume(kind: VolumeKind, facts: Mapped, provides: Result<Space, &str>) -> Volume {
     let (provides, remarks) = match provides {
         Ok(space) => (Provides::Open(space), Vec::new()),
         Err(why) => (Provides::Nothing, vec![why.to_owned()]),
@@ -60,7 +61,7 @@ pub(super) fn integrity(medium: &dyn Medium) -> Result<Volume, Fault> {
             Ok(Space { block, ..areas.space() })
         }
     };
-    Ok(volume("DM_integrity", facts, provides))
+    Ok(volume(VolumeKind::Integrity, facts, provides))
 }
 
 /// How dm-integrity interleaves tags and data, in sectors.
@@ -124,7 +125,7 @@ pub(super) fn verity(medium: &dyn Medium) -> Result<Volume, Fault> {
     let [data, hash] = [64, 68].map(|at| ByteCount::new(u64::from(le32(&bytes, at))));
     let facts = Mapped { payload: None, block: Some(data) };
     let mut volume =
-        volume("DM_verity_hash", facts, Err("hashes only: the data that they protect is elsewhere"));
+        volume(VolumeKind::Verity, facts, Err("hashes only: the data that they protect is elsewhere"));
     if hash != data {
         volume.remarks.push(format!("its hash blocks have {} bytes", hash.get()));
     }
@@ -150,5 +151,5 @@ pub(super) fn bcache(medium: &dyn Medium) -> Result<Volume, Fault> {
         Ok(Space { block: BlockSize::new(block.get()).ok(), ..Space::run(room, payload) })
     });
     let name = text(bytes.get(72..104).unwrap_or_default());
-    Ok(Volume { name, ..volume("bcache", facts, space) })
+    Ok(Volume { name, ..volume(VolumeKind::Bcache, facts, space) })
 }

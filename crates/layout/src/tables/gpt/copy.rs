@@ -14,8 +14,8 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, Span};
 
 use crate::MAX_PARTITIONS;
 use crate::fields::{array, le32, le64};
-use crate::format::gpt::{ENTRY_BYTES, HEADER_BYTES, MAX_ARRAY_BYTES, SIGNATURE, header, header_crc};
 use crate::reader::{Fault, Reader};
+use crate::tables::format::gpt::{ENTRY_BYTES, HEADER_BYTES, MAX_ARRAY_BYTES, SIGNATURE, header, header_crc};
 
 /// How much of an array is read at once.
 const CHUNK_BYTES: usize = 64 * 1024;

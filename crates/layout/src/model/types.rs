@@ -3,7 +3,7 @@
 //! The law of this module: a GUID is kept in the byte order of the disk (the first three fields little endian,
 //! UEFI specification, appendix A), and only [`guid_text`] turns it round.
 
-use crate::PartitionType;
+use super::stack::PartitionType;
 
 /// The type of the MBR entry that protects a GPT (UEFI specification 5.2.3).
 pub const PROTECTIVE: u8 = 0xEE;

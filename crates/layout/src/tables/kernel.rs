@@ -3,7 +3,9 @@
 use straddle_device::KernelPartition;
 use straddle_units::{BlockSize, Lba};
 
-use crate::stack::{Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind};
+use crate::model::stack::{
+    Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind,
+};
 
 /// The stack that the kernel lists, in order of number; `block` is the device's logical block size. A captured tree
 /// may list what no kernel would: of those with one number the first counts, and no more than [`MAX_PARTITIONS`] do.

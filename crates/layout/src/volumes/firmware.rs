@@ -9,7 +9,8 @@ use straddle_units::{ByteCount, ByteOffset};
 
 use super::{Provides, Space, Volume, bytes_at, sectors, text};
 use crate::fields::{be16, be32, be64, byte, has, le16, le32};
-use crate::layer::{Facts, Mapped, Md};
+use crate::model::content::VolumeKind;
+use crate::model::layer::{Facts, Mapped, Md};
 use crate::reader::Fault;
 
 const BLOCK: usize = 512;
@@ -33,12 +34,12 @@ type Said = Result<Array, String>;
 
 /// The member of an array of Intel's firmware.
 pub(super) fn isw(medium: &dyn Medium) -> Result<Volume, Fault> {
-    Ok(volume("isw_raid_member", isw_array(medium)?))
+    Ok(volume(VolumeKind::Isw, isw_array(medium)?))
 }
 
 /// The member of an array described in DDF.
 pub(super) fn ddf(medium: &dyn Medium) -> Result<Volume, Fault> {
-    Ok(volume("ddf_raid_member", ddf_array(medium)?))
+    Ok(volume(VolumeKind::Ddf, ddf_array(medium)?))
 }
 
 /// A disk or partition with DRBD's metadata at its end: the data is before them, from byte 0 on.
@@ -50,7 +51,7 @@ pub(super) fn drbd(medium: &dyn Medium) -> Result<Volume, Fault> {
     let agreed = sectors(be64(&bytes_at(medium, at, BLOCK)?, 0));
     let len = if agreed == 0 { at } else { agreed.min(at) };
     Ok(Volume {
-        kind: "drbd",
+        kind: VolumeKind::Drbd,
         name: String::new(),
         uuid: String::new(),
         facts: Facts::Mapped(Mapped { payload: Some(ByteOffset::ZERO), block: None }),
@@ -59,7 +60,7 @@ pub(super) fn drbd(medium: &dyn Medium) -> Result<Volume, Fault> {
     })
 }
 
-fn volume(kind: &'static str, said: Said) -> Volume {
+fn volume(kind: VolumeKind, said: Said) -> Volume {
     let (mut name, mut facts, mut provides) = (String::new(), Facts::Opaque, Provides::Nothing);
     let mut remarks = Vec::new();
     match said {

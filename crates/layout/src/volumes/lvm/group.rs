@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use straddle_units::ByteCount;
 
 use super::text::{Event, Events, Value};
-use crate::volume::sectors;
+use crate::volumes::sectors;
 
 /// More volumes, segments and areas than this, all counted together, are not kept. A text of 4 MiB as LVM writes it
 /// lists fewer.

@@ -15,7 +15,8 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 use self::group::Group;
 use super::{Provides, Volume, bytes_at};
 use crate::fields::{has, le32, le64};
-use crate::layer::{Facts, Pv};
+use crate::model::content::VolumeKind;
+use crate::model::layer::{Facts, Pv};
 use crate::reader::Fault;
 
 /// A longer metadata text than this is not read. LVM's own default area holds 1 MiB.
@@ -77,7 +78,7 @@ pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
 
 fn volume(pv: Pv, uuid: &str, provides: Provides, remarks: Vec<String>) -> Volume {
     let uuid = straddle_device::shown::printable(uuid);
-    Volume { kind: "LVM2_member", name: pv.vg.clone(), uuid, facts: Facts::Pv(pv), provides, remarks }
+    Volume { kind: VolumeKind::Pv, name: pv.vg.clone(), uuid, facts: Facts::Pv(pv), provides, remarks }
 }
 
 /// LVM's checksum (`calc_crc`): the usual CRC-32, from a seed of its own and not inverted at the end.

@@ -12,8 +12,8 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 use super::super::{Part, Space, sectors};
 use super::group::{Area, Group, Logical, Physical, Segment};
 use super::stripes::{geometry, within};
-use crate::layer::{Facts, Lv, MAX_LAYERS, Segment as SegmentFacts};
-use crate::view::MAX_PIECES;
+use crate::model::layer::{Facts, Lv, MAX_LAYERS, Segment as SegmentFacts};
+use crate::model::view::MAX_PIECES;
 
 /// A cache over a RAID with integrity is four deep.
 const MAX_DEPTH: usize = 8;

@@ -8,12 +8,11 @@ use straddle_device::Medium;
 use straddle_device::live::{Geometry, Lower};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::{Provides, Space, Volume, bytes_at, hex, sectors, text};
-use crate::fields::{array, be32, le16, le32, le64};
-use crate::layer::{Facts, Md};
+use super::{Provides, Space, Volume, bytes_at, sectors, text};
+use crate::fields::{array, be32, hex, le16, le32, le64};
+use crate::model::content::VolumeKind;
+use crate::model::layer::{Facts, Md};
 use crate::reader::Fault;
-
-const KIND: &str = "linux_raid_member";
 
 /// `MD_SB_MAGIC`.
 const MAGIC: u32 = 0xa92b_4efc;
@@ -200,7 +199,7 @@ fn volume(found: Superblock, len: ByteCount) -> Volume {
             Provides::Nothing
         }
     };
-    Volume { kind: KIND, name, uuid, facts: Facts::Md(md), provides, remarks }
+    Volume { kind: VolumeKind::Md, name, uuid, facts: Facts::Md(md), provides, remarks }
 }
 
 /// The array's space as far as it lies on this member, from the array's first byte on.

@@ -5,7 +5,7 @@
 
 use straddle_units::ByteOffset;
 
-use crate::{Partition, Problem, Role};
+use crate::model::stack::{Partition, Problem, Role};
 
 /// More overlaps than this say nothing that these do not say.
 const MAX_OVERLAPS: usize = 16;

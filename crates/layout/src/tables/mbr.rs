@@ -10,11 +10,12 @@ use std::collections::BTreeSet;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use crate::fields::{array, byte, has, le32};
-use crate::format::mbr::{ACTIVE, DISK_ID_AT, ENTRIES_AT, ENTRY_BYTES, SIGNATURE};
-pub(crate) use crate::format::mbr::{SECTOR_BYTES, SIGNATURE_AT};
+use crate::model::stack::{Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role};
+use crate::model::types::{PROTECTIVE, is_extended};
 use crate::reader::Reader;
-use crate::types::{PROTECTIVE, is_extended};
-use crate::{Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, signature};
+use crate::signature;
+use crate::tables::format::mbr::{ACTIVE, DISK_ID_AT, ENTRIES_AT, ENTRY_BYTES, SIGNATURE};
+pub(crate) use crate::tables::format::mbr::{SECTOR_BYTES, SIGNATURE_AT};
 
 /// The number of the first logical partition: 1 to 4 belong to the MBR, used or not.
 const FIRST_LOGICAL: u32 = 5;

@@ -13,7 +13,8 @@ use straddle_units::{ByteCount, ByteOffset};
 
 use super::{Provides, SECTOR, Space, Volume, bytes_at, sectors, text};
 use crate::fields::{array, be16, be32, has};
-use crate::layer::{Facts, Luks};
+use crate::model::content::VolumeKind;
+use crate::model::layer::{Facts, Luks};
 use crate::reader::Fault;
 
 /// What is remarked of a container whose payload cannot be read.
@@ -189,7 +190,7 @@ fn volume(header: Header, len: ByteCount) -> Volume {
     let payload = here.map(|(payload, _)| payload);
     let (sector_size, size) = (ByteCount::new(sector_size), size.map(ByteCount::new));
     let facts = Facts::Luks(Luks { version, payload, sector_size, size, is_plain });
-    Volume { kind: "crypto_LUKS", name: label, uuid, facts, provides, remarks }
+    Volume { kind: VolumeKind::Luks, name: label, uuid, facts, provides, remarks }
 }
 
 /// What we want of the JSON area.

@@ -10,9 +10,9 @@ mod copy;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
 use crate::fields::{array, le16, le64};
-use crate::format::gpt::entry;
+use crate::model::stack::{Attributes, Partition, PartitionType, Problem, Role};
 use crate::reader::Reader;
-use crate::{Attributes, Partition, PartitionType, Problem, Role};
+use crate::tables::format::gpt::entry;
 use copy::{Broken, GptCopy, Header, RawEntry};
 
 /// Where the primary header stands.

@@ -1,0 +1,32 @@
+//! S08x: the running kernel, and bytes that it cannot read.
+
+use super::{About, Code, Kind, Rule, Severity};
+
+pub(crate) static VIEWS_DISAGREE: Rule = Rule {
+    code: Code::S080,
+    severity: Severity::Warning,
+    kind: Kind::Layers,
+    about: About::Kernel,
+    title: "the kernel and the disk disagree",
+    what: "What the kernel has in use (partitions, mappings, RAID) differs from what is written on the disk.",
+    why: "The table or metadata was changed while in use, and the kernel still works with the old one.",
+    cost: "What is written now goes where the old layout says; after the next boot it is looked for where \
+           the new one says.",
+    cure: "Reboot, or tell the kernel (partx -u, blockdev --rereadpt), before writing more.",
+    sources: &["partx(8)", "blockdev(8), --rereadpt"],
+};
+
+pub(crate) static UNREADABLE: Rule = Rule {
+    code: Code::S081,
+    severity: Severity::Error,
+    kind: Kind::Unreadable,
+    about: About::Medium,
+    title: "cannot be read",
+    what: "The drive gives no bytes where the table or the content of a partition stands.",
+    why: "A sector went bad, a cable or an enclosure fails, or the device behind a mapping is gone. What is there is not \
+          known, so nothing is said of its alignment.",
+    cost: "Perhaps the data.",
+    cure: "Look at the kernel's messages (dmesg) and the drive's health (smartctl -a); copy what can still be read \
+           (ddrescue) before anything else.",
+    sources: &["read(2), EIO", "ddrescue(1)"],
+};

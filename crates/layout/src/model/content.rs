@@ -1,0 +1,269 @@
+//! What stands in a place: file systems, volumes, and what is known by its signature only.
+//!
+//! The law of this module: nothing decides by a name. What this crate reads is a variant, so that the compiler finds every
+//! place where a new one has to be decided on; what it knows by signature only is data ([`Named`]) with a class. A name is
+//! made here, for people and for JSON.
+
+use std::fmt;
+
+/// An enum with the name of each variant.
+macro_rules! with_names {
+    ($(#[$of:meta])* $kind:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)* }) => {
+        $(#[$of])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $kind {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl $kind {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// blkid's TYPE.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            /// The one of this name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|kind| kind.name() == name)
+            }
+        }
+
+        impl fmt::Display for $kind {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+
+with_names! {
+    /// The file systems, and swap, whose superblocks this crate reads.
+    FsKind {
+        /// ext2.
+        Ext2 = "ext2",
+        /// ext3.
+        Ext3 = "ext3",
+        /// ext4.
+        Ext4 = "ext4",
+        /// The external journal of an ext3 or ext4.
+        Jbd = "jbd",
+        /// XFS.
+        Xfs = "xfs",
+        /// Btrfs.
+        Btrfs = "btrfs",
+        /// F2FS.
+        F2fs = "f2fs",
+        /// NILFS2.
+        Nilfs2 = "nilfs2",
+        /// JFS.
+        Jfs = "jfs",
+        /// ReiserFS.
+        Reiserfs = "reiserfs",
+        /// ISO 9660.
+        Iso9660 = "iso9660",
+        /// SquashFS 4.
+        Squashfs = "squashfs",
+        /// EROFS.
+        Erofs = "erofs",
+        /// FAT12, FAT16 and FAT32.
+        Vfat = "vfat",
+        /// exFAT.
+        Exfat = "exfat",
+        /// NTFS.
+        Ntfs = "ntfs",
+        /// Swap space.
+        Swap = "swap",
+        /// A member of a ZFS pool.
+        Zfs = "zfs_member",
+    }
+}
+
+with_names! {
+    /// What stands between a partition and a file system, and has a header that this crate reads.
+    VolumeKind {
+        /// A member of a Linux software RAID.
+        Md = "linux_raid_member",
+        /// A member of an Intel firmware RAID.
+        Isw = "isw_raid_member",
+        /// A member of a firmware RAID described as SNIA's DDF.
+        Ddf = "ddf_raid_member",
+        /// A mirror over the network.
+        Drbd = "drbd",
+        /// An LVM physical volume.
+        Pv = "LVM2_member",
+        /// A LUKS container.
+        Luks = "crypto_LUKS",
+        /// dm-integrity.
+        Integrity = "DM_integrity",
+        /// The hashes of dm-verity.
+        Verity = "DM_verity_hash",
+        /// bcache.
+        Bcache = "bcache",
+    }
+}
+
+/// What stands in a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Content {
+    /// A file system, or swap.
+    FileSystem(FsKind),
+    /// A volume, or a member of one.
+    Volume(VolumeKind),
+    /// An LVM logical volume.
+    LogicalVolume,
+    /// A partition table inside another layer.
+    Table,
+    /// What is known by its signature only.
+    Named(Named),
+    /// What only a running kernel shows, under a name of its own: mappings, loop devices.
+    Live(&'static str),
+}
+
+/// What is known by its signature only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Named {
+    /// blkid's TYPE, or the PTTYPE of a table.
+    pub name: &'static str,
+    /// What can be said of it all the same.
+    pub class: Class,
+}
+
+/// What can be said of something that is known by its signature only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// A part or a wrapping of something else.
+    Member,
+    /// A member of an array or a mirror.
+    Array,
+    /// A file system.
+    FileSystem,
+    /// A file system that is made once, and then only read.
+    ReadOnly,
+    /// The file system of an optical medium.
+    Optical,
+    /// A partition table.
+    Table,
+}
+
+impl FsKind {
+    /// Whether it is made once and then only read.
+    pub const fn is_only_read(self) -> bool {
+        match self {
+            Self::Iso9660 | Self::Squashfs | Self::Erofs => true,
+            Self::Ext2 | Self::Ext3 | Self::Ext4 | Self::Jbd | Self::Xfs | Self::Btrfs | Self::F2fs => false,
+            Self::Nilfs2 | Self::Jfs | Self::Reiserfs | Self::Swap | Self::Zfs => false,
+            Self::Vfat | Self::Exfat | Self::Ntfs => false,
+        }
+    }
+
+    /// Whether it begins with a DOS boot sector: it keeps that in sectors of the drive, allocates clusters, and says where
+    /// it starts on the drive.
+    pub const fn has_boot_sector(self) -> bool {
+        match self {
+            Self::Vfat | Self::Exfat | Self::Ntfs => true,
+            Self::Ext2 | Self::Ext3 | Self::Ext4 | Self::Jbd | Self::Xfs | Self::Btrfs | Self::F2fs => false,
+            Self::Nilfs2 | Self::Jfs | Self::Reiserfs | Self::Swap | Self::Zfs => false,
+            Self::Iso9660 | Self::Squashfs | Self::Erofs => false,
+        }
+    }
+}
+
+impl VolumeKind {
+    /// Whether it is a member of an array or a mirror, whose table is not that of the disk.
+    pub const fn is_array_member(self) -> bool {
+        match self {
+            Self::Md | Self::Isw | Self::Ddf | Self::Drbd => true,
+            Self::Pv | Self::Luks | Self::Integrity | Self::Verity | Self::Bcache => false,
+        }
+    }
+}
+
+impl Content {
+    /// Its name for people and in JSON: blkid's TYPE where it has one, "LV" for a logical volume, "table" for a nested
+    /// partition table.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FileSystem(kind) => kind.name(),
+            Self::Volume(kind) => kind.name(),
+            Self::LogicalVolume => "LV",
+            Self::Table => "table",
+            Self::Named(named) => named.name,
+            Self::Live(name) => name,
+        }
+    }
+
+    /// The file system that it is, where this crate reads that.
+    pub const fn file_system(self) -> Option<FsKind> {
+        match self {
+            Self::FileSystem(kind) => Some(kind),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a member of an array or a mirror, whose table is not that of the disk.
+    pub const fn is_array_member(self) -> bool {
+        match self {
+            Self::Volume(kind) => kind.is_array_member(),
+            Self::Named(named) => matches!(named.class, Class::Array),
+            _ => false,
+        }
+    }
+
+    /// Whether it is a member of an array that firmware describes in a way of its own.
+    pub const fn is_firmware_raid(self) -> bool {
+        match self {
+            Self::Volume(kind) => matches!(kind, VolumeKind::Isw | VolumeKind::Ddf),
+            _ => self.is_array_member(),
+        }
+    }
+
+    /// Whether it is a part or a wrapping of something else.
+    pub const fn is_member(self) -> bool {
+        match self {
+            Self::Volume(_) => true,
+            Self::Named(named) => matches!(named.class, Class::Member | Class::Array),
+            _ => false,
+        }
+    }
+
+    /// Whether it is a partition table that is known by name only.
+    pub const fn is_foreign_table(self) -> bool {
+        matches!(self, Self::Named(Named { class: Class::Table, .. }))
+    }
+
+    /// Whether it is the file system of an optical medium: images of those have that and a table by design.
+    pub const fn is_optical(self) -> bool {
+        matches!(self, Self::FileSystem(FsKind::Iso9660) | Self::Named(Named { class: Class::Optical, .. }))
+    }
+
+    /// Whether it is a file system that is made once and then only read.
+    pub const fn is_only_read(self) -> bool {
+        match self {
+            Self::FileSystem(kind) => kind.is_only_read(),
+            Self::Named(named) => matches!(named.class, Class::ReadOnly),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl From<FsKind> for Content {
+    fn from(kind: FsKind) -> Self {
+        Self::FileSystem(kind)
+    }
+}
+
+impl From<VolumeKind> for Content {
+    fn from(kind: VolumeKind) -> Self {
+        Self::Volume(kind)
+    }
+}

@@ -1,0 +1,80 @@
+//! Everything on a medium: its table, and every layer on each partition or on the whole.
+
+use straddle_device::{Medium, ReadError};
+use straddle_units::{BlockSize, ByteOffset, Span};
+
+use crate::descend::read_layers;
+use crate::model::stack::{Problem, Stack, TableKind};
+use crate::model::view::View;
+use crate::reader::Reader;
+use crate::tables::read::{
+    Known, checked, content_stack, is_hybrid_iso, looked_into, read_checked, read_table, whole,
+};
+use crate::watched::Watched;
+
+/// Reads what `medium` holds as [`read_stack`] does, and every layer on each partition, or on the whole medium where there
+/// is no table.
+pub fn read_all(
+    medium: &dyn Medium,
+    device_block: Option<BlockSize>,
+    forced: Option<BlockSize>,
+) -> Result<Stack, ReadError> {
+    read_followed(medium, Known { device: device_block, forced }, read_checked)
+}
+
+/// The same of a disk whose partitions are in use: its table counts, whatever array marks it as a member.
+pub fn read_in_use(
+    medium: &dyn Medium,
+    device_block: Option<BlockSize>,
+    forced: Option<BlockSize>,
+) -> Result<Stack, ReadError> {
+    let known = Known { device: device_block, forced };
+    read_followed(medium, known, |reader, known| checked(reader, read_table(reader, known)))
+}
+
+/// The same of a disk that is in use as a whole: what fills it counts, whatever table leaves that alone.
+pub fn read_whole_in_use(
+    medium: &dyn Medium,
+    device_block: Option<BlockSize>,
+    forced: Option<BlockSize>,
+) -> Result<Stack, ReadError> {
+    let known = Known { device: device_block, forced };
+    let content = |reader: &Reader<'_>, known| Some(content_stack(whole(reader)?, known));
+    read_followed(medium, known, |reader, known| {
+        content(reader, known).unwrap_or_else(|| read_checked(reader, known))
+    })
+}
+
+fn read_followed(
+    medium: &dyn Medium,
+    known: Known,
+    table: impl FnOnce(&Reader<'_>, Known) -> Stack,
+) -> Result<Stack, ReadError> {
+    let reader = Reader::open(medium, known.block())?;
+    let mut stack = table(&reader, known);
+    follow(medium, &mut stack);
+    stack.is_hybrid_iso = is_hybrid_iso(&reader, &stack);
+    Ok(stack)
+}
+
+/// Reads the layers on each partition, or on the whole medium where there is no table.
+fn follow(medium: &dyn Medium, stack: &mut Stack) {
+    let watched = Watched::new(medium);
+    let drive = View::of_drive(&watched);
+    let block = Some(stack.block);
+    let mut unread: Vec<Problem> = Vec::new();
+    let mut note = |number: Option<u32>| {
+        unread.extend(watched.take().map(|(at, why)| Problem::Unreadable { number, at, why }));
+    };
+    if matches!(stack.kind, TableKind::Content(_) | TableKind::None) {
+        let whole = Span::new(ByteOffset::ZERO, medium.len());
+        stack.layer = whole.and_then(|span| read_layers(&drive, span, block));
+        note(None);
+    }
+    for partition in looked_into(stack) {
+        partition.layer = read_layers(&drive, partition.span, block);
+        partition.content = partition.layer.as_ref().map(|layer| layer.kind);
+        note(Some(partition.number));
+    }
+    stack.problems.append(&mut unread);
+}

@@ -1,0 +1,10 @@
+//! Partition tables: GPT, MBR, chains of extended boot records, and the kernel's list.
+
+pub(crate) mod check;
+pub mod format;
+pub(crate) mod gpt;
+pub(crate) mod kernel;
+pub(crate) mod mbr;
+pub(crate) mod member;
+pub(crate) mod read;
+pub(crate) mod sectors;

@@ -1,0 +1,293 @@
+//! The table of a medium, and what its partitions are known to hold.
+//!
+//! The law of this module: what Linux would take for the table is the table. An MBR that lists partitions and
+//! protects no GPT is obeyed, and a GPT beside it is stale; a protective entry announces a GPT; a boot sector
+//! that carries the MBR's signature is a file system. Only where Linux would see nothing do we look further,
+//! and say so.
+
+use straddle_device::{Medium, ReadError};
+use straddle_units::{BlockSize, ByteOffset, Lba, Span};
+
+use super::gpt::{self, Depth, Found};
+use super::mbr::{Mbr, SIGNATURE_AT};
+use super::{check, member, sectors};
+use crate::model::content::{Content, FsKind};
+use crate::model::stack::{Partition, Problem, Role, Stack, TableKind};
+use crate::reader::Reader;
+use crate::signature;
+
+/// What is known beforehand of the block size.
+#[derive(Clone, Copy)]
+pub(crate) struct Known {
+    pub(crate) device: Option<BlockSize>,
+    pub(crate) forced: Option<BlockSize>,
+}
+
+/// More partitions than this are not looked into: what is in them changes nothing that the table says, and a
+/// read or two for each of a thousand would.
+const MAX_CONTENTS: usize = 16;
+
+/// Reads what `medium` holds.
+///
+/// `device_block` is the logical block size that the device has; `None` for an image of which nothing is
+/// declared, where it is found from the table. `forced` (the user's word) overrides the search: only a table
+/// in that block size is accepted. Only an I/O error on the first block is an error; damage is in
+/// [`Stack::problems`].
+pub fn read_stack(
+    medium: &dyn Medium,
+    device_block: Option<BlockSize>,
+    forced: Option<BlockSize>,
+) -> Result<Stack, ReadError> {
+    let known = Known { device: device_block, forced };
+    let reader = Reader::open(medium, known.block())?;
+    let mut stack = read_checked(&reader, known);
+    for partition in looked_into(&mut stack) {
+        partition.content = signature::identify(&reader, partition.span);
+    }
+    stack.is_hybrid_iso = is_hybrid_iso(&reader, &stack);
+    Ok(stack)
+}
+
+/// Reads the table, and holds its partitions against each other and the medium.
+pub(crate) fn read_checked(reader: &Reader<'_>, known: Known) -> Stack {
+    let stack = read_table(reader, known);
+    match member::member(reader, &stack) {
+        Some(content) => content_stack(content, known),
+        None => checked(reader, stack),
+    }
+}
+
+pub(crate) fn checked(reader: &Reader<'_>, mut stack: Stack) -> Stack {
+    let Stack { partitions, problems, .. } = &mut stack;
+    problems.extend(check::out_of_range(partitions, reader.end()));
+    problems.extend(check::overlaps(partitions));
+    stack
+}
+
+/// The partitions whose content is looked at.
+pub(crate) fn looked_into(stack: &mut Stack) -> impl Iterator<Item = &mut Partition> {
+    stack.partitions.iter_mut().filter(|p| p.role != Role::Extended).take(MAX_CONTENTS)
+}
+
+/// The first volume descriptor of ISO 9660 (ECMA-119, 8.1): where its identifier stands, and what it is.
+const ISO_DESCRIPTOR: (ByteOffset, &[u8]) = (ByteOffset::new(32 * 1024 + 1), b"CD001");
+
+/// Whether the descriptor of an ISO 9660 file system is in a partition, and belongs to it. One that is left over from
+/// before the table was made is in none, or in one that holds something else.
+pub(crate) fn is_hybrid_iso(reader: &Reader<'_>, stack: &Stack) -> bool {
+    let (at, identifier) = ISO_DESCRIPTOR;
+    let holds = |p: &Partition| {
+        p.span.start() <= at
+            && at < p.span.end()
+            && matches!(p.content, None | Some(Content::FileSystem(FsKind::Iso9660)))
+    };
+    stack.partitions.iter().any(holds)
+        && reader.read_up_to(at, identifier.len(), ByteOffset::new(u64::MAX)) == identifier
+}
+
+/// Decides what the medium holds, in the order in which Linux would find it.
+pub(crate) fn read_table(reader: &Reader<'_>, known: Known) -> Stack {
+    let mbr = Mbr::parse(reader.head());
+    let boot_sector = signature::boot_sector(reader);
+    if let Some(mbr) = &mbr {
+        let is_table = mbr.has_valid_status() && boot_sector.is_none();
+        if mbr.protective().is_some() || (is_table && mbr.protective_anywhere().is_some()) {
+            return read_protected(reader, mbr, known);
+        }
+        if is_table && mbr.has_ordinary() {
+            return read_mbr(reader, mbr, known);
+        }
+        if boot_sector.is_some()
+            && let Some(stack) = sensible_table(reader, mbr, known).filter(|stack| shows(reader, stack))
+        {
+            return stack;
+        }
+        if let Some(name) = boot_sector {
+            return content_stack(name, known);
+        }
+    }
+    read_unprotected(reader, mbr.as_ref(), known)
+}
+
+/// The table that stands in the boot sector of a file system, where its entries make sense.
+fn sensible_table(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Option<Stack> {
+    let is_sensible = mbr.has_ordinary() && mbr.is_sensible(known.block(), reader.len());
+    is_sensible.then(|| read_mbr(reader, mbr, known))
+}
+
+/// Whether something known is in a partition. Nothing else tells a table in a boot sector that is left over from bytes of
+/// one that is not, and libblkid takes the file system.
+fn shows(reader: &Reader<'_>, stack: &Stack) -> bool {
+    let mut listed = stack.partitions.iter().filter(|p| p.role != Role::Extended).take(MAX_CONTENTS);
+    listed.any(|partition| signature::identify(reader, partition.span).is_some())
+}
+
+/// The table in the boot sector of the file system that a medium is taken for.
+pub(crate) fn table_in_boot_sector(reader: &Reader<'_>, block: BlockSize) -> Option<Stack> {
+    signature::boot_sector(reader)?;
+    let mbr = Mbr::parse(reader.head())?;
+    sensible_table(reader, &mbr, Known { device: Some(block), forced: None })
+}
+
+/// Reads a medium whose MBR announces a GPT.
+fn read_protected(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
+    match gpt::find(reader, &known.groups(), Depth::Both) {
+        Found::Table(table) => {
+            let mut stack = gpt_stack(&table, known);
+            if mbr.has_ordinary() {
+                stack.kind = TableKind::HybridMbr;
+            }
+            if let (None, Some(slot)) = (mbr.protective(), mbr.protective_anywhere()) {
+                stack.problems.push(Problem::NoProtectiveMbr { at: Mbr::entry_at(slot) });
+            }
+            stack
+        }
+        Found::Unusable { block, at, why } => unusable_stack(block, at, why, known),
+        Found::Nothing => {
+            let name = whole(reader).filter(|_| !mbr.has_ordinary());
+            let mut stack = match name {
+                Some(name) => content_stack(name, known),
+                None => read_mbr(reader, mbr, known),
+            };
+            let at = Lba::new(1).to_bytes(stack.block).unwrap_or_default();
+            stack.problems.insert(0, Problem::ProtectiveWithoutGpt { at });
+            stack
+        }
+    }
+}
+
+/// Reads a medium whose MBR lists nothing, or that has none: Linux would see no table. A good primary GPT is
+/// younger than any content that left it alone; a backup is not, for content is seldom written that far.
+fn read_unprotected(reader: &Reader<'_>, mbr: Option<&Mbr>, known: Known) -> Stack {
+    let groups = known.groups();
+    let has_primary = matches!(gpt::find(reader, &groups, Depth::Primary), Found::Table(_));
+    if !has_primary && let Some(name) = whole(reader) {
+        return content_stack(name, known);
+    }
+    let mut stack = match gpt::find(reader, &groups, Depth::Both) {
+        Found::Table(table) => gpt_stack(&table, known),
+        Found::Unusable { block, at, why } => unusable_stack(block, at, why, known),
+        Found::Nothing => {
+            return match mbr.filter(|mbr| mbr.has_valid_status()) {
+                Some(mbr) => read_mbr(reader, mbr, known),
+                None => empty_stack(TableKind::None, known),
+            };
+        }
+    };
+    let at = match mbr {
+        Some(_) => Mbr::entry_at(0),
+        None => ByteOffset::new(u64::try_from(SIGNATURE_AT).unwrap_or(0)),
+    };
+    stack.problems.push(Problem::NoProtectiveMbr { at });
+    stack
+}
+
+/// What the medium as a whole is known to be.
+pub(crate) fn whole(reader: &Reader<'_>) -> Option<Content> {
+    signature::identify(reader, Span::new(ByteOffset::ZERO, reader.len())?)
+}
+
+/// Reads the partitions of an MBR, in the block size that is known or that its partitions show.
+fn read_mbr(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
+    let mut stack = empty_stack(TableKind::Mbr, known);
+    stack.disk_id = mbr.disk_id.to_vec();
+    let mut shown_at = ByteOffset::ZERO;
+    if known.forced.is_none() && mbr.has_ordinary() {
+        let assumed = stack.block;
+        let of_other =
+            || known.others().find_map(|block| Some((block, sectors::other(reader, mbr, block, assumed)?)));
+        let shown = mbr.evidence(reader, assumed).map(|at| (assumed, at)).or_else(of_other);
+        if let Some((block, at)) = shown {
+            (stack.block, shown_at) = (block, at);
+            stack.block_found = known.device != Some(block);
+        }
+    }
+    (stack.partitions, stack.problems) = mbr.partitions(reader, stack.block);
+    stack.problems.extend(known.other_block(stack.block, shown_at));
+    stack
+}
+
+/// The stack of a good GPT.
+fn gpt_stack(table: &gpt::Table, known: Known) -> Stack {
+    let (partitions, problems) = table.partitions();
+    let mut stack = empty_stack(TableKind::Gpt, known);
+    stack.block = table.block;
+    stack.block_found = known.forced.or(known.device) != Some(table.block);
+    stack.disk_id = table.disk_guid().to_vec();
+    stack.usable = table.usable();
+    stack.has_long_entries = table.has_long_entries();
+    stack.partitions = partitions;
+    stack.problems = table.problems.clone();
+    stack.problems.extend(problems);
+    stack.problems.extend(known.other_block(table.block, table.at()));
+    stack
+}
+
+/// The stack of a GPT of which nothing can be used.
+fn unusable_stack(block: BlockSize, at: ByteOffset, why: String, known: Known) -> Stack {
+    let mut stack = empty_stack(TableKind::Gpt, known);
+    stack.block = block;
+    stack.block_found = known.forced.or(known.device) != Some(block);
+    stack.problems.push(Problem::GptUnusable { at, why });
+    stack.problems.extend(known.other_block(block, at));
+    stack
+}
+
+pub(crate) fn content_stack(content: Content, known: Known) -> Stack {
+    let is_table = content.is_foreign_table();
+    let kind = if is_table { TableKind::Foreign(content.name()) } else { TableKind::Content(content) };
+    empty_stack(kind, known)
+}
+
+/// The table at the start of a medium, whatever else stands there: blkid's PTTYPE.
+pub(crate) fn table_of(reader: &Reader<'_>, block: BlockSize) -> Option<&'static str> {
+    match read_table(reader, Known { device: Some(block), forced: None }).kind {
+        TableKind::Gpt | TableKind::HybridMbr => Some("gpt"),
+        TableKind::Mbr => Some("dos"),
+        TableKind::Foreign(name) => Some(name),
+        TableKind::Content(_) => signature::named_table(reader),
+        TableKind::None | TableKind::Kernel => None,
+    }
+}
+
+fn empty_stack(kind: TableKind, known: Known) -> Stack {
+    Stack {
+        kind,
+        block: known.block(),
+        block_found: false,
+        disk_id: Vec::new(),
+        usable: None,
+        layer: None,
+        partitions: Vec::new(),
+        problems: Vec::new(),
+        is_hybrid_iso: false,
+        has_long_entries: false,
+    }
+}
+
+impl Known {
+    /// The block size where no table shows another.
+    pub(crate) fn block(self) -> BlockSize {
+        self.forced.or(self.device).unwrap_or(BlockSize::B512)
+    }
+
+    /// The sizes to look in besides [`Known::block`], when nothing is forced.
+    fn others(self) -> impl Iterator<Item = BlockSize> {
+        [BlockSize::B512, BlockSize::B4096].into_iter().filter(move |size| *size != self.block())
+    }
+
+    /// The sizes to look for a GPT in: the forced one only, the device's before the others, or all alike.
+    fn groups(self) -> Vec<Vec<BlockSize>> {
+        match (self.forced, self.device) {
+            (Some(forced), _) => vec![vec![forced]],
+            (None, Some(device)) => vec![vec![device], self.others().collect()],
+            (None, None) => vec![vec![BlockSize::B512, BlockSize::B4096]],
+        }
+    }
+
+    /// The problem that a table in blocks of `table` bytes is on this device; `at` is what shows its size.
+    fn other_block(self, table: BlockSize, at: ByteOffset) -> Option<Problem> {
+        let device = self.device.filter(|device| *device != table)?;
+        Some(Problem::OtherBlockSize { table, device, at })
+    }
+}
