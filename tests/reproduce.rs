@@ -76,7 +76,7 @@ fn a_figure_that_is_missed_is_named_and_fails() {
         "{missed:?}"
     );
     assert!(missed[0].ends_with("the limit is 20 %"), "{missed:?}");
-    let report = json("reproduce", &["reproduce", path, "--model-only", "--json"]);
+    let report = straddle(&["reproduce", path, "--model-only", "--json"]).valid("reproduce");
     assert_eq!(report["experiments"][0]["steps"][0]["arms"][0]["figures"][0]["within"], false);
 }
 
