@@ -23,7 +23,7 @@ test: setup
 quick: setup
 	@scripts/test --quick
 
-# Everything that has to hold before a change goes in; .ci/run calls it. About half an hour on two processors, from a clone.
+# Everything that has to hold before a change goes in; .ci/run calls it. Less than half an hour on two processors, from a clone.
 ci: setup
 	@scripts/ci
 
