@@ -11,7 +11,8 @@ use std::process::Command;
 
 use serde_json::Value;
 use tools::{
-    Dir, Guest, STRADDLE, json_in, list, number, output, present, run, straddle_in, text, told, valid, word,
+    Dir, Guest, STRADDLE, json_in, list, number, output, present, run, shell, straddle_in, text, told, valid,
+    word,
 };
 
 /// Runs straddle, which has to end with `code`, and returns all that it says.
@@ -291,10 +292,9 @@ fn with_content(dir: &Dir, name: &str, sector: u64, program: &[&str]) -> PathBuf
     tools::write_table(&image, sector, &script);
     let part = dir.image("part", 320 << 20);
     run(Command::new(program[0]).args(&program[1..]).arg(&part), "secret\n");
-    let content = fs::read(&part).unwrap();
-    let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&file, &content, 1 << 20).unwrap();
-    fs::remove_file(&part).unwrap();
+    // What is zero stays a hole.
+    let dd = "dd bs=1M seek=1 conv=notrunc,sparse status=none if=part of=";
+    shell(&format!("{dd}{name}; rm part"), dir.path());
     image
 }
 

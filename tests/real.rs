@@ -131,7 +131,7 @@ fn what_must_not_be_measured_is_refused_and_not_touched() {
     let target = dir.image("disk.img", 4 << 20);
     let path = target.to_str().unwrap();
     let lock = fs::File::open(&target).unwrap();
-    lock.lock().unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let output = straddle(&["bench", "random-write", path], dir.path());
     assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("in use"), "{}", text(&output.stderr));
