@@ -19,7 +19,7 @@ demo: build
 test: setup
 	@scripts/test
 
-# The tests that boot no guest (User-Mode Linux, QEMU): less than two minutes after a build.
+# The tests that boot no guest (User-Mode Linux, QEMU): about two minutes after a build.
 quick: setup
 	@scripts/test --quick
 
