@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SECONDS_EACH ?= 600
 
-.PHONY: all setup build demo test lint bench agreement repeats devices validate statistics planted cuts restores plans fuzz sanitize deny install docs
+.PHONY: all setup build demo test quick ci lint bench agreement repeats devices validate statistics planted cuts restores plans fuzz sanitize deny install docs
 
 all: build
 
@@ -18,6 +18,14 @@ demo: build
 
 test: setup
 	@scripts/test
+
+# The tests that boot no guest (User-Mode Linux, QEMU): about two minutes after a build.
+quick: setup
+	@scripts/test --quick
+
+# Everything that has to hold before a change goes in; .ci/run calls it. Less than half an hour on two processors, from a clone.
+ci: setup
+	@scripts/ci
 
 lint: setup
 	$(CARGO) fmt --all --check

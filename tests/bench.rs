@@ -5,42 +5,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod tools;
+
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
-
-struct Run {
-    out: String,
-    err: String,
-    code: i32,
-}
-
-fn straddle(arguments: &[&str]) -> Run {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_straddle"));
-    command.env_remove("NO_COLOR").stdin(Stdio::null()).current_dir(root());
-    let output = command.args(arguments).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Run { out: text(output.stdout), err: text(output.stderr), code: output.status.code().unwrap() }
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
-
-/// What `arguments` print as JSON, held against the schema of `command`.
-fn json(command: &str, arguments: &[&str]) -> Value {
-    let run = straddle(arguments);
-    assert_eq!(run.code, 0, "{}", run.err);
-    let value: Value = serde_json::from_str(&run.out).unwrap_or_else(|e| panic!("{e}: {}", run.out));
-    let schema: Value = serde_json::from_str(&straddle(&["schema", command]).out).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
-    let errors: Vec<String> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
-    assert!(errors.is_empty(), "{arguments:?}: {errors:?}");
-    value
-}
+use tools::{json, root, straddle};
 
 /// The profiles that are shipped, by name.
 fn shipped() -> Vec<String> {
@@ -308,12 +279,4 @@ fn the_pages_of_drive_know_every_option() {
     let page = straddle(&["man", "drive-show"]);
     assert_eq!(page.code, 0, "{}", page.err);
     assert!(page.out.contains("\\-\\-svg") && page.out.contains("\\-\\-json"), "{}", page.out);
-}
-
-#[test]
-fn the_schemas_in_docs_are_those_in_the_code() {
-    for command in ["bench", "drive"] {
-        let kept = fs::read_to_string(root().join(format!("docs/{command}.schema.json"))).unwrap();
-        assert!(kept == straddle(&["schema", command]).out, "docs/{command}.schema.json: run 'make docs'");
-    }
 }

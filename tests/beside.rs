@@ -2,20 +2,24 @@
 
 #![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
 
+#[path = "beside/guest.rs"]
+mod guest;
+#[path = "beside/hidden.rs"]
+mod hidden;
 mod tools;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::Mutex;
 
 use serde_json::Value;
-use tools::{Dir, Guest, STRADDLE, list, output, present, shell, told, word};
+use tools::{Dir, list, output, present, shell, straddle_in, told, word};
 
-fn straddle(dir: &Path, args: &[&str]) -> Output {
-    output(Command::new(STRADDLE).args(args).current_dir(dir), "")
+fn codes(target: &Value) -> Vec<String> {
+    list(target, "findings").iter().map(|finding| word(finding, "code")).collect()
 }
 
 /// The size of a disk where its maker wants no other.
@@ -183,13 +187,13 @@ fn what_blkid_names_beside_a_table_is_named_and_kept() {
             }
             seen += 1;
             let what = format!("{line}, {label}, {name}");
-            let checked = straddle(dir.path(), &["check", "disk"]);
+            let checked = straddle_in(dir.path(), &["check", "disk"]);
             assert!(told(&checked).contains(&name), "{what}: {}", told(&checked));
             for (plan, gpt_only) in PLANS {
                 if gpt_only && label != "gpt" {
                     continue;
                 }
-                let refused = straddle(dir.path(), &[&["plan", "disk", "--save", "plan"], plan].concat());
+                let refused = straddle_in(dir.path(), &[&["plan", "disk", "--save", "plan"], plan].concat());
                 assert_eq!(refused.status.code(), Some(4), "{what}, {plan:?}: {}", told(&refused));
                 assert!(told(&refused).contains(&name), "{what}, {plan:?}: {}", told(&refused));
                 assert!(!dir.join("plan").exists(), "{what}, {plan:?}");
@@ -218,9 +222,9 @@ fn a_guid_is_not_taken_for_a_signature() {
                 ),
                 dir.path(),
             );
-            let checked = straddle(dir.path(), &["check", "disk"]);
+            let checked = straddle_in(dir.path(), &["check", "disk"]);
             assert!(!told(&checked).contains("also holds"), "{uuid}: {}", told(&checked));
-            let planned = straddle(dir.path(), &["plan", "disk", "--add", "1MiB"]);
+            let planned = straddle_in(dir.path(), &["plan", "disk", "--add", "1MiB"]);
             assert_eq!(planned.status.code(), Some(0), "{uuid}: {}", told(&planned));
         }
     }
@@ -239,14 +243,14 @@ fn with_wipe_the_new_table_is_the_disks_own() {
             let name = named(dir.path());
             let what = format!("{line}, {label} to {table}, {name}");
             let args = ["plan", "disk", "--wipe", "--table", table, "--part", "1MiB", "--save", "plan"];
-            let planned = straddle(dir.path(), &args);
+            let planned = straddle_in(dir.path(), &args);
             assert_eq!(planned.status.code(), Some(0), "{what}: {}", told(&planned));
             let line = format!("will no longer be reachable: the whole disk: {name}");
             assert!(name.is_empty() || told(&planned).contains(&line), "{what}: {}", told(&planned));
-            let applied = straddle(dir.path(), &["apply", "plan", "--write", "disk"]);
+            let applied = straddle_in(dir.path(), &["apply", "plan", "--write", "disk"]);
             assert_eq!(applied.status.code(), Some(0), "{what}: {}", told(&applied));
             fs::remove_file(dir.join("plan.undo")).unwrap();
-            let report = straddle(dir.path(), &["check", "--json", "disk"]);
+            let report = straddle_in(dir.path(), &["check", "--json", "disk"]);
             let report: Value = serde_json::from_slice(&report.stdout).unwrap();
             let partitions = report["targets"][0]["partitions"].as_array().unwrap();
             assert_eq!(partitions.len(), 1, "{what}: {report}");
@@ -310,7 +314,7 @@ fn a_table_does_not_hide_what_fills_the_disk() {
             if is_known || content == "true" {
                 shell(&content.replace("START", &start.to_string()), dir.path());
             }
-            let report = straddle(dir.path(), &["check", "--json", "disk"]);
+            let report = straddle_in(dir.path(), &["check", "--json", "disk"]);
             let report: Value = serde_json::from_slice(&report.stdout).unwrap();
             let target = &report["targets"][0];
             let what = format!("{make}, {label}, {start}, {is_known}: {target}");
@@ -343,7 +347,7 @@ fn no_tool_of_tables_is_printed_over_what_fills_the_disk() {
         shell(content, dir.path());
         // What fills the disk is whole again behind the first sector.
         shell("dd if=whole of=disk bs=512 skip=1 seek=1 count=40 conv=notrunc status=none", dir.path());
-        let report = straddle(dir.path(), &["check", "--json", "disk"]);
+        let report = straddle_in(dir.path(), &["check", "--json", "disk"]);
         let report: Value = serde_json::from_slice(&report.stdout).unwrap();
         let target = &report["targets"][0];
         assert!(codes(target).iter().any(|code| code == "S031"), "{content}: {target}");
@@ -351,7 +355,7 @@ fn no_tool_of_tables_is_printed_over_what_fills_the_disk() {
             let commands = finding["fix"]["commands"].as_array().map_or(0, Vec::len);
             assert_eq!(commands, 0, "{content}: {target}");
         }
-        let refused = straddle(dir.path(), &["plan", "disk", "--repair"]);
+        let refused = straddle_in(dir.path(), &["plan", "disk", "--repair"]);
         assert_eq!(refused.status.code(), Some(4), "{content}: {}", told(&refused));
     }
 }
@@ -389,7 +393,7 @@ fn a_stick_with_an_iso_keeps_it() {
     let before = fs::read(dir.join("disk")).unwrap();
     // Room is behind the image only, and the active entry stays.
     let plan = ["plan", "disk", "--add", "20MiB", "--add", "1MiB", "--json", "--save", "plan"];
-    let planned = straddle(dir.path(), &plan);
+    let planned = straddle_in(dir.path(), &plan);
     assert_eq!(planned.status.code(), Some(0), "{}", told(&planned));
     let plan: Value = serde_json::from_slice(&fs::read(dir.join("plan")).unwrap()).unwrap();
     let new: Vec<&Value> =
@@ -399,7 +403,7 @@ fn a_stick_with_an_iso_keeps_it() {
         assert!(entry["start"].as_u64().unwrap() * 512 >= end_of_iso(&before), "{entry}");
         assert_ne!(entry["number"], 1, "{entry}");
     }
-    let applied = straddle(dir.path(), &["apply", "plan", "--write", "disk"]);
+    let applied = straddle_in(dir.path(), &["apply", "plan", "--write", "disk"]);
     assert_eq!(applied.status.code(), Some(0), "{}", told(&applied));
     let after = fs::read(dir.join("disk")).unwrap();
     assert!(after[..446 + 32] == before[..446 + 32] && after[512..] == before[512..]);
@@ -408,7 +412,7 @@ fn a_stick_with_an_iso_keeps_it() {
         ("grown", &["--grow", "2"]),
         ("entry 1", &["--add", "1MiB,number=1"]),
     ] {
-        let refused = straddle(dir.path(), &[&["plan", "disk"][..], plan].concat());
+        let refused = straddle_in(dir.path(), &[&["plan", "disk"][..], plan].concat());
         assert_ne!(refused.status.code(), Some(0), "{name}: {}", told(&refused));
     }
 }
@@ -427,9 +431,9 @@ fn what_would_be_read_otherwise_is_refused_before_it_is_written() {
     shell("dd if=other of=disk bs=512 skip=1 seek=1 count=33 conv=notrunc status=none", dir.path());
     shell("dd if=other of=disk bs=512 skip=131039 seek=131039 conv=notrunc status=none", dir.path());
     let before = fs::read(dir.join("disk")).unwrap();
-    let planned = straddle(dir.path(), &["plan", "disk", "--delete", "2", "--save", "plan"]);
+    let planned = straddle_in(dir.path(), &["plan", "disk", "--delete", "2", "--save", "plan"]);
     assert_eq!(planned.status.code(), Some(0), "{}", told(&planned));
-    let refused = straddle(dir.path(), &["apply", "plan", "--write", "disk"]);
+    let refused = straddle_in(dir.path(), &["apply", "plan", "--write", "disk"]);
     assert_eq!(refused.status.code(), Some(4), "{}", told(&refused));
     assert!(told(&refused).contains("nothing was written"), "{}", told(&refused));
     assert!(
@@ -477,10 +481,10 @@ fn a_file_of_another_form_is_not_taken_for_a_disk() {
             let line = line.replace("{DAMAGE}", &damage.replace("FIELD", &field.to_string()));
             shell(&line, dir.path());
             let args = ["plan", "file", "--table", "gpt", "--part", "rest", "--save", "plan"];
-            let refused = straddle(dir.path(), &args);
+            let refused = straddle_in(dir.path(), &args);
             assert_eq!(refused.status.code(), Some(4), "{line}: {}", told(&refused));
             assert!(told(&refused).contains(name), "{line}: {}", told(&refused));
-            let checked = straddle(dir.path(), &["check", "file"]);
+            let checked = straddle_in(dir.path(), &["check", "file"]);
             assert!(matches!(checked.status.code(), Some(0 | 3)), "{line}: {}", told(&checked));
         }
     }
@@ -502,92 +506,10 @@ fn an_atari_table_is_known_with_any_of_its_entries() {
         for args in
             [&["plan", "disk", "--table", "gpt"][..], &["plan", "disk", "--table", "mbr", "--part", "rest"]]
         {
-            let refused = straddle(dir.path(), args);
+            let refused = straddle_in(dir.path(), args);
             assert_eq!(refused.status.code(), Some(4), "{line}: {}", told(&refused));
             assert!(told(&refused).contains("atari"), "{line}: {}", told(&refused));
         }
-    }
-}
-
-/// The names of the guest's files that begin and end so, without the end.
-fn named_from(guest: &Guest, begin: &str, end: &str) -> Vec<String> {
-    guest.names(begin, end).iter().map(|name| format!("{begin}{name}")).collect()
-}
-
-fn codes(target: &Value) -> Vec<String> {
-    list(target, "findings").iter().map(|finding| word(finding, "code")).collect()
-}
-
-#[test]
-fn on_a_running_machine_each_thing_is_told_where_it_belongs() {
-    if !present(&["linux.uml", "mdadm", "lvm", "sfdisk", "mkfs.ext4"]) {
-        return;
-    }
-    let guest = Guest::run("beside.sh", "2G");
-    check_members(&guest);
-    check_volumes(&guest);
-    check_loops(&guest);
-}
-
-/// A healthy mirror with a table in it is healthy, running or stopped, and no plan goes to one half of it.
-fn check_members(guest: &Guest) {
-    let names = named_from(guest, "member-", ".plans");
-    assert_eq!(names.len(), 8, "{names:?}");
-    for name in names {
-        let mut views = guest.targets(&format!("{name}.running"));
-        views.extend(guest.targets(&format!("{name}.stopped")));
-        for target in &views {
-            let wrong = ["S001", "S030", "S031", "S032", "S033", "S034", "S035", "S036", "S057", "S080"];
-            let found = codes(target);
-            assert!(!found.iter().any(|code| wrong.contains(&code.as_str())), "{name}: {target}");
-            assert!(!target.to_string().contains("sgdisk"), "{name}: {target}");
-        }
-        assert!(views.iter().any(|target| target.to_string().contains("_raid_member")), "{name}");
-        let plans = guest.text(&format!("{name}.plans"));
-        let refusals = || guest.text(&format!("{name}.refusals"));
-        assert!(
-            plans.split(' ').all(|status| matches!(status.trim(), "4" | "")),
-            "{name}: {plans}{}",
-            refusals()
-        );
-        assert!(guest.text(&format!("{name}.kept")).contains("Version"), "{name}");
-    }
-}
-
-/// LVM's own volumes are no targets, and a healthy group is no reason to fail.
-fn check_volumes(guest: &Guest) {
-    let names = named_from(guest, "lvm-", ".hidden");
-    assert!(names.len() >= 4, "{names:?}");
-    for name in names {
-        let hidden = guest.text(&format!("{name}.hidden"));
-        assert!(hidden.lines().count() >= 1, "{name}");
-        let targets = guest.targets(&name);
-        for line in hidden.lines() {
-            let (node, _) = line.split_once(' ').unwrap();
-            assert!(!targets.iter().any(|target| word(target, "target") == node), "{name}: {line}");
-        }
-        assert!(
-            !targets.iter().any(|target| codes(target).contains(&"S080".to_owned())),
-            "{name}: {targets:?}"
-        );
-        assert_eq!(guest.text(&format!("{name}.rc")).trim(), "0", "{name}: {targets:?}");
-        let parts = guest.targets(&name.replace("lvm-", "parts-"));
-        assert_eq!(parts.len(), hidden.lines().count(), "{name}: {parts:?}");
-        assert!(!parts.iter().any(|target| codes(target).contains(&"S080".to_owned())), "{name}: {parts:?}");
-    }
-}
-
-/// A loop device is off where its first byte is off on what it is over.
-fn check_loops(guest: &Guest) {
-    let names = named_from(guest, "loop-", ".facts");
-    assert_eq!(names.len(), 8, "{names:?}");
-    for name in names {
-        let facts = guest.text(&format!("{name}.facts"));
-        let (offset, phase) = facts.trim().split_once(' ').unwrap();
-        let (offset, phase): (u64, u64) = (offset.parse().unwrap(), phase.parse().unwrap());
-        let is_off = !(offset + 4096 - phase).is_multiple_of(4096);
-        let target = &guest.targets(&name)[0];
-        assert_eq!(codes(target).contains(&"S001".to_owned()), is_off, "{name}: {target}");
     }
 }
 
@@ -628,54 +550,6 @@ const IN_IT: [&str; 3] = [
     "true",
 ];
 
-/// A disk that was a member of an array and got a table later, or the other way round: its bytes do not say which, so it does not
-/// pass, whatever the mark, the table and what is in a partition of it.
-#[test]
-fn a_table_beside_the_superblock_of_an_array_is_no_pass() {
-    if !present(&["sfdisk", "mkfs.ext4"]) {
-        return;
-    }
-    for (table, made) in BESIDE_A_MARK {
-        for (start, content) in [63, 2048].into_iter().flat_map(|start| IN_IT.map(|content| (start, content)))
-        {
-            let dir = Dir::new("beside-stale");
-            dir.image("disk", LEN);
-            shell(&made.replace("START", &start.to_string()), dir.path());
-            shell(&content.replace("START", &start.to_string()), dir.path());
-            fs::rename(dir.join("disk"), dir.join("table")).unwrap();
-            for (mark, at, data, is_rival) in MARKS {
-                // The superblock is in the first sector itself, and what follows.
-                if mark == "1.1" && !matches!(table, "dos" | "amiga") {
-                    continue;
-                }
-                shell("cp --sparse=always table disk", dir.path());
-                let disk = fs::OpenOptions::new().write(true).open(dir.join("disk")).unwrap();
-                // The one at byte 0 leaves room for the table behind its 256 bytes.
-                let block = md_1(at, data, (LEN >> 9) - 8192);
-                disk.write_all_at(&block[..if at == 0 { 384 } else { 512 }], at).unwrap();
-                drop(disk);
-                let checked = straddle(dir.path(), &["check", "disk"]);
-                let what = format!("{mark}, {made}, {start}, {content}: {}", told(&checked));
-                let status = checked.status.code();
-                if is_rival {
-                    assert_eq!(status, Some(3), "{what}");
-                    assert!(told(&checked).contains("which of the two"), "{what}");
-                    assert!(told(&checked).contains(&format!("partition table ({table})")), "{what}");
-                    assert!(!told(&checked).contains("--move-data"), "{what}");
-                    continue;
-                }
-                // The table is the array's, which begins where the disk does: its partitions are judged by their starts.
-                let judged = match (table, start) {
-                    ("dos" | "gpt", 2048) => 0,
-                    ("dos" | "gpt", _) => 1,
-                    _ => 3,
-                };
-                assert_eq!(status, Some(judged), "{what}");
-            }
-        }
-    }
-}
-
 /// File systems whose boot sectors end as an MBR does: what makes one, and blkid's name.
 const BOOT_SECTORS: [(&str, &str, &str); 4] = [
     ("mkfs.ntfs", "mkfs.ntfs -QFfq disk", "ntfs"),
@@ -683,179 +557,3 @@ const BOOT_SECTORS: [(&str, &str, &str); 4] = [
     ("mkfs.vfat", "mkfs.vfat -F 32 disk", "vfat"),
     ("mkfs.exfat", "mkfs.exfat disk", "exfat"),
 ];
-
-/// What fills a disk and has the bytes of a table in its boot sector is what blkid says, and nothing is moved over it; neither does it
-/// pass, for the kernel lists the partition. Where something is in that, the table counts.
-#[test]
-fn a_table_in_a_boot_sector_does_not_hide_the_file_system() {
-    if !present(&["blkid", "mkfs.ext4"]) {
-        return;
-    }
-    for (tool, made, name) in BOOT_SECTORS {
-        if !present(&[tool]) {
-            continue;
-        }
-        for (slot, kind, start) in [(0, 7, 63), (0, 0x83, 2048), (3, 0x0C, 63), (1, 0x83, 64)] {
-            for content in IN_IT {
-                let dir = Dir::new("boot-sector");
-                let disk = dir.image("disk", LEN);
-                shell(made, dir.path());
-                let disk = fs::OpenOptions::new().write(true).open(disk).unwrap();
-                let mut entries = [0; 66];
-                let entry = &mut entries[slot * 16..][..16];
-                entry[4] = kind;
-                entry[8..12].copy_from_slice(&u32::to_le_bytes(start));
-                entry[12..].copy_from_slice(&u32::to_le_bytes(80000));
-                entries[64..].copy_from_slice(b"\x55\xAA");
-                disk.write_all_at(&entries, 446).unwrap();
-                drop(disk);
-                let what = format!("{made}, slot {slot}, {start}, {content}");
-                shell(&content.replace("START", &start.to_string()), dir.path());
-                let checked = straddle(dir.path(), &["check", "disk"]);
-                let what = format!("{what}: {}", told(&checked));
-                if content.starts_with("mkfs") {
-                    assert!(told(&checked).contains("1 partition\n"), "{what}");
-                    continue;
-                }
-                assert_eq!(named(dir.path()), name, "{what}");
-                assert_eq!(checked.status.code(), Some(3), "{what}");
-                assert!(told(&checked).contains(&format!("{name} on the whole disk")), "{what}");
-                assert!(told(&checked).contains("which of the two"), "{what}");
-                assert!(!told(&checked).contains("sfdisk") && !told(&checked).contains("mkfs."), "{what}");
-                let refused = straddle(dir.path(), &["plan", "disk", "--add", "1MiB"]);
-                assert_eq!(refused.status.code(), Some(4), "{what}");
-            }
-        }
-    }
-}
-
-/// What a disk does not show is not passed, and is told the same from wherever it is seen.
-#[test]
-fn what_a_disk_does_not_show_is_not_passed() {
-    if !present(&[
-        "linux.uml",
-        "mdadm",
-        "lvm",
-        "cryptsetup",
-        "sfdisk",
-        "mkfs.ext4",
-        "mkfs.vfat",
-        "mkfs.btrfs",
-    ]) {
-        return;
-    }
-    let guest = Guest::run("running.sh", "2G");
-    check_inner(&guest);
-    check_volumes_below(&guest);
-    check_rivals(&guest);
-    check_odd(&guest);
-}
-
-/// Something closed or inactive on an array: each member says what the array says, or that it does not show it.
-fn check_inner(guest: &Guest) {
-    let names = named_from(guest, "inner-", ".array.json");
-    assert_eq!(names.len(), 8, "{names:?}");
-    let is_of_layer = |code: &String| matches!(code.as_str(), "S051" | "S053");
-    for name in names {
-        let array = &guest.targets(&format!("{name}.array"))[0];
-        let status = word(array, "status");
-        let of_layer = codes(array).into_iter().find(is_of_layer);
-        assert_eq!(of_layer.is_some(), !name.contains("pv1024"), "{name}: {array}");
-        for when in ["running", "stopped"] {
-            let members = named_from(guest, &format!("{name}."), &format!(".{when}.json"));
-            let mut shown = 0;
-            for member in &members {
-                let target = &guest.targets(&format!("{member}.{when}"))[0];
-                let said = word(target, "status");
-                if said == "not_judged" {
-                    assert!(word(target, "reason").contains("heck "), "{member}, {when}: {target}");
-                    continue;
-                }
-                shown += 1;
-                assert_eq!(said, status, "{member}, {when}: {target}");
-                assert_eq!(
-                    codes(target).into_iter().find(is_of_layer),
-                    of_layer,
-                    "{member}, {when}: {target}"
-                );
-            }
-            // The firmware's arrays are not read.
-            assert_eq!(shown == 0, name.contains("imsm"), "{name}, {when}");
-            assert_eq!(shown == members.len(), name.contains("1.0-1"), "{name}, {when}");
-        }
-        // Of all disks the array is one, and says it.
-        assert_eq!(guest.text(&format!("{name}.all.rc")), guest.text(&format!("{name}.array.rc")), "{name}");
-    }
-}
-
-/// The kernel's -1 on a volume follows from what is off below where that is all there is, and has no fix of its own then.
-fn check_volumes_below(guest: &Guest) {
-    for (name, cause) in [("pv1024", None), ("pv7", Some("S051")), ("whole1", None), ("whole0", Some("S001"))]
-    {
-        let offset = guest.text(&format!("s020-{name}.offset"));
-        assert_eq!(offset.trim() == "-1", cause.is_some(), "{name}: {offset}");
-        for (run, is_whole) in [(format!("s020-{name}"), true), (format!("s020-{name}.part"), false)] {
-            let targets = guest.targets(&run);
-            let all = targets.iter().flat_map(|target| list(target, "findings"));
-            let found: Vec<&Value> = all.filter(|finding| word(finding, "code") == "S020").collect();
-            assert_eq!(found.len(), usize::from(cause.is_some()), "{run}: {targets:?}");
-            for finding in found {
-                let follows = finding.get("follows").and_then(Value::as_array).into_iter().flatten();
-                let follows: Vec<String> = follows.map(|cause| word(cause, "code")).collect();
-                // The other disk may be off as well for all that is known.
-                let expected: Vec<&str> = cause.into_iter().filter(|_| is_whole).collect();
-                assert_eq!(follows, expected, "{run}: {finding}");
-                assert_eq!(finding.get("fix").is_some(), !is_whole, "{run}: {finding}");
-            }
-        }
-    }
-}
-
-/// What is in use says which of two counts.
-fn check_rivals(guest: &Guest) {
-    let found: [(&str, &[&str]); 10] = [
-        ("broken", &[]),
-        ("md", &["S001"]),
-        ("fat", &[]),
-        ("ext4", &[]),
-        ("swap", &[]),
-        ("luks", &["S053"]),
-        ("pv", &["S051"]),
-        ("kpartx", &["S001"]),
-        ("btrfs", &[]),
-        ("luks2", &[]),
-    ];
-    for (name, expected) in found {
-        let unused = &guest.targets(&format!("rival-{name}.unused"))[0];
-        assert_eq!(word(unused, "status"), "not_judged", "{name}: {unused}");
-        assert!(word(unused, "reason").contains("which of the two"), "{name}: {unused}");
-        let used = &guest.targets(&format!("rival-{name}.used"))[0];
-        let mut errors = codes(used);
-        errors.retain(|code| ["S001", "S033", "S051", "S053"].contains(&code.as_str()));
-        assert_eq!(errors, expected, "{name}: {used}");
-        assert_ne!(word(used, "status"), "not_judged", "{name}: {used}");
-        if !matches!(name, "md" | "fat" | "kpartx" | "broken") {
-            let label = if matches!(name, "btrfs" | "luks2") { "gpt" } else { "dos" };
-            let said = format!("partition table ({label})");
-            assert!(used.to_string().contains(&said), "{name}: {used}");
-            assert!(unused.to_string().contains(&said), "{name}: {unused}");
-        }
-    }
-    // What else is mapped says nothing of either.
-    let mapped = &guest.targets("rival-mapped")[0];
-    assert_eq!(word(mapped, "status"), "not_judged", "{mapped}");
-    assert!(word(mapped, "reason").contains("which of the two"), "{mapped}");
-}
-
-/// cryptsetup takes no larger sectors where a container ends inside one: there is no command before that is cut off, and
-/// the one afterwards works.
-fn check_odd(guest: &Guest) {
-    for (when, refused) in [("before", true), ("after", false)] {
-        let target = &guest.targets(&format!("odd.{when}"))[0];
-        let found = list(target, "findings").iter().find(|finding| word(finding, "code") == "S060").unwrap();
-        assert_eq!(guest.text(&format!("odd.{when}.refused")).trim() != "0", refused, "{when}");
-        assert_eq!(found["fix"]["commands"].as_array().is_none_or(Vec::is_empty), refused, "{found}");
-        assert_eq!(found.to_string().contains("3584 bytes"), refused, "{found}");
-    }
-    assert_eq!(guest.text("odd.files").trim(), "0");
-}

@@ -4,16 +4,15 @@
 
 #[path = "tools/process.rs"]
 mod process;
-#[path = "tools/skip.rs"]
-mod skip;
+mod tools;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
 use tempfile::TempDir;
+use tools::{PATH, STRADDLE, command, present, root, straddle};
 
 const COMMANDS: [&str; 17] = [
     "probe",
@@ -35,28 +34,6 @@ const COMMANDS: [&str; 17] = [
     "schema",
 ];
 
-struct Run {
-    out: String,
-    err: String,
-    code: i32,
-}
-
-fn command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_straddle"));
-    command.env_remove("NO_COLOR").stdin(Stdio::null());
-    command
-}
-
-fn straddle<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Run {
-    let output = command().args(arguments).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Run { out: text(output.stdout), err: text(output.stderr), code: output.status.code().unwrap() }
-}
-
-fn project(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
-}
-
 /// An image of 64 MiB whose MBR lists one Linux partition.
 fn image(dir: &TempDir, name: &str, start: u32, sectors: u32) -> String {
     let mut mbr = [0_u8; 512];
@@ -69,10 +46,6 @@ fn image(dir: &TempDir, name: &str, start: u32, sectors: u32) -> String {
     file.write_all(&mbr).unwrap();
     file.set_len(64 << 20).unwrap();
     path.to_str().unwrap().to_owned()
-}
-
-fn json(run: &Run) -> Value {
-    serde_json::from_str(&run.out).unwrap_or_else(|e| panic!("{e}: {}", run.out))
 }
 
 #[test]
@@ -97,7 +70,7 @@ fn one_failure_does_not_stop_the_others_and_the_worst_counts() {
     let run = straddle(&["check", "--json", &wrong, "/no/such/file", &right]);
     assert_eq!(run.code, 3);
     assert!(run.err.contains("/no/such/file: cannot open: No such file"), "{}", run.err);
-    let report = json(&run);
+    let report = run.json();
     let statuses: Vec<&str> =
         report["targets"].as_array().unwrap().iter().map(|t| t["status"].as_str().unwrap()).collect();
     assert_eq!(statuses, ["error", "failed", "ok"]);
@@ -111,7 +84,7 @@ fn many_targets_keep_their_order() {
         (0..700).map(|i| image(&dir, &format!("{i:03}.img"), 2048 + i % 9, 4096)).collect();
     let mut arguments = vec!["check".to_owned(), "--json".to_owned()];
     arguments.extend(images.iter().cloned());
-    let report = json(&straddle(&arguments));
+    let report = straddle(&arguments).json();
     for (target, image) in report["targets"].as_array().unwrap().iter().zip(&images) {
         assert_eq!(target["target"].as_str().unwrap(), image);
     }
@@ -123,7 +96,7 @@ fn findings_can_be_chosen_and_left_out() {
     let dir = TempDir::new().unwrap();
     let wrong = image(&dir, "wrong.img", 63, 4096);
     let codes = |arguments: &[&str]| -> Vec<String> {
-        let report = json(&straddle(arguments));
+        let report = straddle(arguments).json();
         let findings = report["targets"][0]["findings"].as_array().unwrap().clone();
         findings.iter().map(|f| f["code"].as_str().unwrap().to_owned()).collect()
     };
@@ -156,7 +129,7 @@ fn the_declared_topology_judges() {
     assert_eq!(straddle(&["check", "--assume", "stripe=192KiB", &at_2048]).code, 1);
     assert_eq!(straddle(&["check", "--assume", "erase=4MiB", &at_2048]).code, 0, "advice");
     let atomic =
-        json(&straddle(&["check", "--json", "--assume", "atomic=16KiB,atomic-boundary=2MiB", &at_2048]));
+        straddle(&["check", "--json", "--assume", "atomic=16KiB,atomic-boundary=2MiB", &at_2048]).json();
     assert_eq!(atomic["targets"][0]["findings"][0]["code"], "S009");
 }
 
@@ -214,9 +187,9 @@ fn explain_takes_several_codes() {
         headings.len() == 2 && headings[0].starts_with("S001") && headings[1].starts_with("S002"),
         "{headings:?}"
     );
-    let report = json(&straddle(&["explain", "--json", "S001", "S002"]));
+    let report = straddle(&["explain", "--json", "S001", "S002"]).json();
     assert_eq!((&report[0]["code"], &report[1]["code"]), (&"S001".into(), &"S002".into()));
-    assert_eq!(json(&straddle(&["explain", "--json", "S001"]))["code"], "S001");
+    assert_eq!(straddle(&["explain", "--json", "S001"]).json()["code"], "S001");
     assert_eq!(straddle(&["explain", "S001", "S999"]).code, 2);
 }
 
@@ -256,11 +229,11 @@ fn what_cannot_be_meant_is_refused() {
 fn text_is_as_wide_as_the_terminal() {
     let dir = TempDir::new().unwrap();
     let image = dir.path().join("disk.img");
-    if !skip::present(&["sgdisk", "script"]) {
+    if !present(&["sgdisk", "script"]) {
         return;
     }
     let status = Command::new("sh")
-        .env("PATH", skip::PATH)
+        .env("PATH", PATH)
         .args(["-c", "truncate -s 64M \"$0\" && sgdisk -a1 -n 1:63:40000 -n 2:40001:90000 \"$0\""])
         .arg(&image)
         .stdout(Stdio::null())
@@ -285,7 +258,7 @@ fn text_is_as_wide_as_the_terminal() {
     ] {
         let line = format!(
             "gzip -kf disk.img; stty rows 24 cols {columns}; '{}' {arguments} --color never",
-            env!("CARGO_BIN_EXE_straddle")
+            STRADDLE
         );
         let output = Command::new("script")
             .current_dir(dir.path())
@@ -326,7 +299,7 @@ fn two_writes_on_a_partition_off_by_half_a_sector_need_four() {
         run.out
     );
     assert!(run.out.contains("|....####|####....|"), "{}", run.out);
-    let report = json(&straddle(&["explain", "rmw", "--json", "--offset", "2KiB", "--count", "2"]));
+    let report = straddle(&["explain", "rmw", "--json", "--offset", "2KiB", "--count", "2"]).json();
     assert_eq!(report["read_modify_writes"], 4);
     assert_eq!(report["merged_read_modify_writes"], 2);
 }
@@ -345,7 +318,7 @@ fn help_man_pages_completions_and_readme_know_every_command() {
     let man = TempDir::new().unwrap();
     assert_eq!(straddle(&["man", "--dir", man.path().to_str().unwrap()]).code, 0);
     let completions = straddle(&["completions", "bash"]).out;
-    let readme = fs::read_to_string(project("README.md")).unwrap();
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
     for command in COMMANDS {
         assert!(help.contains(&format!("\n  {command} ")), "help lacks {command}");
         assert!(completions.contains(command), "completions lack {command}");
@@ -364,9 +337,19 @@ fn help_man_pages_completions_and_readme_know_every_command() {
 }
 
 #[test]
-fn the_schema_in_docs_is_the_one_in_the_code() {
-    let kept = fs::read_to_string(project("docs/check.schema.json")).unwrap();
-    assert!(kept == straddle(&["schema"]).out, "docs/check.schema.json is out of date: run 'make docs'");
+fn the_schemas_in_docs_are_those_in_the_code() {
+    let mut count = 0;
+    for file in fs::read_dir(root().join("docs")).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if let Some(command) = name.strip_suffix(".schema.json") {
+            let kept = fs::read_to_string(&path).unwrap();
+            assert!(kept == straddle(&["schema", command]).out, "{name} is out of date: run 'make docs'");
+            count += 1;
+        }
+    }
+    assert!(count >= 10, "{count} schemas in docs");
+    assert!(straddle(&["schema"]).out == straddle(&["schema", "check"]).out, "check's where none is named");
 }
 
 /// Every option that names a file to be written: an image is never taken for one, and a disk of zeroes is an image.
@@ -455,7 +438,7 @@ fn what_is_skipped_is_said_by_the_one_helper() {
 #[test]
 fn an_interruption_is_no_failure() {
     let dir = TempDir::new().unwrap();
-    let lab = skip::present(&["linux.uml"]);
+    let lab = present(&["linux.uml"]);
     let endless: &[&[&str]] = &[
         &["reproduce", "afd-2019", "--lab-only", "--cache", "cache"],
         &["lab", "--drive", "wd10ears", "--", "sleep 1000000"],
@@ -463,7 +446,7 @@ fn an_interruption_is_no_failure() {
         &["bench", "random-write", "./scratch", "--area", "16M", "--io", "buffered", "--runtime", "600"],
     ];
     for arguments in endless.iter().filter(|arguments| lab || !matches!(arguments[0], "reproduce" | "lab")) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_straddle"));
+        let mut command = Command::new(STRADDLE);
         command.args(*arguments).current_dir(dir.path()).stdin(Stdio::null());
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         // It is at work; before that the signal ends it without its having a say. What only waits does so for longer than this.
@@ -502,18 +485,18 @@ fn help_and_version_that_nobody_gets_are_no_success() {
     ];
     for command in commands {
         for (to, means) in [("> /dev/full", "full"), (">&-", "closed")] {
-            let line = format!("'{}' {command} {to}", env!("CARGO_BIN_EXE_straddle"));
+            let line = format!("'{}' {command} {to}", STRADDLE);
             let output = Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).output().unwrap();
             let told = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(3), "{command} to a {means} stdout: {told}");
             assert!(told.contains("os error"), "{command} to a {means} stdout: {told}");
         }
         // Whoever has read enough has no complaint.
-        let line = format!("'{}' {command} | true; exit ${{PIPESTATUS[0]}}", env!("CARGO_BIN_EXE_straddle"));
+        let line = format!("'{}' {command} | true; exit ${{PIPESTATUS[0]}}", STRADDLE);
         let output = Command::new("bash").args(["-c", &line]).stdin(Stdio::null()).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{command}: {}", String::from_utf8_lossy(&output.stderr));
     }
     // /dev/null is open.
-    let line = format!("'{}' --version <>/dev/null 1<>/dev/null", env!("CARGO_BIN_EXE_straddle"));
+    let line = format!("'{}' --version <>/dev/null 1<>/dev/null", STRADDLE);
     assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
 }

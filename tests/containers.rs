@@ -6,10 +6,9 @@
 mod tools;
 
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
-use tools::{Dir, STRADDLE, output, present, shell, told};
+use tools::{Dir, present, shell, straddle_in, told};
 
 /// Every format that qemu-img creates, with the ending by which `make` names the file.
 const CREATED: [&str; 8] = ["qcow2", "qcow", "qed", "parallels", "vdi", "vmdk", "vpc", "vhdx"];
@@ -92,10 +91,6 @@ fn forms(dir: &Dir) -> Vec<String> {
     names
 }
 
-fn straddle(dir: &Path, args: &[&str]) -> Output {
-    output(Command::new(STRADDLE).args(args).current_dir(dir), "")
-}
-
 #[test]
 fn whatever_writes_refuses_them() {
     let dir = Dir::new("containers");
@@ -103,18 +98,18 @@ fn whatever_writes_refuses_them() {
     let plan = ["--table", "gpt", "--part", "rest", "--grain", "4096"];
     for name in &names {
         let before = fs::read(dir.join(name)).unwrap();
-        let planned = straddle(dir.path(), &[&["plan", name][..], &plan].concat());
+        let planned = straddle_in(dir.path(), &[&["plan", name][..], &plan].concat());
         is_refused(&planned, "plan", name);
         // A plan for a raw disk of the same size, in which only the target's form is wrong.
         let len = u64::try_from(before.len()).unwrap();
         if len > 64 << 10 && len % 512 == 0 {
             dir.image("same", len);
-            let kept = straddle(dir.path(), &[&["plan", "same", "--save", "plan"][..], &plan].concat());
+            let kept = straddle_in(dir.path(), &[&["plan", "same", "--save", "plan"][..], &plan].concat());
             assert_eq!(kept.status.code(), Some(0), "{}", told(&kept));
-            let applied = straddle(dir.path(), &["apply", "plan", "--write", name]);
+            let applied = straddle_in(dir.path(), &["apply", "plan", "--write", name]);
             is_refused(&applied, "apply", name);
         }
-        let measured = straddle(dir.path(), &["bench", "random-write", name, "--io", "buffered"]);
+        let measured = straddle_in(dir.path(), &["bench", "random-write", name, "--io", "buffered"]);
         is_refused(&measured, "bench", name);
         assert!(before == fs::read(dir.join(name)).unwrap(), "{name} was written to");
         assert!(!dir.join("plan.undo").exists(), "{name}: a backup of nothing");
@@ -129,12 +124,12 @@ fn the_user_may_say_that_it_is_raw() {
         let before = fs::read(dir.join(name)).unwrap();
         let plan =
             ["--table", "gpt", "--part", "rest", "--grain", "4096", "--format", "raw", "--save", "plan"];
-        let planned = straddle(dir.path(), &[&["plan", name][..], &plan].concat());
+        let planned = straddle_in(dir.path(), &[&["plan", name][..], &plan].concat());
         assert_eq!(planned.status.code(), Some(0), "{name}: {}", told(&planned));
-        let applied = straddle(dir.path(), &["apply", "plan", "--write", name, "--format", "raw"]);
+        let applied = straddle_in(dir.path(), &["apply", "plan", "--write", name, "--format", "raw"]);
         assert_eq!(applied.status.code(), Some(0), "{name}: {}", told(&applied));
         assert!(before != fs::read(dir.join(name)).unwrap(), "{name}: nothing was written");
-        let undone = straddle(dir.path(), &["undo", "plan.undo", "--write", name, "--format", "raw"]);
+        let undone = straddle_in(dir.path(), &["undo", "plan.undo", "--write", name, "--format", "raw"]);
         assert_eq!(undone.status.code(), Some(0), "{name}: {}", told(&undone));
         assert!(before == fs::read(dir.join(name)).unwrap(), "{name}: not as it was");
         fs::remove_file(dir.join("plan.undo")).unwrap();

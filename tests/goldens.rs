@@ -5,22 +5,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod tools;
 
-use serde_json::Value;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
-
-/// Runs straddle from the project's root, so that paths in the output are the same everywhere.
-fn straddle(arguments: &[&str]) -> (String, String, i32) {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_straddle")).args(arguments).current_dir(root()).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (text(output.stdout), text(output.stderr), output.status.code().unwrap())
-}
+use tools::{Run, root, straddle};
 
 /// The trees, by name.
 fn trees() -> Vec<String> {
@@ -69,7 +56,7 @@ fn every_tree_says_whether_it_was_captured_or_constructed() {
 #[test]
 fn text_is_as_reviewed() {
     for tree in trees() {
-        let (out, err, code) =
+        let Run { out, err, code } =
             straddle(&["check", "--verbose", "--sysroot", &format!("tests/sysroots/{tree}")]);
         insta::with_settings!({ snapshot_path => root().join("tests/goldens"), prepend_module_to_snapshot => false }, {
             insta::assert_snapshot!(format!("{tree}.txt"), format!("{out}{err}exit status {code}\n"));
@@ -81,8 +68,7 @@ fn text_is_as_reviewed() {
 fn json_is_as_reviewed_and_fits_the_schema() {
     let schema = schema();
     for tree in trees() {
-        let (out, _, _) = straddle(&["check", "--json", "--sysroot", &format!("tests/sysroots/{tree}")]);
-        let value: Value = serde_json::from_str(&out).unwrap();
+        let value = straddle(&["check", "--json", "--sysroot", &format!("tests/sysroots/{tree}")]).json();
         let errors: Vec<String> = schema.iter_errors(&value).map(|e| e.to_string()).collect();
         assert!(errors.is_empty(), "{tree}: {errors:?}");
         insta::with_settings!({ snapshot_path => root().join("tests/goldens"), prepend_module_to_snapshot => false }, {

@@ -6,17 +6,13 @@ mod tools;
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::{Value, json};
-use tools::{Dir, STRADDLE, output, present, told};
-
-fn straddle(dir: &Dir, arguments: &[&str]) -> Output {
-    output(Command::new(STRADDLE).args(arguments).current_dir(dir.path()), "")
-}
+use tools::{Dir, STRADDLE, output, present, straddle_in, told};
 
 fn done(dir: &Dir, arguments: &[&str]) {
-    let output = straddle(dir, arguments);
+    let output = straddle_in(dir, arguments);
     assert!(output.status.success(), "{arguments:?}: {}", told(&output));
 }
 
@@ -81,7 +77,7 @@ fn a_plan_that_says_anything_else_of_what_it_keeps_is_not_written() {
                 let mut wrong = plan.clone();
                 wrong["table"]["partitions"][index][key] = value.clone();
                 fs::write(dir.join("wrong"), wrong.to_string()).unwrap();
-                let output = straddle(&dir, &["apply", "wrong", "--write", "disk"]);
+                let output = straddle_in(&dir, &["apply", "wrong", "--write", "disk"]);
                 let said = format!(
                     "{table} {change:?}, partition {}, {key} = {value}: {}",
                     entry["number"],
@@ -147,7 +143,7 @@ fn an_apply_that_failed_anywhere_is_explained_by_the_next() {
             }
             assert!(told(&failed).contains("Input/output error"), "{}", told(&failed));
             let is_as_before = fs::read(dir.join("disk")).unwrap() == before;
-            let next = straddle(&dir, &["apply", "second", "--write", "disk"]);
+            let next = straddle_in(&dir, &["apply", "second", "--write", "disk"]);
             let said = told(&next);
             assert_eq!(next.status.code(), Some(4), "{table}, write {write}: {said}");
             let (words, command) = if is_as_before {
@@ -165,14 +161,14 @@ fn an_apply_that_failed_anywhere_is_explained_by_the_next() {
             let _ = fs::remove_file(dir.join("second.undo"));
         }
         // Now it is written whole.
-        let again = straddle(&dir, &["apply", "second", "--write", "disk"]);
+        let again = straddle_in(&dir, &["apply", "second", "--write", "disk"]);
         assert_eq!(again.status.code(), Some(4), "{}", told(&again));
         assert!(told(&again).contains("all of which is on this disk"), "{}", told(&again));
         done(&dir, &["undo", "second.undo", "--write", "disk"]);
-        let after = straddle(&dir, &["apply", "second", "--write", "disk"]);
+        let after = straddle_in(&dir, &["apply", "second", "--write", "disk"]);
         assert!(told(&after).contains("mv -n second.undo"), "{}", told(&after));
         fs::write(dir.join("second.undo"), "{}").unwrap();
-        let foreign = straddle(&dir, &["apply", "second", "--write", "disk"]);
+        let foreign = straddle_in(&dir, &["apply", "second", "--write", "disk"]);
         assert_eq!(foreign.status.code(), Some(4), "{}", told(&foreign));
         assert!(told(&foreign).contains("--backup"), "{}", told(&foreign));
         assert!(fs::read(dir.join("disk")).unwrap() == before);

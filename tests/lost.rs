@@ -8,15 +8,10 @@ mod tools;
 
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
-use tools::{Dir, STRADDLE, output, present, shell, told, write_table};
-
-fn straddle(dir: &Path, args: &[&str]) -> Output {
-    output(Command::new(STRADDLE).args(args).current_dir(dir), "")
-}
+use tools::{Dir, present, shell, straddle_in, told, write_table};
 
 const PLAN: [&str; 6] = ["--table", "gpt", "--part", "rest", "--save", "plan"];
 
@@ -38,16 +33,16 @@ const WRITTEN: [(&str, i64, &[u8]); 12] = [
 
 /// Refused without `--wipe`, and by name; with it the plan and its writing say the name again.
 fn refused_by_name(dir: &Dir, name: &str) {
-    let refused = straddle(dir.path(), &[&["plan", "disk"][..], &PLAN].concat());
+    let refused = straddle_in(dir.path(), &[&["plan", "disk"][..], &PLAN].concat());
     assert_eq!(refused.status.code(), Some(4), "{name}: {}", told(&refused));
     assert!(told(&refused).contains(name) && told(&refused).contains("--wipe"), "{name}: {}", told(&refused));
-    let seen = told(&straddle(dir.path(), &["check", "disk", "--assume", "4kn"]));
+    let seen = told(&straddle_in(dir.path(), &["check", "disk", "--assume", "4kn"]));
     assert!(seen.contains(name), "{name}: {seen}");
-    let planned = straddle(dir.path(), &[&["plan", "disk", "--wipe"][..], &PLAN].concat());
+    let planned = straddle_in(dir.path(), &[&["plan", "disk", "--wipe"][..], &PLAN].concat());
     assert_eq!(planned.status.code(), Some(0), "{name}: {}", told(&planned));
     let line = format!("will no longer be reachable: the whole disk: {name}");
     assert!(told(&planned).contains(&line), "{name}: {}", told(&planned));
-    let applied = straddle(dir.path(), &["apply", "plan", "--write", "disk"]);
+    let applied = straddle_in(dir.path(), &["apply", "plan", "--write", "disk"]);
     assert_eq!(applied.status.code(), Some(0), "{name}: {}", told(&applied));
     assert!(told(&applied).contains(&line), "{name}: {}", told(&applied));
     fs::remove_file(dir.join("plan.undo")).unwrap();
@@ -83,11 +78,11 @@ fn a_table_on_a_member_is_not_changed() {
     let file = fs::OpenOptions::new().write(true).open(disk).unwrap();
     file.write_all_at(b"Intel Raid ISM Cfg Sig. 1.3.00", (64 << 20) - 1024).unwrap();
     for change in [&["--add", "1MiB"][..], &["--delete", "1"], &["--table", "gpt", "--part", "rest"]] {
-        let refused = straddle(dir.path(), &[&["plan", "disk"][..], change].concat());
+        let refused = straddle_in(dir.path(), &[&["plan", "disk"][..], change].concat());
         assert_eq!(refused.status.code(), Some(4), "{change:?}: {}", told(&refused));
         assert!(told(&refused).contains("isw_raid_member"), "{}", told(&refused));
     }
-    let seen = told(&straddle(dir.path(), &["check", "disk"]));
+    let seen = told(&straddle_in(dir.path(), &["check", "disk"]));
     assert!(seen.contains("isw_raid_member"), "{seen}");
 }
 
@@ -117,24 +112,24 @@ fn a_new_table_names_what_it_no_longer_leads_to() {
         "will no longer be reachable: partition 3: no known content, 1 MiB (1048576 bytes) from byte 33554432",
     ];
     let flat = |output: &Output| told(output).split_whitespace().collect::<Vec<_>>().join(" ");
-    let planned = straddle(dir.path(), &[&["plan", "disk"][..], &PLAN].concat());
+    let planned = straddle_in(dir.path(), &[&["plan", "disk"][..], &PLAN].concat());
     for line in lines {
         assert!(flat(&planned).contains(line), "{line}\n{}", told(&planned));
     }
-    let report = straddle(dir.path(), &[&["plan", "disk", "--json"][..], &PLAN[..4]].concat());
+    let report = straddle_in(dir.path(), &[&["plan", "disk", "--json"][..], &PLAN[..4]].concat());
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
     let labels: Vec<&str> =
         report["lost"].as_array().unwrap().iter().filter_map(|l| l["label"].as_str()).collect();
     assert_eq!(labels, ["Holidays", "files"]);
-    let dry = straddle(dir.path(), &["apply", "plan", "--write", "disk", "--dry-run"]);
-    let applied = straddle(dir.path(), &["apply", "plan", "--write", "disk"]);
+    let dry = straddle_in(dir.path(), &["apply", "plan", "--write", "disk", "--dry-run"]);
+    let applied = straddle_in(dir.path(), &["apply", "plan", "--write", "disk"]);
     for line in lines {
         assert!(flat(&dry).contains(line) && flat(&applied).contains(line), "{line}\n{}", told(&applied));
     }
     // One that is deleted is lost as well, one that stays is not.
-    let undone = straddle(dir.path(), &["undo", "plan.undo", "--write", "disk"]);
+    let undone = straddle_in(dir.path(), &["undo", "plan.undo", "--write", "disk"]);
     assert_eq!(undone.status.code(), Some(0), "{}", told(&undone));
-    let deleted = flat(&straddle(dir.path(), &["plan", "disk", "--delete", "2"]));
+    let deleted = flat(&straddle_in(dir.path(), &["plan", "disk", "--delete", "2"]));
     assert!(deleted.contains(lines[1]) && !deleted.contains("Holidays"), "{deleted}");
 }
 
@@ -146,11 +141,11 @@ fn what_the_plan_does_not_know_of_is_not_overwritten() {
     }
     let dir = Dir::new("since");
     let disk = dir.image("disk", 64 << 20);
-    let planned = straddle(dir.path(), &[&["plan", "disk"][..], &PLAN].concat());
+    let planned = straddle_in(dir.path(), &[&["plan", "disk"][..], &PLAN].concat());
     assert_eq!(planned.status.code(), Some(0), "{}", told(&planned));
     shell("mkfs.ext4 -q disk", dir.path());
     let before = fs::read(&disk).unwrap();
-    let refused = straddle(dir.path(), &["apply", "plan", "--write", "disk"]);
+    let refused = straddle_in(dir.path(), &["apply", "plan", "--write", "disk"]);
     assert_eq!(refused.status.code(), Some(4), "{}", told(&refused));
     assert!(told(&refused).contains("ext4"), "{}", told(&refused));
     assert!(before == fs::read(&disk).unwrap());

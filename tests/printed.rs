@@ -197,47 +197,26 @@ fn a_name_of_any_bytes_comes_back_from_a_shell() {
     }
 }
 
-#[test]
-fn names_on_disks_are_printed_and_not_obeyed() {
-    let tools =
-        ["sfdisk", "mkfs.ext4", "mkfs.vfat", "cryptsetup", "qemu-img", "mkswap", "mkfs.btrfs", "mkfs.xfs"];
-    if !present(&tools[..6]) {
-        return;
-    }
-    let dir = Dir::new("labels");
-    let mut counts = [0; 2];
+/// Disks `ext4`, `swap`, `luks`, `btrfs`, `xfs`, `vfat`, `gpt` and `qcow2`, and a sysfs tree below `root`, with labels and names to be
+/// obeyed; the partition's name.
+fn labelled(dir: &Dir) -> String {
     let label = "\u{1b}[31m\u{202e}\u{200b}x";
-    let made: [(&str, u64, &[&str]); 6] = [
-        ("ext4", 16, &["mkfs.ext4", "-q", "-L", label]),
-        ("swap", 16, &["mkswap", "-L", label]),
-        (
-            "luks",
-            32,
-            &[
-                "cryptsetup",
-                "-q",
-                "luksFormat",
-                "--pbkdf",
-                "pbkdf2",
-                "--pbkdf-force-iterations",
-                "1000",
-                "--label",
-                label,
-                "--key-file",
-                "/dev/zero",
-                "--keyfile-size",
-                "8",
-            ],
-        ),
-        ("btrfs", 160, &["mkfs.btrfs", "-q", "-L", label]),
-        ("xfs", 320, &["mkfs.xfs", "-q", "-L", "\u{1b}[1m\u{202e}"]),
-        ("vfat", 16, &["mkfs.vfat"]),
-    ];
-    for (name, mib, make) in made {
+    let luks = "cryptsetup -q luksFormat --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --key-file /dev/zero \
+        --keyfile-size 8 --label";
+    for (name, mib, line, label) in [
+        ("ext4", 16, "mkfs.ext4 -q -L", Some(label)),
+        ("swap", 16, "mkswap -L", Some(label)),
+        ("luks", 32, luks, Some(label)),
+        ("btrfs", 160, "mkfs.btrfs -q -L", Some(label)),
+        ("xfs", 320, "mkfs.xfs -q -L", Some("\u{1b}[1m\u{202e}")),
+        ("vfat", 16, "mkfs.vfat", None),
+    ] {
         dir.image(name, mib << 20);
-        let made = output(Command::new(make[0]).args(&make[1..]).arg(dir.join(name)), "");
+        let mut words = line.split(' ');
+        let mut make = Command::new(words.next().unwrap());
+        let made = output(make.args(words).args(label).arg(dir.join(name)), "");
         if !made.status.success() {
-            tools::skipped(&format!("{}: {}", make[0], told(&made)));
+            tools::skipped(&format!("{name}: {}", told(&made)));
         }
     }
     // The label of a FAT is eleven bytes of the boot sector and of the root directory.
@@ -272,6 +251,18 @@ fn names_on_disks_are_printed_and_not_obeyed() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
+    name.to_owned()
+}
+
+#[test]
+fn names_on_disks_are_printed_and_not_obeyed() {
+    let tools = ["sfdisk", "mkfs.ext4", "mkfs.vfat", "cryptsetup", "qemu-img", "mkswap"];
+    if !present(&tools) {
+        return;
+    }
+    let dir = Dir::new("labels");
+    let mut counts = [0; 2];
+    let name = labelled(&dir);
     for image in ["ext4", "swap", "luks", "btrfs", "xfs", "vfat", "gpt", "qcow2"] {
         for more in [&[][..], &["--json"], &["--quiet"], &["--verbose"], &["--color", "always", "--verbose"]]
         {

@@ -5,45 +5,15 @@
 mod tools;
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use tools::{Dir, STRADDLE};
-
-struct Run {
-    out: String,
-    err: String,
-    code: i32,
-}
-
-fn straddle(arguments: &[&str]) -> Run {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_straddle"));
-    command.env_remove("NO_COLOR").stdin(Stdio::null());
-    let output = command.args(arguments).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Run { out: text(output.stdout), err: text(output.stderr), code: output.status.code().unwrap() }
-}
-
-/// The text on one line, wherever it was broken.
-fn flat(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-fn json(arguments: &[&str]) -> Value {
-    let run = straddle(arguments);
-    assert_eq!(run.code, 0, "{}", run.err);
-    let value: Value = serde_json::from_str(&run.out).unwrap_or_else(|e| panic!("{e}: {}", run.out));
-    let schema: Value = serde_json::from_str(&straddle(&["schema", "probe"]).out).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
-    let errors: Vec<String> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
-    assert!(errors.is_empty(), "{arguments:?}: {errors:?}");
-    value
-}
+use tools::{Dir, STRADDLE, flat, json, straddle};
 
 #[test]
 fn a_lying_drive_with_its_jumper_is_seen_through() {
-    let report = json(&["probe", "drive:wd10ears,jumper=on", "--json"]);
+    let report = json("probe", &["probe", "drive:wd10ears,jumper=on", "--json"]);
     assert_eq!(report["unit"]["value"], serde_json::json!({"size": 4096, "phase": 3584}));
     assert_eq!(report["claims"]["unit"], 512);
     assert_eq!(report["misreports"], true);
@@ -123,9 +93,7 @@ fn check_tells_what_a_missed_boundary_costs() {
     let (off, on) = (image(&dir, 2049), image(&dir, 2048));
     let costs = |cost: &str, image: &str| -> Vec<Value> {
         let run = straddle(&["check", "--json", "--cost", cost, image]);
-        let value: Value = serde_json::from_str(&run.out).unwrap_or_else(|e| panic!("{e}: {}", run.err));
-        let schema: Value = serde_json::from_str(&straddle(&["schema", "check"]).out).unwrap();
-        assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&value), "{}", run.out);
+        let value = run.valid("check");
         let findings = value["targets"][0]["findings"].as_array().unwrap().clone();
         findings.into_iter().map(|finding| finding["cost"].clone()).filter(|cost| !cost.is_null()).collect()
     };
@@ -158,10 +126,10 @@ fn check_tells_what_a_missed_boundary_costs() {
 
 #[test]
 fn a_budget_that_is_too_small_is_said_to_be() {
-    let report = json(&["probe", "drive:640gb-512n", "--max-write", "1MiB", "--json"]);
+    let report = json("probe", &["probe", "drive:640gb-512n", "--max-write", "1MiB", "--json"]);
     assert!(report["unit"].get("value").is_none());
     assert!(report["unit"]["why"].as_str().unwrap().contains("as much was written as is allowed"));
-    let report = json(&["probe", "drive:640gb-512n", "--time", "1", "--json"]);
+    let report = json("probe", &["probe", "drive:640gb-512n", "--time", "1", "--json"]);
     assert!(report["unit"].get("value").is_none());
 }
 

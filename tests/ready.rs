@@ -10,17 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use tools::{Dir, STRADDLE, list, output, present, run, shell, text, told, word, write_table};
+use tools::{Dir, STRADDLE, flat, list, output, present, run, shell, text, told, word, write_table};
 
 /// What straddle says on both channels with these arguments, in `dir`; and its status.
 fn said(dir: &Dir, args: &[&str]) -> (String, i32) {
     let output = output(Command::new(STRADDLE).args(args).current_dir(dir.path()), "");
     (told(&output), output.status.code().unwrap())
-}
-
-/// All on one line.
-fn flat(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn misaligned(dir: &Dir, name: &str) -> PathBuf {

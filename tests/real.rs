@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-use tools::{Dir, STRADDLE};
+use tools::{Dir, STRADDLE, valid};
 
 fn straddle(arguments: &[&str], state: &Path) -> Output {
     let mut command = Command::new(STRADDLE);
@@ -24,14 +24,6 @@ fn straddle(arguments: &[&str], state: &Path) -> Output {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-fn valid(value: &Value, command: &str) {
-    let schema = Command::new(STRADDLE).args(["schema", command]).output().unwrap().stdout;
-    let schema: Value = serde_json::from_slice(&schema).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
-    let errors: Vec<String> = validator.iter_errors(value).map(|error| error.to_string()).collect();
-    assert!(errors.is_empty(), "{errors:?}");
 }
 
 #[test]
@@ -139,7 +131,7 @@ fn what_must_not_be_measured_is_refused_and_not_touched() {
     let target = dir.image("disk.img", 4 << 20);
     let path = target.to_str().unwrap();
     let lock = fs::File::open(&target).unwrap();
-    lock.lock().unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let output = straddle(&["bench", "random-write", path], dir.path());
     assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("in use"), "{}", text(&output.stderr));

@@ -3,47 +3,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod tools;
+
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
-
-struct Run {
-    out: String,
-    err: String,
-    code: i32,
-}
-
-fn straddle(arguments: &[&str]) -> Run {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_straddle"));
-    command.env_remove("NO_COLOR").stdin(Stdio::null()).current_dir(root());
-    let output = command.args(arguments).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Run { out: text(output.stdout), err: text(output.stderr), code: output.status.code().unwrap() }
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
-
-/// What `run` printed as JSON, held against the schema that `straddle schema NAME` prints.
-fn json(schema: &str, run: &Run) -> Value {
-    let value: Value =
-        serde_json::from_str(&run.out).unwrap_or_else(|e| panic!("{e}: {} {}", run.out, run.err));
-    let schema: Value = serde_json::from_str(&straddle(&["schema", schema]).out).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
-    let errors: Vec<String> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
-    assert!(errors.is_empty(), "{errors:?}");
-    value
-}
+use tools::{json, root, straddle};
 
 #[test]
 fn every_published_figure_is_reproduced_within_its_limit() {
     let run = straddle(&["reproduce", "--model-only", "--json"]);
     assert_eq!((run.code, run.err.as_str()), (0, ""), "outside its limit");
-    let report = json("reproduce", &run);
+    let report = run.valid("reproduce");
     let summary = &report["summary"];
     assert_eq!(summary["judged"], summary["within"]);
     assert!(summary["judged"].as_u64().unwrap() >= 27, "{summary}");
@@ -59,7 +31,7 @@ fn modelled(report: &Value, step: usize, arm: usize) -> f64 {
 
 #[test]
 fn every_misaligned_offset_costs_the_same_and_512n_has_none() {
-    let report = json("reproduce", &straddle(&["reproduce", "spectre256-2012", "--model-only", "--json"]));
+    let report = json("reproduce", &["reproduce", "spectre256-2012", "--model-only", "--json"]);
     assert!(modelled(&report, 0, 1) > 2.0 * modelled(&report, 0, 0));
     let control = modelled(&report, 1, 1) / modelled(&report, 1, 0);
     assert!((control - 1.0).abs() < 0.02, "the control has nothing to straddle: {control}");
@@ -104,7 +76,7 @@ fn a_figure_that_is_missed_is_named_and_fails() {
         "{missed:?}"
     );
     assert!(missed[0].ends_with("the limit is 20 %"), "{missed:?}");
-    let report = json("reproduce", &straddle(&["reproduce", path, "--model-only", "--json"]));
+    let report = straddle(&["reproduce", path, "--model-only", "--json"]).valid("reproduce");
     assert_eq!(report["experiments"][0]["steps"][0]["arms"][0]["figures"][0]["within"], false);
 }
 
@@ -112,7 +84,7 @@ fn a_figure_that_is_missed_is_named_and_fails() {
 fn a_drive_that_was_published_of_chooses_its_part() {
     let report = json(
         "reproduce",
-        &straddle(&["reproduce", "--model-only", "--drive", "640gb-512n", "--json", "spectre256-2012"]),
+        &["reproduce", "--model-only", "--drive", "640gb-512n", "--json", "spectre256-2012"],
     );
     let steps = report["experiments"][0]["steps"].as_array().unwrap();
     assert_eq!((steps.len(), &steps[0]["name"]), (1, &"random-writes-512n".into()));
@@ -123,10 +95,8 @@ fn on_another_drive_nothing_is_judged() {
     let run = straddle(&["reproduce", "afd-2019", "--model-only", "--drive", "drive:640gb-512n"]);
     assert_eq!((run.code, run.err.as_str()), (0, ""));
     assert!(run.out.contains("drive:640gb-512n") && run.out.contains("Not judged"), "{}", run.out);
-    let report = json(
-        "reproduce",
-        &straddle(&["reproduce", "afd-2019", "--model-only", "--drive", "640gb-512n", "--json"]),
-    );
+    let report =
+        json("reproduce", &["reproduce", "afd-2019", "--model-only", "--drive", "640gb-512n", "--json"]);
     assert_eq!(report["summary"]["judged"], 0);
 }
 
@@ -138,7 +108,7 @@ fn the_list_names_all_and_runs_none() {
     {
         assert!(run.out.contains(&format!("{name}: ")), "{}", run.out);
     }
-    let report = json("reproduce", &straddle(&["reproduce", "--list", "--json"]));
+    let report = json("reproduce", &["reproduce", "--list", "--json"]);
     assert!(report.get("summary").is_none());
     assert_eq!(report["experiments"].as_array().unwrap().len(), 7);
 }
@@ -168,7 +138,7 @@ fn a_fit_reproduces_the_shipped_numbers_and_writes_them_with_their_source() {
     let path = path.to_str().unwrap();
     let run = straddle(&["drive", "fit", "wd-green-2010", "--write", path, "--json"]);
     assert_eq!((run.code, run.err.as_str()), (0, ""));
-    let report = json("drive-fit", &run);
+    let report = run.valid("drive-fit");
     for knob in report["knobs"].as_array().unwrap() {
         assert_eq!(knob["before"], knob["after"], "the shipped number is not the fitted one");
     }
@@ -178,15 +148,4 @@ fn a_fit_reproduces_the_shipped_numbers_and_writes_them_with_their_source() {
     assert!(shown.out.contains("fitted to miller-2010 by straddle drive fit"), "{}", shown.out);
     let text = straddle(&["drive", "fit", "dell-6tb-7200-512e"]);
     assert!(text.out.contains("names no number to fit") && text.out.contains("118 IOPS"), "{}", text.out);
-}
-
-#[test]
-fn the_schemas_in_docs_are_those_in_the_code() {
-    for name in ["reproduce", "drive-fit"] {
-        let kept = fs::read_to_string(root().join(format!("docs/{name}.schema.json"))).unwrap();
-        assert!(
-            kept == straddle(&["schema", name]).out,
-            "docs/{name}.schema.json is out of date: run 'make docs'"
-        );
-    }
 }

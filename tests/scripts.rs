@@ -69,3 +69,82 @@ fn test_refuses_what_it_does_not_know() {
     assert_eq!(run.status.code(), Some(2), "{}", told(&run));
     assert_eq!(script("test").arg("--help").output().unwrap().status.code(), Some(0));
 }
+
+/// A program of that name in `dir`, which does what `body` says.
+fn stub(dir: &Dir, name: &str, body: &str) {
+    fs::write(dir.join(name), format!("#!/bin/bash\n{body}\n")).unwrap();
+    fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// `scripts/test` over one test program, which prints `lines`, and whether it succeeds; with `ci`, under CI.
+fn tested(arguments: &[&str], lines: &str, ci: bool) -> Output {
+    let dir = Dir::new("tested");
+    stub(&dir, "program", &format!("for ((i = 0; i < 100000; i++)); do :; done; printf '{lines}'"));
+    let program = dir.join("program");
+    let message = serde_json::json!({
+        "executable": program, "profile": {"test": true}, "target": {"name": "made"},
+        "manifest_path": dir.join("Cargo.toml"),
+    });
+    stub(&dir, "cargo", &format!("case \"$*\" in *--no-run*) echo '{message}' ;; esac"));
+    let mut command = script("test");
+    command.args(arguments).env("CARGO", dir.join("cargo")).env("CI", if ci { "true" } else { "" });
+    command.env_remove("STRADDLE_QUICK").output().unwrap()
+}
+
+#[test]
+fn test_counts_what_was_skipped_or_left_out() {
+    if !present(&["jq"]) {
+        return;
+    }
+    let ended = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured\\n";
+    let bad = "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured\\n";
+    // tests/cli.rs looks for the whole word.
+    let skipped = format!("{}: no tool\\n{ended}", "SKIPPED");
+    for (arguments, lines, ci, status, said) in [
+        (&[][..], ended.to_owned(), true, 0, "3 passed, 0 failed, 0 skipped"),
+        (&[], skipped.clone(), false, 0, "3 passed, 0 failed, 1 skipped"),
+        (&[], skipped.clone(), true, 1, "a test was skipped, and this is CI"),
+        (
+            &["--quick"],
+            format!("LEFT OUT: a guest\\n{ended}"),
+            true,
+            0,
+            "LEFT OUT, because they boot a guest: 1",
+        ),
+        (&["made"], bad.to_owned(), false, 1, "2 passed, 1 failed, 0 skipped"),
+    ] {
+        let run = tested(arguments, &lines, ci);
+        assert_eq!(run.status.code(), Some(status), "{lines}: {}", told(&run));
+        assert!(text(&run.stdout).contains(said), "{lines}: {}", told(&run));
+        let printed = text(&run.stdout);
+        let slowest =
+            printed.lines().skip_while(|line| !line.starts_with("slowest programs")).nth(1).unwrap();
+        let seconds: Vec<f64> =
+            slowest.split_whitespace().take(2).map(|word| word.parse().unwrap()).collect();
+        assert!(seconds[0] > 0.0 && seconds[1] > 0.0, "{lines}: {printed}");
+    }
+}
+
+#[test]
+fn ci_runs_every_step_and_says_what_it_left_out() {
+    for (failing, deny, status, said) in [
+        ("none", true, 0, vec!["tests", "fuzz inputs", "advisories                   ok"]),
+        ("none", false, 0, vec!["LEFT OUT: cargo-deny is not installed", "NOT EVERYTHING WAS CHECKED"]),
+        ("lint", true, 1, vec!["form                         FAILED", "tests                        ok"]),
+        ("test", true, 1, vec!["tests                        FAILED", "licences, bans, sources      ok"]),
+        ("fetch", true, 0, vec!["LEFT OUT: the database of vulnerabilities cannot be fetched"]),
+        ("check", true, 1, vec!["form                         ok", "FAILED"]),
+    ] {
+        let dir = Dir::new("ci");
+        stub(&dir, "make", &format!("[ $1 != {failing} ]"));
+        let missing = if deny { "" } else { "[ $1 != deny ] && " };
+        stub(&dir, "cargo", &format!("{missing}[[ \" $* \" != *' {failing} '* || $1 = test ]]"));
+        stub(&dir, "rustup", "shift 2; [ $1 = rustc ] || exec \"$@\"");
+        let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
+        let run = script("ci").env("PATH", path).env("CARGO", "cargo").env("MAKE", "make").output().unwrap();
+        assert_eq!(run.status.code(), Some(status), "{failing}: {}", told(&run));
+        for words in said {
+            assert!(text(&run.stdout).contains(words), "{failing}: {words}: {}", told(&run));
+        }
+    }
+}

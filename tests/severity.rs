@@ -24,8 +24,8 @@ fn gpt(dir: &Dir, mib: u64, options: &[&str]) -> PathBuf {
 fn put(dir: &Dir, image: &Path, make: &str, start: u64, sectors: u64) {
     dir.image("fs.img", sectors * 512);
     shell(&make.replace("FS", "fs.img"), dir.path());
-    let dd = ["if=fs.img", "conv=notrunc,sparse", "bs=512", "status=none"];
-    let to = [format!("of={}", image.display()), format!("seek={start}")];
+    let dd = ["if=fs.img", "conv=notrunc,sparse", "bs=1M", "oflag=seek_bytes", "status=none"];
+    let to = [format!("of={}", image.display()), format!("seek={}", start * 512)];
     run(Command::new("dd").args(dd).args(to).current_dir(dir.path()), "");
 }
 

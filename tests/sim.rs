@@ -2,27 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod tools;
+
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 
-use serde_json::Value;
 use tempfile::TempDir;
-
-struct Run {
-    out: String,
-    err: String,
-    code: i32,
-}
-
-fn straddle(arguments: &[&str]) -> Run {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_straddle"));
-    command.env_remove("NO_COLOR").stdin(Stdio::null());
-    let output = command.args(arguments).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Run { out: text(output.stdout), err: text(output.stderr), code: output.status.code().unwrap() }
-}
+use tools::{json, straddle};
 
 fn file(dir: &TempDir, name: &str, text: &str) -> String {
     let path: PathBuf = dir.path().join(name);
@@ -42,22 +29,11 @@ fn trace(requests: u64) -> String {
     text
 }
 
-fn json(arguments: &[&str]) -> Value {
-    let run = straddle(arguments);
-    assert_eq!(run.code, 0, "{}", run.err);
-    let value: Value = serde_json::from_str(&run.out).unwrap_or_else(|e| panic!("{e}: {}", run.out));
-    let schema: Value = serde_json::from_str(&straddle(&["schema", "sim"]).out).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
-    let errors: Vec<String> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
-    assert!(errors.is_empty(), "{arguments:?}: {errors:?}");
-    value
-}
-
 #[test]
 fn a_shift_makes_requests_misaligned_and_costs_time() {
     let dir = TempDir::new().unwrap();
     let trace = file(&dir, "web.csv", &trace(500));
-    let report = json(&["sim", &trace, "--drive", "wd20ears", "--compare", "--json"]);
+    let report = json("sim", &["sim", &trace, "--drive", "wd20ears", "--compare", "--json"]);
     let (first, second) = (&report["runs"][0], &report["runs"][1]);
     assert_eq!((first["shift"].as_u64(), second["shift"].as_u64()), (Some(0), Some(512)));
     assert_eq!((&first["misaligned"], &second["misaligned"]), (&0.into(), &500.into()));
@@ -89,7 +65,7 @@ fn disksim_traces_are_told_by_their_lines_and_run_one_after_the_other() {
     let dir = TempDir::new().unwrap();
     let lines = "R Hit 1975456 4 15362.0 56074.0\nW Doub 1975280 8 3024.0 27896.0\n";
     let trace = file(&dir, "real.trace", lines);
-    let report = json(&["sim", &trace, "--drive", "wd10ears", "--json"]);
+    let report = json("sim", &["sim", &trace, "--drive", "wd10ears", "--json"]);
     assert_eq!(report["trace"]["format"], "disksim");
     let run = &report["runs"][0];
     assert_eq!(
@@ -99,7 +75,7 @@ fn disksim_traces_are_told_by_their_lines_and_run_one_after_the_other() {
     assert!(run["elapsed_ns"].as_u64().unwrap() > 56_074_000, "the delay passes");
     let run = straddle(&["sim", &trace, "--drive", "wd10ears", "--queue-depth", "8"]);
     assert_eq!(run.code, 2, "{}", run.err);
-    let report = json(&["sim", &trace, "--drive", "wd10ears", "--open-loop", "--json"]);
+    let report = json("sim", &["sim", &trace, "--drive", "wd10ears", "--open-loop", "--json"]);
     assert_eq!(report["runs"][0]["pace"], "open");
 }
 
@@ -110,7 +86,7 @@ fn back_to_back_is_quicker_than_the_traces_own_times() {
     let elapsed = |options: &[&str]| {
         let mut arguments = vec!["sim", &trace, "--drive", "wd10ears", "--json"];
         arguments.extend(options);
-        json(&arguments)["runs"][0]["elapsed_ns"].as_u64().unwrap()
+        json("sim", &arguments)["runs"][0]["elapsed_ns"].as_u64().unwrap()
     };
     let (open, closed) = (elapsed(&["--open-loop"]), elapsed(&["--closed-loop"]));
     assert!(closed < open / 2, "{closed} {open}");
@@ -155,7 +131,7 @@ fn requests_past_the_end_wrap_with_their_alignment() {
     let dir = TempDir::new().unwrap();
     let trace =
         file(&dir, "far.csv", "time,op,offset,length\n0,W,4000000000512,4096\n1,W,4000000004096,4096\n");
-    let report = json(&["sim", &trace, "--drive", "wd10ears", "--wrap", "--json"]);
+    let report = json("sim", &["sim", &trace, "--drive", "wd10ears", "--wrap", "--json"]);
     assert_eq!((&report["runs"][0]["wrapped"], &report["runs"][0]["misaligned"]), (&2.into(), &1.into()));
 }
 
@@ -181,15 +157,8 @@ fn mistakes_on_the_command_line_are_usage_errors() {
 fn an_empty_trace_is_no_error() {
     let dir = TempDir::new().unwrap();
     let trace = file(&dir, "empty.csv", "time,op,offset,length\n");
-    let report = json(&["sim", &trace, "--drive", "wd10ears", "--compare", "--json"]);
+    let report = json("sim", &["sim", &trace, "--drive", "wd10ears", "--compare", "--json"]);
     assert_eq!((&report["runs"][0]["requests"], &report["runs"][1]["ratio"]), (&0.into(), &1.0.into()));
-}
-
-#[test]
-fn the_schema_in_docs_is_the_one_in_the_code() {
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/sim.schema.json");
-    let kept = fs::read_to_string(kept).unwrap();
-    assert!(kept == straddle(&["schema", "sim"]).out, "docs/sim.schema.json is out of date: run 'make docs'");
 }
 
 /// 4 KiB writes, far from each other, `every` milliseconds.
@@ -210,7 +179,7 @@ fn a_comparison_is_not_a_matter_of_the_traces_length() {
         for requests in [1000, 4000] {
             let trace = file(&dir, "steady.csv", &steady(requests, every));
             let arguments = ["sim", &trace, "--drive", "wd10ears", "--compare"];
-            let report = json(&[&arguments[..], &["--json"]].concat());
+            let report = json("sim", &[&arguments[..], &["--json"]].concat());
             let found = [0, 1].map(|run| report["runs"][run]["diverges"].as_bool().unwrap());
             assert_eq!(found, diverge, "every {every} ms: {report}");
             let text = straddle(&arguments).out.split_whitespace().collect::<Vec<_>>().join(" ");

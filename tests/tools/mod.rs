@@ -14,7 +14,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
+pub(crate) mod run;
 pub(crate) mod skip;
+#[allow(unused_imports, reason = "each test file is a crate of its own and uses a part of this")]
+pub(crate) use run::{Run, command, flat, json, json_in, root, straddle, straddle_in, valid};
 #[allow(unused_imports, reason = "each test file is a crate of its own and uses a part of this")]
 pub(crate) use skip::{PATH, present, skipped};
 
@@ -46,6 +49,12 @@ impl Dir {
         let path = self.join(name);
         File::create(&path).and_then(|file| file.set_len(len)).expect("a temporary file can be made");
         path
+    }
+}
+
+impl AsRef<Path> for Dir {
+    fn as_ref(&self) -> &Path {
+        &self.0
     }
 }
 

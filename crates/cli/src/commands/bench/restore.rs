@@ -42,6 +42,28 @@ pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
     Ok(exit)
 }
 
+/// Why there was nothing to be put back.
+fn nothing_to_do(restored: &Restored) -> (&'static str, Exit) {
+    match restored {
+        Restored::Incomplete => (
+            "the journal is not complete, so the run had written nothing to its target; the journal is removed",
+            Exit::Aligned,
+        ),
+        Restored::Ended => (
+            "the run had ended, and its target held what it held; the rest of its journal is removed",
+            Exit::Aligned,
+        ),
+        Restored::Running => (
+            "the run of this journal is still going on, or another --restore of it; nothing is put back",
+            Exit::Refused,
+        ),
+        _ => (
+            "the journal is gone: its run has ended, or another --restore has done what was to be done",
+            Exit::Aligned,
+        ),
+    }
+}
+
 /// What came of a journal, in lines, and the status for it.
 fn told(journal: &Left, settled: &Settled, command: &str) -> (String, Exit) {
     let name = printable(&journal.stem().display().to_string());
@@ -99,29 +121,9 @@ fn told(journal: &Left, settled: &Settled, command: &str) -> (String, Exit) {
             );
             (text, Exit::Failed)
         }
-        Restored::Incomplete => (
-            format!(
-                "{name}: the journal is not complete, so the run had written nothing to its target; the journal is removed.\n"
-            ),
-            Exit::Aligned,
-        ),
-        Restored::Ended => (
-            format!(
-                "{name}: the run had ended, and its target held what it held; the rest of its journal is removed.\n"
-            ),
-            Exit::Aligned,
-        ),
-        Restored::Running => (
-            format!(
-                "{name}: the run of this journal is still going on, or another --restore of it; nothing is put back.\n"
-            ),
-            Exit::Refused,
-        ),
-        Restored::Gone => (
-            format!(
-                "{name}: the journal is gone: its run has ended, or another --restore has done what was to be done.\n"
-            ),
-            Exit::Aligned,
-        ),
+        Restored::Incomplete | Restored::Ended | Restored::Running | Restored::Gone => {
+            let (what, exit) = nothing_to_do(&settled.restored);
+            (format!("{name}: {what}.\n"), exit)
+        }
     }
 }

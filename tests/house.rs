@@ -1,0 +1,145 @@
+//! The limits of the sources: a file stays under 600 lines, a function under 80, comments and blank lines included.
+//!
+//! Functions are found in the tokens, so that those inside macros (`proptest!`) count too. A line of `FILES` or `FUNCTIONS`
+//! is an exception until its source is split: it may shrink, must not grow, and has to go when it is not needed any more.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+/// Fewer lines than this in a file.
+const FILE_LIMIT: usize = 600;
+
+/// Fewer lines than this in a function, from `fn` to its closing brace.
+const FUNCTION_LIMIT: usize = 80;
+
+/// Files over the limit, and their lines.
+const FILES: &[(&str, usize)] = &[];
+
+/// Functions over the limit (`file::function`), and their lines.
+const FUNCTIONS: &[(&str, usize)] = &[];
+
+/// Every Rust source of the repository.
+fn sources() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let mut folders: Vec<PathBuf> =
+        ["crates", "tests", "benches", "fuzz"].iter().map(|name| root.join(name)).collect();
+    let mut sources = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            let path = entry.path();
+            // What a build leaves is not ours; a link leads out, or to a source seen under its own name.
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() && path.file_name().is_some_and(|name| name != "target") {
+                folders.push(path);
+            } else if kind.is_file() && path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+                sources.push((name, fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    sources
+}
+
+/// The functions in `tokens` and their lines, nested ones and those inside macro calls too.
+fn functions(tokens: TokenStream, found: &mut Vec<(String, usize)>) {
+    // A `fn` whose body has not been seen yet: its name and line.
+    let mut open: Option<(String, usize)> = None;
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Ident(ident) if ident == "fn" => {
+                // A type such as `fn(u8)` has no name.
+                if let Some(TokenTree::Ident(name)) = tokens.peek() {
+                    open = Some((name.to_string(), ident.span().start().line));
+                }
+            }
+            // A function of a trait, or of an `extern` block.
+            TokenTree::Punct(mark) if mark.as_char() == ';' => open = None,
+            TokenTree::Group(group) => {
+                if group.delimiter() == Delimiter::Brace
+                    && let Some((name, first)) = open.take()
+                {
+                    found.push((name, group.span_close().end().line - first + 1));
+                }
+                functions(group.stream(), found);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn functions_of(name: &str, source: &str) -> Vec<(String, usize)> {
+    let tokens = source.parse().unwrap_or_else(|error| panic!("{name}: {error}"));
+    let mut found = Vec::new();
+    functions(tokens, &mut found);
+    found
+}
+
+/// Fails unless the lengths from `limit` on are those of `exceptions`, or shorter.
+fn hold(what: &str, limit: usize, lengths: &[(String, usize)], exceptions: &[(&str, usize)]) {
+    let mut over: BTreeMap<&str, usize> = BTreeMap::new();
+    for (name, lines) in lengths.iter().filter(|(_, lines)| *lines >= limit) {
+        let longest = over.entry(name).or_default();
+        *longest = (*lines).max(*longest);
+    }
+    let mut wrong = Vec::new();
+    for (name, lines) in &over {
+        match exceptions.iter().find(|(exception, _)| exception == name) {
+            None => wrong.push(format!("{name}: {lines} lines")),
+            Some((_, allowed)) if lines > allowed => {
+                wrong.push(format!("{name}: {lines} lines, {allowed} before"));
+            }
+            Some(_) => {}
+        }
+    }
+    for (name, _) in exceptions.iter().filter(|(name, _)| !over.contains_key(name)) {
+        wrong.push(format!("{name}: the exception is not needed any more, remove it from tests/house.rs"));
+    }
+    assert!(wrong.is_empty(), "{what} have to stay under {limit} lines:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn files_stay_short() {
+    let lengths: Vec<_> =
+        sources().into_iter().map(|(name, source)| (name, source.lines().count())).collect();
+    assert!(lengths.len() > 500, "{} sources found", lengths.len());
+    hold("files", FILE_LIMIT, &lengths, FILES);
+}
+
+#[test]
+fn functions_stay_short() {
+    let mut lengths = Vec::new();
+    for (file, source) in sources() {
+        let named = |(name, lines)| (format!("{file}::{name}"), lines);
+        lengths.extend(functions_of(&file, &source).into_iter().map(named));
+    }
+    assert!(lengths.len() > 5000, "{} functions found", lengths.len());
+    hold("functions", FUNCTION_LIMIT, &lengths, FUNCTIONS);
+}
+
+#[test]
+fn functions_are_measured_wherever_they_stand() {
+    let source = "trait T {\n    fn none(&self) -> fn(u8);\n    fn some(&self) {\n        // }\n\n    }\n}\n\
+        proptest! {\n    #[test]\n    fn inside(a in 0..1) {\n        \"fn text() {\n        }\";\n    }\n}\n\
+        impl S {\n    const fn outer<const N: usize>(\n        a: [u8; N],\n    ) -> fn(u8) {\n        \
+        fn inner() {}\n        inner\n    }\n}\n";
+    let found = functions_of("a sample", source);
+    let found: Vec<_> = found.iter().map(|(name, lines)| (name.as_str(), *lines)).collect();
+    assert_eq!(found, [("some", 4), ("inside", 4), ("outer", 6), ("inner", 1)]);
+}
+
+#[test]
+fn an_exception_is_exact() {
+    let lengths = [("a".to_owned(), 90), ("b".to_owned(), 79)];
+    let fails = |exceptions: &'static [(&str, usize)]| {
+        std::panic::catch_unwind(|| hold("x", 80, &lengths, exceptions)).is_err()
+    };
+    assert!(!fails(&[("a", 90)]) && !fails(&[("a", 95)]));
+    assert!(fails(&[]) && fails(&[("a", 89)]) && fails(&[("a", 90), ("b", 90)]));
+}

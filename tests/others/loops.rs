@@ -1,0 +1,295 @@
+//! Loop devices, and partitions that the kernel was told of: what lies below and above a device is found.
+
+use super::*;
+
+/// A plan that gives all of the image to one partition.
+fn plan_over(dir: &Dir, image: &Path) -> PathBuf {
+    let plan = dir.join("plan");
+    let mut command = Command::new(STRADDLE);
+    command.args(["plan", "--table", "gpt", "--part", "rest", "--wipe", "--save"]).arg(&plan).arg(image);
+    let planned = output(&mut command, "");
+    assert!(planned.status.success(), "{}", told(&planned));
+    plan
+}
+
+/// A loop device that goes when the test ends; `None`, and a line that says so, where this machine gives us none: the guest has.
+struct Loop(PathBuf);
+
+impl Loop {
+    fn over(path: &Path) -> Option<Self> {
+        let made = output(Command::new("losetup").args(["--find", "--show"]).arg(path), "");
+        if !made.status.success() {
+            tools::not_run("no loop devices here");
+        }
+        made.status.success().then(|| Self(PathBuf::from(tools::text(&made.stdout).trim())))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
+    }
+}
+
+/// A partition that the kernel was told of, with a node of its own: nobody else makes one here.
+struct Partition<'a> {
+    disk: &'a Loop,
+    node: PathBuf,
+    is_made: bool,
+}
+
+impl<'a> Partition<'a> {
+    fn of(disk: &'a Loop) -> Option<Self> {
+        let added = output(Command::new("addpart").arg(&disk.0).args(["1", "2048", "12288"]), "");
+        let name = format!("{}p1", disk.0.file_name()?.to_str()?);
+        let node = Path::new("/dev").join(&name);
+        let number = fs::read_to_string(Path::new("/sys/class/block").join(name).join("dev")).ok()?;
+        let (major, minor) = number.trim().split_once(':')?;
+        let is_made = !node.exists()
+            && Command::new("mknod").arg(&node).args(["b", major, minor]).status().unwrap().success();
+        assert!(added.status.success(), "{}", told(&added));
+        Some(Self { disk, node, is_made })
+    }
+}
+
+impl Drop for Partition<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("delpart").arg(&self.disk.0).arg("1").status();
+        if self.is_made {
+            let _ = fs::remove_file(&self.node);
+        }
+    }
+}
+
+/// Whoever opens what a device stands on, to write or not even that, comes to the device.
+#[test]
+fn whoever_comes_below_a_device_during_a_run_is_noticed() {
+    if !present(&["losetup", "addpart", "mknod"]) {
+        return;
+    }
+    let dir = Dir::new("beneath");
+    let (path, bytes) = image(&dir, "disk.img");
+    let Some(first) = Loop::over(&path) else { return };
+    let second = Loop::over(&first.0).unwrap();
+    let third = Loop::over(&second.0).unwrap();
+    let run = |target: &Path, theirs: &Path, command: &str| {
+        let child = if command == "bench" {
+            bench(&dir, target, &["--used", "--runtime", "30"]).spawn().unwrap()
+        } else {
+            let mut probe = Command::new(STRADDLE);
+            probe.args(["probe", "--used", "--time", "30"]).arg(target).arg("--journals");
+            probe.arg(dir.join("journals")).stdin(Stdio::null()).stdout(Stdio::null());
+            probe.stderr(Stdio::piped()).spawn().unwrap()
+        };
+        until(|| complete(&dir) > 0);
+        // Who only reads is let go on.
+        drop(File::open(theirs).unwrap());
+        let _theirs = OpenOptions::new().write(true).open(theirs).unwrap();
+        let ended = child.wait_with_output().unwrap();
+        let again = format!("{command} on {}, {} opened", target.display(), theirs.display());
+        assert_eq!(ended.status.code(), Some(4), "{again}: {}", told(&ended));
+        assert!(
+            told(&ended).contains("opened it, or had it open for writing, between"),
+            "{again}: {}",
+            told(&ended)
+        );
+        assert!(fs::read(&path).unwrap() == bytes && journals(&dir).is_empty(), "{again}");
+    };
+    for (theirs, command) in
+        [(&path, "bench"), (&first.0, "bench"), (&second.0, "bench"), (&third.0, "bench"), (&path, "probe")]
+    {
+        run(&third.0, theirs, command);
+    }
+    drop(third);
+    drop(second);
+    let Some(partition) = Partition::of(&first) else { return };
+    for theirs in [&first.0, &path, &partition.node] {
+        run(&partition.node, theirs, "bench");
+    }
+    run(&first.0, &partition.node, "bench");
+}
+
+/// Who has locked the file below a loop device, and has it open only to read it, is found by the lock alone; and whoever comes
+/// later is kept out by ours.
+#[test]
+fn the_file_below_a_loop_device_is_locked_with_it() {
+    if !present(&["losetup", "flock"]) {
+        return;
+    }
+    let dir = Dir::new("below");
+    let (path, bytes) = image(&dir, "disk.img");
+    let plan = plan_over(&dir, &path);
+    let Some(device) = Loop::over(&path) else { return };
+    let theirs = File::open(&path).unwrap();
+    rustix::fs::flock(&theirs, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    let said = ["in use", "has locked", "disk.img, the file below it"];
+    refused(&bench(&dir, &device.0, &["--used"]).output().unwrap(), &said);
+    let written = output(Command::new(STRADDLE).arg("apply").arg(&plan).arg("--write").arg(&device.0), "");
+    refused(&written, &said);
+    let mut reproduce = Command::new(STRADDLE);
+    reproduce.args(["reproduce", "miller-2010", "--on"]).arg(&device.0).arg("--destroy-data").arg(&device.0);
+    refused(&output(&mut reproduce, ""), &said);
+    assert!(fs::read(&path).unwrap() == bytes && journals(&dir).is_empty());
+    drop(theirs);
+    let child = Ends(running(&dir, &device.0));
+    let late = output(Command::new("flock").arg("-n").arg(&path).arg("true"), "");
+    assert!(!late.status.success(), "the file is not locked");
+    drop(child);
+}
+
+/// The device's number is given to another disk of the same size: that is not what the journal is of, whatever is asked for.
+#[test]
+fn another_disk_at_the_same_number_is_not_written_by_force() {
+    if !present(&["losetup"]) {
+        return;
+    }
+    let dir = Dir::new("number");
+    let (path, bytes) = image(&dir, "disk.img");
+    let Some(device) = Loop::over(&path) else { return };
+    if !Path::new("/sys/block").join(device.0.file_name().unwrap()).join("diskseq").exists() {
+        tools::not_run("this kernel does not number its disks (Linux 5.15)");
+        return;
+    }
+    drop(Ends(running(&dir, &device.0)));
+    let losetup = |arguments: &[&Path]| {
+        let done = output(Command::new("losetup").args(arguments), "");
+        assert!(done.status.success(), "{}", told(&done));
+    };
+    let restore = |options: &[&str]| {
+        let mut command = Command::new(STRADDLE);
+        output(command.args(["bench", "--restore", "--journals"]).arg(dir.join("journals")).args(options), "")
+    };
+    let other = dir.join("other.img");
+    let theirs: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
+    fs::write(&other, &theirs).unwrap();
+    losetup(&[Path::new("--detach"), &device.0]);
+    losetup(&[&device.0, &other]);
+    for options in [&[][..], &["--force"]] {
+        let refused = restore(options);
+        assert_eq!(refused.status.code(), Some(3), "{}", told(&refused));
+        assert!(told(&refused).contains("it has been replaced"), "{}", told(&refused));
+        assert_eq!(complete(&dir), 1);
+    }
+    drop(device);
+    assert!(fs::read(&other).unwrap() == theirs && fs::read(&path).unwrap() == bytes);
+}
+
+#[test]
+fn what_is_behind_a_loop_device_is_in_use_by_whatever_name_and_depth() {
+    if !present(&["losetup"]) {
+        return;
+    }
+    let dir = Dir::new("loops");
+    let (path, _) = image(&dir, "disk.img");
+    let other = dir.join("other.img");
+    fs::hard_link(&path, &other).unwrap();
+    let plan = plan_over(&dir, &path);
+    let bytes = fs::read(&path).unwrap();
+    let Some(first) = Loop::over(&path) else { return };
+    let second = Loop::over(&first.0).unwrap();
+    for target in [&path, &other, &first.0] {
+        refused(&bench(&dir, target, &["--used"]).output().unwrap(), &["in use", "behind /dev/loop"]);
+        refused(&bench(&dir, target, &[]).output().unwrap(), &["behind /dev/loop"]);
+    }
+    for target in [&path, &other] {
+        let applied = output(Command::new(STRADDLE).arg("apply").arg(&plan).arg("--write").arg(target), "");
+        refused(&applied, &["in use", "behind /dev/loop"]);
+    }
+    assert!(fs::read(&path).unwrap() == bytes && journals(&dir).is_empty());
+    drop(second);
+    drop(first);
+    let used = bench(&dir, &other, &["--used", "--runtime", "1"]).output().unwrap();
+    assert!(used.status.success(), "{}", told(&used));
+}
+
+/// What runs in the guest: each line says what was done, its status, and the last line of what was said.
+const IN_GUEST: &str = r#"
+S() { "$INPUT/straddle" "$@"; }
+told() { local code=0; S "${@:2}" > said 2>&1 || code=$?; echo "$1: $code: $(tail -n 1 said)"; }
+measured() { told "$1" bench random-write "$2" --runtime 1 --count 4 --offsets 0 --area 4M "${@:3}"; }
+export XDG_STATE_HOME=/run/state
+modprobe loop
+cd /tmp
+sfdisk -q /dev/vda <<< $'label: gpt\nstart=2048, size=40960\nstart=65536, size=40960\nstart=131072, size=4096'
+S plan /dev/vda --delete 3 --save plan.json > /dev/null
+partition=$(losetup -f --show /dev/vda1)
+mkfs.ext4 -q $partition
+mkdir -p point
+mount $partition point
+head -c 3M /dev/urandom > point/file
+sync
+before=$(sha256sum < point/file)
+measured partition /dev/vda1 --used
+measured disk /dev/vda --used
+measured loop $partition --used
+measured other /dev/vda2 --used
+told apply apply plan.json --write /dev/vda
+umount point
+fsck.ext4 -fn $partition > /dev/null 2>&1 && echo "file system: sound"
+mount $partition point
+[ "$before" = "$(sha256sum < point/file)" ] && echo "file: same"
+umount point
+losetup -d $partition
+whole=$(losetup -f --show /dev/vda)
+measured below /dev/vda2 --used
+measured free /dev/vda
+losetup -d $whole
+sleep 1000 < /dev/vda2 &
+told open apply plan.json --write /dev/vda
+kill $!
+wait $! || true
+test ! -e plan.json.undo && echo "backup: none"
+reproduced() { told "$1" reproduce miller-2010 --on /dev/vda --destroy-data /dev/vda --lab-only; }
+flock --no-fork /dev/vda sleep 1000 &
+sleep 1
+reproduced locked
+kill $!
+wait $! || true
+sleep 1000 < /dev/null 3<> /dev/vda &
+reproduced held
+kill $!
+wait $! || true
+S bench random-write /dev/vda --runtime 600 --used --area 4M > disturbed 2>&1 &
+sleep 5
+echo theirs | dd of=/dev/vda2 bs=512 conv=sync,fsync status=none
+wait $! && code=0 || code=$?
+echo "disturbed: $code: $(tr '\n' ' ' < disturbed)"
+measured unused /dev/vda1 --used
+told written apply plan.json --write /dev/vda
+"#;
+
+#[test]
+fn a_loop_device_over_a_partition_or_disk_is_seen_and_so_is_who_has_one_open() {
+    if !present(&["linux.uml", "sfdisk", "mkfs.ext4", "losetup"]) {
+        return;
+    }
+    let folder = Path::new(STRADDLE).parent().unwrap();
+    let mut command = Command::new(STRADDLE);
+    command.args(["lab", "--drive", "wd10ears", "--input"]).arg(folder).args(["--", IN_GUEST]);
+    let done = output(&mut command, "");
+    let said = tools::text(&done.stdout);
+    assert_eq!(done.status.code(), Some(0), "{}", told(&done));
+    let behind = "is the device behind /dev/loop0";
+    for (what, status, words) in [
+        ("partition", 4, &["vda1", behind, "loop0 is mounted at"][..]),
+        ("disk", 4, &["vda1", behind]),
+        ("loop", 4, &["loop0 is mounted at"]),
+        ("other", 0, &[]),
+        ("apply", 4, &["nothing was written", "vda1", behind]),
+        ("below", 4, &["vda", behind]),
+        ("free", 4, &["vda", behind]),
+        ("open", 4, &["nothing was written", "a partition of it open", "BLKRRPART"]),
+        ("locked", 4, &["vda", "in use", "locked"]),
+        ("held", 4, &["vda", "in use", "open for writing"]),
+        ("disturbed", 4, &["/dev/vda"]),
+        ("unused", 0, &[]),
+        ("written", 0, &[]),
+    ] {
+        let line = said.lines().find(|line| line.starts_with(&format!("{what}: "))).unwrap_or_default();
+        assert!(line.starts_with(&format!("{what}: {status}: ")), "{line}\n{said}");
+        assert!(words.iter().all(|word| line.contains(word)), "{line}");
+    }
+    for kept in ["file system: sound", "file: same", "backup: none"] {
+        assert!(said.contains(kept), "{kept}: {said}");
+    }
+}
