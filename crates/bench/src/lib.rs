@@ -24,8 +24,7 @@ pub use mock::Mock;
 pub use random::{GlibcRandom, RANDOM_MAX};
 pub use rounds::{Ended, FEWEST_ROUNDS, Measured, Order, Turn, Watch, rounds};
 pub use run::{Host, Progress, RunError, Silent, run};
-pub use samples::{Latency, Samples, Stop};
-pub use straddle_units::SplitMix64;
+pub use samples::{Samples, Stop};
 pub use sweep::{Arm, EQUAL, Ratio, Sweep, sweep};
 pub use target::{Clock, Description, Modelled, Target, TargetError, complete};
 pub use workload::{

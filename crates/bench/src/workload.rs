@@ -5,7 +5,7 @@
 //! both are, the first to be reached ends the run.
 
 use serde::{Deserialize, Serialize};
-use straddle_drive::{Nanos, Operation};
+use straddle_io::{Nanos, Operation};
 
 use crate::random::GlibcRandom;
 

@@ -6,7 +6,7 @@ use std::io::{BufWriter, Write};
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixListener;
 
-use straddle_drive::{Completion, Counters, Operation, Request, RequestId, Time};
+use straddle_io::{Completion, Counters, Operation, Request, RequestId, Time};
 use straddle_serve::{Cut, Payload, ServeError, Served};
 use straddle_vhost::{BlockRequest, Connection, Kind, Offer, Received, Status};
 

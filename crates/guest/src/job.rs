@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use straddle_drive::{Counters, Profile};
+use straddle_drive::Profile;
+use straddle_io::Counters;
 use straddle_serve::Cut;
 
 /// A script to be run in a guest.

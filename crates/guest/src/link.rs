@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use straddle_drive::Time;
+use straddle_io::Time;
 
 use crate::job::Spent;
 

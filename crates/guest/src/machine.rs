@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use rustix::thread::CpuSet;
-use straddle_drive::Time;
+use straddle_io::Time;
 use straddle_serve::{Served, Store};
 
 use crate::bay::Bay;

@@ -73,6 +73,43 @@ impl Counters {
         let written = self.unit_write_bytes + self.gc_write_bytes;
         (self.unit_write_bytes > 0).then(|| ratio(written, self.unit_write_bytes))
     }
+
+    /// What happened after `before` was read. The revolution is no total and stays.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        self.each(before, |after, before| after - before)
+    }
+
+    /// The totals of two periods together. The revolution is no total and stays.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        self.each(other, |one, other| one + other)
+    }
+
+    fn each(&self, other: &Self, of: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            host_reads: of(self.host_reads, other.host_reads),
+            host_writes: of(self.host_writes, other.host_writes),
+            host_flushes: of(self.host_flushes, other.host_flushes),
+            host_discards: of(self.host_discards, other.host_discards),
+            host_read_bytes: of(self.host_read_bytes, other.host_read_bytes),
+            host_write_bytes: of(self.host_write_bytes, other.host_write_bytes),
+            media_read_bytes: of(self.media_read_bytes, other.media_read_bytes),
+            media_write_bytes: of(self.media_write_bytes, other.media_write_bytes),
+            rmw_reads: of(self.rmw_reads, other.rmw_reads),
+            rmw_read_bytes: of(self.rmw_read_bytes, other.rmw_read_bytes),
+            cache_hits: of(self.cache_hits, other.cache_hits),
+            merged_writes: of(self.merged_writes, other.merged_writes),
+            destages: of(self.destages, other.destages),
+            seeks: of(self.seeks, other.seeks),
+            seek_time: of(self.seek_time, other.seek_time),
+            rotation_wait: of(self.rotation_wait, other.rotation_wait),
+            revolution: self.revolution,
+            unit_write_bytes: of(self.unit_write_bytes, other.unit_write_bytes),
+            gc_write_bytes: of(self.gc_write_bytes, other.gc_write_bytes),
+            erases: of(self.erases, other.erases),
+        }
+    }
 }
 
 #[allow(clippy::cast_precision_loss, reason = "a figure to print")]

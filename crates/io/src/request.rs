@@ -1,7 +1,8 @@
 //! What a host asks of a drive, and the answer.
 
-use crate::time::Time;
 use straddle_units::{ByteCount, ByteOffset};
+
+use crate::time::Time;
 
 /// The host's name for a request; the drive gives it back with the completion and reads nothing into it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,6 +27,11 @@ impl Operation {
     /// Whether the request carries data to the drive.
     pub const fn is_write(self) -> bool {
         matches!(self, Self::Write | Self::WriteFua)
+    }
+
+    /// Whether the request completes only when its data is durable.
+    pub const fn forces_unit_access(self) -> bool {
+        matches!(self, Self::WriteFua)
     }
 }
 
@@ -103,37 +109,5 @@ pub enum Refusal {
         at: Time,
         /// How far the drive's time has come.
         now: Time,
-    },
-}
-
-/// What happened to data inside the drive, for those who keep the contents; spans are bytes as the host counts them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MediaEvent {
-    /// What the buffer holds of this span now is what will be on the medium at the matching [`MediaEvent::Stored`].
-    Storing {
-        /// When the write began.
-        at: Time,
-        /// First byte.
-        offset: u64,
-        /// Number of bytes.
-        length: u64,
-    },
-    /// The span, as it was when it began to be stored, is durable.
-    Stored {
-        /// When the last byte was on the medium.
-        at: Time,
-        /// First byte.
-        offset: u64,
-        /// Number of bytes.
-        length: u64,
-    },
-    /// The span no longer has contents.
-    Discarded {
-        /// When it took effect.
-        at: Time,
-        /// First byte.
-        offset: u64,
-        /// Number of bytes.
-        length: u64,
     },
 }

@@ -11,7 +11,7 @@ impl SplitMix64 {
         Self(seed)
     }
 
-    /// The next of 64 bits.
+    /// The next 64 bits.
     pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -30,9 +30,16 @@ impl SplitMix64 {
         usize::try_from(self.below(len as u64)).unwrap_or(0)
     }
 
-    /// True once in so many.
+    /// True once in `count` draws on average.
     pub fn once_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
+    }
+
+    /// Fills the bytes with random ones.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);
+        }
     }
 
     /// Puts the items into a random order.

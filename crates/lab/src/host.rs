@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 use straddle_device::claim::{Claim, LockError, take};
 use straddle_device::live::Machine as LiveMachine;
-use straddle_drive::Counters;
+use straddle_io::Counters;
 
 use crate::guests::LIBRARY;
 use crate::job::{Ended, Job, LabError, Machine, Measured};

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use straddle_drive::Counters;
+use straddle_io::Counters;
 
 /// Work for one guest, from boot to halt.
 #[derive(Clone, Debug, PartialEq)]

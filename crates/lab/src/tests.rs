@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use straddle_bench::experiment::{Experiment, Statistic};
 use straddle_bench::{Progress, Silent};
-use straddle_drive::Counters;
+use straddle_io::Counters;
 
 use crate::input::Inputs;
 use crate::{

@@ -1,7 +1,7 @@
 //! The order in which things are found out: from cheap to dear, each step with what the ones before have told.
 
 use straddle_bench::{Progress, TargetError};
-use straddle_drive::{Nanos, Operation};
+use straddle_io::{Nanos, Operation};
 use straddle_units::{Boundary, ByteCount};
 
 use crate::behaviour;

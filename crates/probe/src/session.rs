@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use straddle_bench::{Progress, SplitMix64, TargetError};
-use straddle_drive::{Completion, Nanos, Operation, Request, RequestId, Time};
+use straddle_bench::{Progress, TargetError};
+use straddle_io::{Completion, Nanos, Operation, Request, RequestId, SplitMix64, Time};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use crate::budget::{Budget, Halt, Step};

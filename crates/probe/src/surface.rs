@@ -1,7 +1,7 @@
 //! What a probe needs of a target beyond sending requests to it.
 
 use straddle_bench::{Modelled, Target, TargetError, complete};
-use straddle_drive::Request;
+use straddle_io::Request;
 use straddle_units::Span;
 
 /// A target whose contents survive being probed.
@@ -31,7 +31,7 @@ impl Surface for Modelled {
     fn prepare(&mut self, spans: &[Span]) -> Result<(), TargetError> {
         for span in spans {
             let (offset, length) = (span.start().get(), span.len().get());
-            complete(self, Request::new(PREPARING, straddle_drive::Operation::Read, offset, length))?;
+            complete(self, Request::new(PREPARING, straddle_io::Operation::Read, offset, length))?;
         }
         Ok(())
     }

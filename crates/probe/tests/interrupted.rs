@@ -5,7 +5,7 @@
 mod common;
 
 use straddle_bench::{Description, Modelled, Silent, Target, TargetError};
-use straddle_drive::{Completion, Counters, Nanos, Request, Time};
+use straddle_io::{Completion, Counters, Nanos, Request, Time};
 use straddle_probe::{Budget, Claims, Report, Surface, probe};
 use straddle_units::Span;
 

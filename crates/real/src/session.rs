@@ -15,7 +15,7 @@ use std::time::SystemTime;
 
 use straddle_bench::{Description, Target, TargetError};
 use straddle_device::claim::{self, LockError};
-use straddle_drive::{Completion, Counters, Nanos, Operation, Request, Time};
+use straddle_io::{Completion, Counters, Nanos, Operation, Request, Time};
 use straddle_probe::Surface;
 use straddle_units::Span;
 

@@ -12,11 +12,10 @@
 use std::io;
 use std::ops::Range;
 
-use straddle_drive::Nanos;
 use straddle_drive::disk::Protection;
 use straddle_drive::profile::{Body, Profile};
+use straddle_io::{Nanos, SplitMix64};
 
-use crate::random::Random;
 use crate::store::Store;
 use crate::unsettled::{Fate, Unsettled};
 
@@ -52,7 +51,7 @@ impl Cut {
             Hazard::Platters { .. } => DISK_DELAY,
             Hazard::None | Hazard::Cached | Hazard::Flash => FLASH_DELAY,
         };
-        Nanos::new(Random::new(self.seed ^ 0x5eed).below(most.get()))
+        Nanos::new(SplitMix64::new(self.seed ^ 0x5eed).next() % most.get())
     }
 }
 
@@ -94,7 +93,7 @@ pub(crate) fn apply(
     seed: u64,
     tear: Tear,
 ) -> io::Result<()> {
-    let mut random = Random::new(seed);
+    let mut random = SplitMix64::new(seed);
     match hazard {
         Hazard::None => {}
         Hazard::Cached | Hazard::Flash => {
@@ -115,7 +114,7 @@ pub(crate) fn apply(
                 std::cmp::Ordering::Greater => Fate::Old,
             };
             unsettled.roll_back(store, fate)?;
-            if torn.is_inside && tear == Tear::Garbage && random.below(2) == 0 {
+            if torn.is_inside && tear == Tear::Garbage && random.next().is_multiple_of(2) {
                 let start = (torn.sector * physical).saturating_sub(shift);
                 let end = ((torn.sector + 1) * physical).saturating_sub(shift).min(store.size());
                 let mut noise = vec![0; usize::try_from(end.saturating_sub(start)).unwrap_or_default()];
@@ -127,8 +126,8 @@ pub(crate) fn apply(
     store.sync()
 }
 
-fn toss(random: &mut Random) -> Fate {
-    if random.below(2) == 0 { Fate::Old } else { Fate::New }
+fn toss(random: &mut SplitMix64) -> Fate {
+    if random.next().is_multiple_of(2) { Fate::Old } else { Fate::New }
 }
 
 /// How far an operation on the platters has come.
@@ -141,11 +140,11 @@ struct Torn {
 
 impl Torn {
     /// Somewhere in the operation, each sector as likely as the next, its very end included.
-    fn choose(spans: &[Range<u64>], physical: u64, shift: u64, random: &mut Random) -> Self {
+    fn choose(spans: &[Range<u64>], physical: u64, shift: u64, random: &mut SplitMix64) -> Self {
         let first = spans.iter().map(|span| (span.start + shift) / physical).min();
         let end = spans.iter().map(|span| (span.end - 1 + shift) / physical + 1).max();
         let (Some(first), Some(end)) = (first, end) else { return Self { sector: 0, is_inside: false } };
-        let sector = first + random.below(end - first + 1);
+        let sector = first + random.next() % (end - first + 1);
         Self { sector, is_inside: sector < end }
     }
 }

@@ -7,8 +7,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-use straddle_bench::Latency;
-use straddle_drive::{Completion, Nanos, Operation, Request, Time};
+use straddle_io::{Completion, Latency, Nanos, Operation, Request, Time};
 
 use crate::clock::{Clock, Pace};
 use crate::served::{Payload, ServeError, Served};

@@ -10,7 +10,6 @@ mod cut;
 mod endpoint;
 mod engine;
 pub mod nbd;
-mod random;
 mod served;
 mod server;
 mod store;

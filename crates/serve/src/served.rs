@@ -2,8 +2,9 @@
 
 use std::io;
 
+use straddle_drive::Drive;
 use straddle_drive::profile::{Body, Claims, Profile};
-use straddle_drive::{Completion, Counters, Drive, Operation, Refusal, Request, Time};
+use straddle_io::{Completion, Counters, Operation, Refusal, Request, Time};
 
 use crate::cut::{self, Cut, Hazard, Tear};
 use crate::store::Store;

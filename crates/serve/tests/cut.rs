@@ -14,7 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::shape::{Kept, shapes};
 use common::{SECTOR, Wish, config, operations, wishes};
 use proptest::prelude::*;
-use straddle_drive::{Nanos, Operation, Profile, Request, RequestId, Time};
+use straddle_drive::Profile;
+use straddle_io::{Nanos, Operation, Request, RequestId, Time};
 use straddle_serve::{Cut, Payload, ServeError, Served, Store, Tear};
 
 /// A small solid-state drive.

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use straddle_drive::{Operation, Profile, Refusal, Request, Time};
+use straddle_drive::Profile;
+use straddle_io::{Operation, Refusal, Request, Time};
 use straddle_serve::{Cut, Payload, ServeError, Served, Store, StoreError, Tear};
 
 fn served(name: &str, cut: Option<Cut>) -> Served {

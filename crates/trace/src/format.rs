@@ -6,7 +6,7 @@ pub(crate) mod disksim;
 use std::fmt;
 use std::str::FromStr;
 
-use straddle_drive::{Nanos, Operation};
+use straddle_io::{Nanos, Operation};
 
 use crate::error::LineError;
 

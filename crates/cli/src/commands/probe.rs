@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result};
 use straddle_bench::{Description, Modelled, Progress, Target, TargetError};
 use straddle_device::topology::AlignmentOffset;
-use straddle_drive::Nanos;
 use straddle_drive::profile::{Body, Profile};
+use straddle_io::Nanos;
 use straddle_probe::{Budget, Claims, ProbeError, Surface, probe};
 
 use straddle_real::{Areas, Before, Claimed, Give, Io, Session, Settings, areas};

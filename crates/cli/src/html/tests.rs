@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use straddle_bench::Silent;
 use straddle_bench::experiment::Experiment;
-use straddle_drive::{Counters, Profile};
+use straddle_drive::Profile;
+use straddle_io::Counters;
 use straddle_lab::input::Inputs;
 use straddle_lab::{Ended, Job, LabError, Machine, Measured, Planned, Settings};
 

@@ -2,10 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_bench::{
-    Arm, Clock, Description, Ended, Host, Latency, Measured, Order, Stop, Sweep, Sync, Workload,
-};
-use straddle_drive::Counters;
+use straddle_bench::{Arm, Clock, Description, Ended, Host, Measured, Order, Stop, Sweep, Sync, Workload};
+use straddle_io::{Counters, Latency};
 use straddle_real::Io;
 
 /// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.

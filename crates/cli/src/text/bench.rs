@@ -87,7 +87,7 @@ fn headline(bench: &Bench<'_>) -> String {
     };
     let overhead = match bench.host.overhead_ns {
         0 => String::new(),
-        nanos => format!(", host overhead {}", straddle_drive::Nanos::new(nanos)),
+        nanos => format!(", host overhead {}", straddle_io::Nanos::new(nanos)),
     };
     format!(
         "{}: {}{overhead}; on {} ({}): {time}",
@@ -315,8 +315,8 @@ fn in_turns(sweep: &Sweep) -> bool {
     sweep.arms().iter().any(|arm| !arm.turns.is_empty())
 }
 
-fn each(arm: &Arm) -> straddle_drive::Nanos {
-    straddle_drive::Nanos::from_seconds(arm.seconds_per_request()).unwrap_or_default()
+fn each(arm: &Arm) -> straddle_io::Nanos {
+    straddle_io::Nanos::from_seconds(arm.seconds_per_request()).unwrap_or_default()
 }
 
 /// The time of an arm: its whole run, or in turns that of a request.
@@ -389,7 +389,7 @@ fn per_request(samples: &Samples, what: Inside) -> String {
 }
 
 fn amplification(samples: &Samples) -> String {
-    let factor = samples.counters.as_ref().and_then(straddle_drive::Counters::write_amplification);
+    let factor = samples.counters.as_ref().and_then(straddle_io::Counters::write_amplification);
     factor.map_or_else(|| "-".to_owned(), |factor| format!("{factor:.2}"))
 }
 
@@ -415,7 +415,7 @@ pub(crate) fn svg(bench: &Bench<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use straddle_bench::{Host, Mock, RandomWrite, Silent, Target};
-    use straddle_drive::Nanos;
+    use straddle_io::Nanos;
 
     use super::*;
 

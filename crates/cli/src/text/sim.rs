@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use comfy_table::CellAlignment;
-use straddle_bench::Latency;
+use straddle_io::Latency;
 use straddle_trace::Pace;
 use straddle_units::ByteCount;
 

@@ -6,7 +6,7 @@
 
 use std::io::{self, Write};
 
-use straddle_bench::SplitMix64;
+use straddle_io::SplitMix64;
 use tar::{Builder, EntryType, Header};
 
 use super::text::Text;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use straddle_bench::SplitMix64;
+use straddle_io::SplitMix64;
 
 /// Contents are pieces of so much text, again and again where a file is longer.
 const POOL: usize = 1 << 20;

@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use straddle_bench::SplitMix64;
+use straddle_io::SplitMix64;
 
 use super::tarball::share;
 use super::text::Text;

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use straddle_drive::Operation;
+use straddle_io::Operation;
 use straddle_vhost::{BlockRequest, Connection, Received, Status, VhostError};
 
 use crate::endpoint::Stream;

@@ -1,0 +1,144 @@
+//! What a run measured, in memory that does not grow with its length.
+
+use straddle_io::{Counters, Latency, Nanos, Time};
+
+/// The most batches that are kept; at this number they are joined two by two.
+const BATCHES: usize = 64;
+/// Fewer batches tell nothing of the spread.
+const FEWEST: usize = 8;
+
+/// The spread of a rate from the lengths of equal batches of requests, which, other than single requests, hardly depend on
+/// each other (the method of batch means).
+#[derive(Clone, Debug)]
+pub(crate) struct Batches {
+    lengths: Vec<u64>,
+    size: u64,
+    filled: u64,
+    since: Time,
+}
+
+impl Batches {
+    pub(crate) fn from(start: Time) -> Self {
+        Self { lengths: Vec::with_capacity(BATCHES), size: 1, filled: 0, since: start }
+    }
+
+    /// One more request was done at `at`.
+    pub(crate) fn record(&mut self, at: Time) {
+        self.filled += 1;
+        if self.filled < self.size {
+            return;
+        }
+        self.lengths.push(at.since(self.since).get());
+        (self.filled, self.since) = (0, at);
+        if self.lengths.len() == BATCHES {
+            let joined = self.lengths.chunks(2).map(|pair| pair.iter().sum());
+            self.lengths = joined.collect();
+            self.size *= 2;
+        }
+    }
+
+    /// The standard error of the mean time per request, as a share of it.
+    pub(crate) fn relative_error(&self) -> Option<f64> {
+        if self.lengths.len() < FEWEST {
+            return None;
+        }
+        let count = float(self.lengths.len() as u64);
+        let mean = self.lengths.iter().map(|length| float(*length)).sum::<f64>() / count;
+        let squares: f64 = self.lengths.iter().map(|length| (float(*length) - mean).powi(2)).sum();
+        (mean > 0.0).then(|| (squares / (count - 1.0) / count).sqrt() / mean)
+    }
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// All requests were done.
+    Count,
+    /// The time was up.
+    Time,
+    /// The target's end was reached before its time was up.
+    End,
+}
+
+/// What a run measured.
+#[derive(Clone, Debug)]
+pub struct Samples {
+    /// Reads or writes done.
+    pub requests: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Flushes done.
+    pub flushes: u64,
+    /// From the first submission to the last completion.
+    pub elapsed: Nanos,
+    /// Why it ended.
+    pub stop: Stop,
+    /// Each request from submission to completion; with a flush after each write, to that flush's completion.
+    pub latency: Latency,
+    /// Each flush by itself.
+    pub flush_latency: Latency,
+    /// The standard error of the mean time per request, as a share of it; `None` of too few to tell.
+    pub relative_error: Option<f64>,
+    /// What happened inside the target meanwhile, if it can tell.
+    pub counters: Option<Counters>,
+}
+
+impl Samples {
+    /// Nothing measured yet.
+    pub(crate) fn none() -> Self {
+        Self {
+            requests: 0,
+            bytes: 0,
+            flushes: 0,
+            elapsed: Nanos::ZERO,
+            stop: Stop::Count,
+            latency: Latency::new(),
+            flush_latency: Latency::new(),
+            relative_error: None,
+            counters: None,
+        }
+    }
+
+    /// Another run of the same arm. What its batches say of the spread is dropped: rounds say it better.
+    pub(crate) fn join(&mut self, other: &Self) {
+        self.counters = match self.counters {
+            None if self.requests == 0 => other.counters,
+            ours => ours.zip(other.counters).map(|(ours, others)| ours.plus(&others)),
+        };
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.flushes += other.flushes;
+        self.elapsed += other.elapsed;
+        self.latency.join(&other.latency);
+        self.flush_latency.join(&other.flush_latency);
+    }
+
+    /// Requests a second.
+    pub fn iops(&self) -> f64 {
+        per_second(self.requests, self.elapsed)
+    }
+
+    /// Bytes a second.
+    pub fn bytes_per_second(&self) -> f64 {
+        per_second(self.bytes, self.elapsed)
+    }
+
+    /// Seconds from one request's end to the next one's: what an arm is compared by.
+    pub fn seconds_per_request(&self) -> f64 {
+        if self.requests == 0 { 0.0 } else { self.elapsed.seconds() / float(self.requests) }
+    }
+
+    /// A counter, spread over the requests.
+    pub fn per_request(&self, total: f64) -> f64 {
+        if self.requests == 0 { 0.0 } else { total / float(self.requests) }
+    }
+}
+
+fn per_second(number: u64, time: Nanos) -> f64 {
+    if time == Nanos::ZERO { 0.0 } else { float(number) / time.seconds() }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "statistics, to print")]
+pub(crate) fn float(number: u64) -> f64 {
+    number as f64
+}
