@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use straddle_drive::Profile;
 use straddle_io::Counters;
-use straddle_serve::Cut;
+use straddle_media::Cut;
 
 /// A script to be run in a guest.
 #[derive(Clone, Debug)]

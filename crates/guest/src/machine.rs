@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use rustix::thread::CpuSet;
 use straddle_io::Time;
-use straddle_serve::{Served, Store};
+use straddle_media::{Served, Store};
 
 use crate::bay::Bay;
 use crate::confine::{self, Confinement, Writable};

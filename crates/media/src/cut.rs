@@ -19,10 +19,10 @@ use straddle_io::{Nanos, SplitMix64};
 use crate::store::Store;
 use crate::unsettled::{Fate, Unsettled};
 
-/// Power is lost so long after the request that brings it about, at most: time for it to be in any stage of its way. A seek
-/// and some revolutions; a few programs.
-const DISK_DELAY: Nanos = Nanos::new(40_000_000);
-const FLASH_DELAY: Nanos = Nanos::new(4_000_000);
+/// Power is lost within this time after the request that brings it about, so that the request may be in any stage of its way: a
+/// seek and some revolutions of a disk, a few programs of flash.
+const DISK_WINDOW: Nanos = Nanos::new(40_000_000);
+const FLASH_WINDOW: Nanos = Nanos::new(4_000_000);
 
 /// A power cut to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +46,18 @@ pub enum Tear {
 }
 
 impl Cut {
-    pub(crate) fn delay(&self, hazard: Hazard) -> Nanos {
-        let most = match hazard {
-            Hazard::Platters { .. } => DISK_DELAY,
-            Hazard::None | Hazard::Cached | Hazard::Flash => FLASH_DELAY,
-        };
-        Nanos::new(SplitMix64::new(self.seed ^ 0x5eed).next() % most.get())
+    /// How long after its request the power goes, by the seed: less than `window`.
+    pub fn delay(&self, window: Nanos) -> Nanos {
+        let draw = SplitMix64::new(self.seed ^ 0x5eed).next();
+        Nanos::new(draw.checked_rem(window.get()).unwrap_or(0))
+    }
+}
+
+/// How long a request may be on its way inside the drive.
+pub(crate) const fn window(body: &Body) -> Nanos {
+    match body {
+        Body::Disk(_) => DISK_WINDOW,
+        Body::Ssd(_) => FLASH_WINDOW,
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 
 use straddle_drive::Drive;
 use straddle_drive::profile::{Body, Claims, Profile};
-use straddle_io::{Completion, Counters, Operation, Refusal, Request, Time};
+use straddle_io::{Completion, Counters, Nanos, Operation, Refusal, Request, Time};
 
 use crate::cut::{self, Cut, Hazard, Tear};
 use crate::store::Store;
@@ -12,7 +12,7 @@ use crate::unsettled::Unsettled;
 
 /// Why a request was not served.
 #[derive(Debug, thiserror::Error)]
-pub enum ServeError {
+pub enum MediaError {
     /// No drive of this kind would take it; nothing has happened.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -58,6 +58,7 @@ pub struct Served {
     drive: Drive,
     store: Store,
     hazard: Hazard,
+    cut_window: Nanos,
     volatile: bool,
     /// The unit of discards; the rest of one keeps its contents.
     discard_unit: u64,
@@ -88,6 +89,7 @@ impl Served {
             drive,
             store,
             hazard,
+            cut_window: cut::window(&profile.body),
             volatile: caches && hazard != Hazard::None,
             discard_unit,
             unsettled: None,
@@ -130,13 +132,13 @@ impl Served {
         request: Request,
         payload: Payload<'_>,
         done: &mut Vec<Completion>,
-    ) -> Result<(), ServeError> {
+    ) -> Result<(), MediaError> {
         if self.unsettled.is_some() {
             // What happened before this request must be seen before the store changes.
             self.advance(at.max(self.drive.now()), done)?;
         }
         if self.is_cut {
-            return Err(ServeError::Off);
+            return Err(MediaError::Off);
         }
         self.drive.check(at, &request)?;
         self.take_payload(&request, payload)?;
@@ -144,7 +146,7 @@ impl Served {
         self.see();
         self.taken += 1;
         if let Some(cut) = self.planned.filter(|cut| cut.after == self.taken) {
-            self.cut_at = Some(at + cut.delay(self.hazard));
+            self.cut_at = Some(at + cut.delay(self.cut_window));
         }
         Ok(())
     }
@@ -196,12 +198,12 @@ impl Served {
     }
 
     /// Cuts the power now. The store then holds what is on the medium.
-    pub fn cut(&mut self, seed: u64, tear: Tear) -> Result<(), ServeError> {
+    pub fn cut(&mut self, seed: u64, tear: Tear) -> Result<(), MediaError> {
         if self.unsettled.is_none() {
-            return Err(ServeError::NotKept);
+            return Err(MediaError::NotKept);
         }
         if self.is_cut {
-            return Err(ServeError::Off);
+            return Err(MediaError::Off);
         }
         Ok(self.lose_power(seed, tear)?)
     }
@@ -216,13 +218,18 @@ impl Served {
         self.cut_at
     }
 
+    /// The longest time from a request to the power cut that it brings about.
+    pub const fn cut_window(&self) -> Nanos {
+        self.cut_window
+    }
+
     /// Whether the drive acknowledges writes that a power cut would undo.
     pub const fn has_volatile_cache(&self) -> bool {
         self.volatile
     }
 
     /// The bytes that a discard takes as one; where it begins or ends inside of them, they stay.
-    pub(crate) const fn discard_unit(&self) -> u64 {
+    pub const fn discard_unit(&self) -> u64 {
         self.discard_unit
     }
 
@@ -240,7 +247,7 @@ impl Served {
     }
 
     /// Changes the contents as the request asks.
-    fn take_payload(&mut self, request: &Request, payload: Payload<'_>) -> Result<(), ServeError> {
+    fn take_payload(&mut self, request: &Request, payload: Payload<'_>) -> Result<(), MediaError> {
         let (offset, length) = (request.offset.get(), request.length.get());
         let brought = match payload {
             Payload::None => 0,
@@ -249,7 +256,7 @@ impl Served {
         };
         let wanted = if request.operation.is_write() { length } else { 0 };
         if brought != wanted {
-            return Err(ServeError::Payload { brought, wanted });
+            return Err(MediaError::Payload { brought, wanted });
         }
         if request.operation == Operation::Discard {
             return Ok(self.discard(offset, offset + length)?);

@@ -16,7 +16,7 @@ use common::{SECTOR, Wish, config, operations, wishes};
 use proptest::prelude::*;
 use straddle_drive::Profile;
 use straddle_io::{Nanos, Operation, Request, RequestId, Time};
-use straddle_serve::{Cut, Payload, ServeError, Served, Store, Tear};
+use straddle_media::{Cut, MediaError, Payload, Served, Store, Tear};
 
 /// A small solid-state drive.
 fn flash(unit: u64, page: u64, buffer: u64, protected: bool) -> Profile {
@@ -108,7 +108,7 @@ impl Host {
         let mut done = Vec::new();
         match self.served.submit(self.served.now(), request, payload, &mut done) {
             Ok(()) => {}
-            Err(ServeError::Off) => return false,
+            Err(MediaError::Off) => return false,
             Err(error) => panic!("{error}"),
         }
         self.requests.push(request);

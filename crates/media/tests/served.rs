@@ -4,7 +4,7 @@
 
 use straddle_drive::Profile;
 use straddle_io::{Operation, Refusal, Request, Time};
-use straddle_serve::{Cut, Payload, ServeError, Served, Store, StoreError, Tear};
+use straddle_media::{Cut, MediaError, Payload, Served, Store, StoreError, Tear};
 
 fn served(name: &str, cut: Option<Cut>) -> Served {
     let profile = Profile::open(name).unwrap();
@@ -53,20 +53,20 @@ fn what_is_refused_changes_nothing() {
     };
     let part = Request::new(1, Operation::Write, 0, 100);
     let refusal = submit(part, Payload::Bytes(&[1; 100]));
-    assert!(matches!(refusal, ServeError::Refused(Refusal::NotWholeSectors { .. })));
+    assert!(matches!(refusal, MediaError::Refused(Refusal::NotWholeSectors { .. })));
     let short = Request::new(1, Operation::Write, 0, 1024);
     assert!(matches!(
         submit(short, Payload::Bytes(&[1; 512])),
-        ServeError::Payload { brought: 512, wanted: 1024 }
+        MediaError::Payload { brought: 512, wanted: 1024 }
     ));
     let read = Request::new(1, Operation::Read, 0, 512);
-    assert!(matches!(submit(read, Payload::Bytes(&[1; 512])), ServeError::Payload { .. }));
+    assert!(matches!(submit(read, Payload::Bytes(&[1; 512])), MediaError::Payload { .. }));
 }
 
 #[test]
 fn a_cut_loses_what_was_not_flushed_and_keeps_what_was() {
     let mut served = served("wd10ears", None);
-    assert!(matches!(served.cut(0, Tear::Garbage), Err(ServeError::NotKept)));
+    assert!(matches!(served.cut(0, Tear::Garbage), Err(MediaError::NotKept)));
     served.keep_for_cut();
     let mut done = Vec::new();
     let mut write = |served: &mut Served, byte: u8| {
@@ -84,7 +84,7 @@ fn a_cut_loses_what_was_not_flushed_and_keeps_what_was() {
     let read = Request::new(3, Operation::Read, 0, 512);
     assert!(matches!(
         served.submit(served.now(), read, Payload::None, &mut Vec::new()),
-        Err(ServeError::Off)
+        Err(MediaError::Off)
     ));
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use anyhow::{Context, Result};
 use straddle_drive::Profile;
 use straddle_guest::{Charges, GuestDrive, GuestError, Job, Kernel, Limits, Stream};
-use straddle_serve::Cut;
+use straddle_media::Cut;
 use straddle_units::ByteCount;
 
 use crate::args::{LabArguments, Start};
