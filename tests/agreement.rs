@@ -74,7 +74,7 @@ fn folder(script: &str, start: Option<u64>, input: &Path) -> Dir {
     let folders = format!("none {place} hostfs ro,x-mount.mkdir,/proc/self/cwd/input/.\n");
     for (name, content) in [
         ("init", &*read("crates/guest/init/init")),
-        ("library", &read("crates/lab/guest/lib.sh")),
+        ("library", &read("crates/guest/init/lib.sh")),
         ("script", script),
         ("job", &job),
         ("results", ""),

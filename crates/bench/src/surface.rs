@@ -1,8 +1,9 @@
 //! What a probe needs of a target beyond sending requests to it.
 
-use straddle_bench::{Modelled, Target, TargetError, complete};
-use straddle_io::Request;
+use straddle_io::{Operation, Request};
 use straddle_units::Span;
+
+use crate::target::{Modelled, Target, TargetError, complete};
 
 /// A target whose contents survive being probed.
 ///
@@ -14,7 +15,7 @@ use straddle_units::Span;
 /// - send those bytes with each write, and fail a write outside of them with [`TargetError::Failed`];
 /// - send writes, FUA writes and flushes to the drive as such, and report times that hold no work of its own: copying is done
 ///   before the submission;
-/// - keep no more than it is asked to: a probe prepares at most [`crate::MOST_PREPARED`] bytes.
+/// - keep no more than it is asked to: a probe prepares at most `straddle_probe::MOST_PREPARED` bytes.
 ///
 /// Preparing leaves its mark on what is measured: the drive's read cache then holds what is about to be written. The probe
 /// reads elsewhere afterwards, so that no implementation needs to.
@@ -31,7 +32,7 @@ impl Surface for Modelled {
     fn prepare(&mut self, spans: &[Span]) -> Result<(), TargetError> {
         for span in spans {
             let (offset, length) = (span.start().get(), span.len().get());
-            complete(self, Request::new(PREPARING, straddle_io::Operation::Read, offset, length))?;
+            complete(self, Request::new(PREPARING, Operation::Read, offset, length))?;
         }
         Ok(())
     }

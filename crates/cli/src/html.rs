@@ -7,7 +7,7 @@ mod tests;
 
 use std::fmt::Write;
 
-use straddle_bench::experiment::{Experiment, Outcome, Source, StepOutcome};
+use straddle_reproduce::experiment::{Experiment, Outcome, Source, StepOutcome};
 
 use self::chart::{Bar, Chart, Group};
 use crate::output::plural;

@@ -7,9 +7,9 @@ mod common;
 use std::env;
 
 use common::Random;
-use straddle_bench::{Description, Modelled, Silent, Target, TargetError};
+use straddle_bench::{Description, Modelled, Silent, Surface, Target, TargetError};
 use straddle_io::{Completion, Counters, Nanos, Request, Time};
-use straddle_probe::{Budget, Claims, Surface, probe};
+use straddle_probe::{Budget, Claims, probe};
 use straddle_units::Span;
 
 /// So many seeds, or PROBE_DRIVES; from PROBE_SEED on.

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
+use straddle_bench::Surface;
 use straddle_bench::{Description, Target, TargetError};
 use straddle_device::claim::{self, LockError};
 use straddle_io::{Completion, Counters, Nanos, Operation, Request, Time};
-use straddle_probe::Surface;
 use straddle_units::Span;
 
 use crate::area::Give;

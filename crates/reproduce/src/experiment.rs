@@ -22,9 +22,9 @@ use straddle_drive::ProfileError;
 pub use lab::{Direction, Input, LabArm, LabMeasure, LabPublished, LabStep, SECTOR, Statistic};
 pub use reproduce::{ArmOutcome, Compared, Judged, Outcome, Quantity, StepOutcome, Tally};
 
-use crate::run::RunError;
-use crate::samples::Samples;
-use crate::workload::Workload;
+use straddle_bench::RunError;
+use straddle_bench::Samples;
+use straddle_bench::Workload;
 
 /// An experiment that was published.
 #[derive(Clone, Debug, PartialEq)]

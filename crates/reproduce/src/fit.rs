@@ -8,11 +8,11 @@ mod search;
 #[cfg(test)]
 mod tests;
 
+use straddle_bench::Progress;
 use straddle_drive::{Profile, ProfileError, profile};
 
 use crate::experiment::{Experiment, ExperimentError, Judged, Measure, Quantity};
-use crate::run::Progress;
-use crate::samples::float;
+use crate::float;
 
 pub use search::{MARGIN, RESOLUTION};
 

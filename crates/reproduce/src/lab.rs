@@ -1,6 +1,6 @@
 //! The lab: a real Linux with real file systems on modelled drives, in virtual time.
 //!
-//! The law of this crate: whatever is measured is measured on the guest's clock; the same job gives the same figures on every
+//! The law of this module: whatever is measured is measured on the guest's clock; the same job gives the same figures on every
 //! machine. [`Host`] is the exception, and says so: the same scripts on this machine's kernel and a real device.
 
 mod compare;
@@ -13,7 +13,7 @@ mod reproduce;
 mod tests;
 
 pub use compare::{Comparison, Figure};
-pub use guests::{Guests, LIBRARY};
+pub use guests::Guests;
 pub use host::Host;
 pub use job::{Ended, Job, JobDrive, LabError, Machine, Measured};
 pub use straddle_guest::Charges;

@@ -14,6 +14,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use client::{Client, ControlClient, Gone, NbdClient, VhostClient};
+use export::export;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use straddle_drive::Profile;
 use straddle_media::virtio::{self, Transport};
@@ -25,8 +27,7 @@ use crate::endpoint::{Endpoint, EndpointError, Listener, Stream};
 use crate::engine::{Engine, Finished};
 use crate::nbd::Export;
 use crate::summary::{Ending, Snapshot, Totals};
-use client::{Client, ControlClient, Gone, NbdClient, VhostClient};
-use export::export;
+
 pub use limits::MOST_CLIENTS;
 use limits::{MOST_TURNED_AWAY, Rooms};
 use poller::{Event, Poller};

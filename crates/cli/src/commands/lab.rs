@@ -119,7 +119,7 @@ fn job(arguments: &LabArguments) -> Result<Job> {
         drives: drives(arguments)?,
         script,
         arguments: words,
-        library: straddle_lab::LIBRARY.to_owned(),
+        library: straddle_guest::LIBRARY.to_owned(),
         environment: Vec::new(),
         input: arguments.input.as_deref().map(folder).transpose()?,
         output: arguments.output.as_deref().map(folder).transpose()?,

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use comfy_table::CellAlignment;
-use straddle_bench::experiment::Quantity;
-use straddle_bench::fit::{Figure, Fit, MARGIN};
+use straddle_reproduce::experiment::Quantity;
+use straddle_reproduce::fit::{Figure, Fit, MARGIN};
 
 use crate::output::{Styles, paint, plural, printable};
 use crate::text::reproduce::{number, percent};

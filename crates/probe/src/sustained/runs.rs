@@ -7,12 +7,12 @@
 //! ones and off the odd ones: of a smaller unit they would be cheap there, too, and of a larger one off one of the two.
 
 use straddle_io::Operation;
+use straddle_units::Boundary;
 
 use crate::budget::Step;
 use crate::session::SLOT;
 use crate::statistics::{count, median, quantile};
 use crate::sustained::{CHUNK, Kind, LARGEST_UNIT, Places, SLOWER, Search, Sustained, Told, boundary, slope};
-use straddle_units::Boundary;
 
 /// Sectors of a series.
 const SECTORS: usize = 512;

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::Deserialize;
+use straddle_bench::Workload;
 
 use super::lab_file::{self, LabFile};
 use super::{Arm, Experiment, ExperimentError, Measure, Published, Source, Step, builtin};
-use crate::workload::Workload;
 
 /// No experiment's file is larger.
 const LARGEST_FILE: u64 = 1 << 20;

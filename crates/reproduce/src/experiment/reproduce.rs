@@ -1,12 +1,11 @@
 //! An experiment run on modelled drives, and our figures beside the published ones.
 
 use rayon::prelude::*;
+use straddle_bench::{Host, Modelled, Samples, Silent, run};
 use straddle_drive::{Profile, ProfileError};
 
 use super::{Experiment, ExperimentError, Measure, Published, Step};
-use crate::run::{Host, Silent, run};
-use crate::samples::{Samples, float};
-use crate::target::Modelled;
+use crate::float;
 
 /// An experiment as it came out.
 #[derive(Clone, Debug)]

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 
 use rayon::prelude::*;
+use straddle_bench::Progress;
 use straddle_drive::profile::Knob;
 
-use crate::run::Progress;
-use crate::samples::float;
+use crate::float;
 
 /// How far to either side a value is tried: 3 %.
 pub const MARGIN: f64 = 0.03;
@@ -199,7 +199,7 @@ fn neighbours(point: &Point, step: f64) -> Vec<Point> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::Silent;
+    use straddle_bench::Silent;
 
     fn knob(low: f64, high: f64, whole: bool) -> Knob {
         Knob { path: "x".to_owned(), low, high, whole }

@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use straddle_bench::Silent;
 use straddle_drive::Profile;
 
 use super::{FitError, fit, score, worst_of};
 use crate::experiment::{Judged, Measure, Quantity};
-use crate::run::Silent;
 
 #[test]
 fn a_fit_finds_the_values_that_are_shipped() {

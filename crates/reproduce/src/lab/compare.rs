@@ -1,8 +1,7 @@
 //! Our figures of a step, and the published ones beside them.
 
-use straddle_bench::experiment::{LabPublished, LabStep, Measure, Statistic};
-
-use crate::reproduce::Cell;
+use crate::experiment::{LabPublished, LabStep, Measure, Statistic};
+use crate::lab::reproduce::Cell;
 
 /// What was measured of a variant on an arm.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,12 +6,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use straddle_drive::Profile;
-use straddle_guest::{Charges, GuestDrive, Kernel, Limits};
+use straddle_guest::{Charges, GuestDrive, Kernel, LIBRARY, Limits};
 
-use crate::job::{Ended, Job, LabError, Machine, Measured};
-
-/// The functions that every script of the lab has at hand.
-pub const LIBRARY: &str = include_str!("../guest/lib.sh");
+use crate::lab::job::{Ended, Job, LabError, Machine, Measured};
 
 /// User-Mode Linux guests, each tied to a processor of its own as long as there are enough.
 pub struct Guests<'a> {
@@ -53,7 +50,7 @@ impl<'a> Guests<'a> {
 impl Machine for Guests<'_> {
     fn run(&self, job: &Job) -> Result<Ended, LabError> {
         let failed = |error: &dyn std::fmt::Display| LabError::Failed(error.to_string());
-        let drive = |drive: &crate::job::JobDrive| {
+        let drive = |drive: &crate::lab::job::JobDrive| {
             let profile = Profile::open(&drive.spec).map_err(|error| failed(&error))?;
             Ok(GuestDrive { profile, start: drive.start, size: None, store: None })
         };

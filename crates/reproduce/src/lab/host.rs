@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 use straddle_device::claim::{Claim, LockError, take};
 use straddle_device::live::Machine as LiveMachine;
+use straddle_guest::LIBRARY;
 use straddle_io::Counters;
 
-use crate::guests::LIBRARY;
-use crate::job::{Ended, Job, LabError, Machine, Measured};
+use crate::lab::job::{Ended, Job, LabError, Machine, Measured};
 
 /// How long udev may take to make a partition's node.
 const PATIENCE: Duration = Duration::from_secs(10);

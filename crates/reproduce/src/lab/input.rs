@@ -12,7 +12,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use straddle_bench::Progress;
-use straddle_bench::experiment::Input;
+
+use crate::experiment::Input;
 
 /// It grows when the same numbers give other bytes: what is in the cache is then made again.
 const VERSION: u32 = 1;
@@ -202,7 +203,8 @@ mod tests {
 
     use std::fs;
 
-    use straddle_bench::{Progress, Silent, experiment::Input};
+    use crate::experiment::Input;
+    use straddle_bench::{Progress, Silent};
 
     use super::{InputError, Inputs};
 

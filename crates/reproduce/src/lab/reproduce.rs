@@ -9,11 +9,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use straddle_bench::Progress;
-use straddle_bench::experiment::LabStep;
 
-use crate::compare::{self, Comparison, Figure};
-use crate::input::{InputError, Inputs, Prepared};
-use crate::job::{Ended, Job, JobDrive, LabError, Machine};
+use crate::experiment::LabStep;
+use crate::lab::compare::{self, Comparison, Figure};
+use crate::lab::input::{InputError, Inputs, Prepared};
+use crate::lab::job::{Ended, Job, JobDrive, LabError, Machine};
 
 /// How the steps are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

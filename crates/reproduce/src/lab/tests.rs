@@ -6,12 +6,12 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Mutex;
 
-use straddle_bench::experiment::{Experiment, Statistic};
 use straddle_bench::{Progress, Silent};
 use straddle_io::Counters;
 
-use crate::input::Inputs;
-use crate::{
+use crate::experiment::{Experiment, Statistic};
+use crate::lab::input::Inputs;
+use crate::lab::{
     Comparison, Ended, Job, LabError, Machine, Measured, Planned, ReproduceError, Settings, StepOutcome,
     reproduce,
 };
