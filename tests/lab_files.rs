@@ -10,7 +10,7 @@ mod tools;
 use std::fs;
 use std::process::Command;
 
-use runs::{lab, output, reported, well};
+use runs::{output, well};
 use tools::{Dir, STRADDLE, present, text, told};
 
 /// The guest's kernel keeps a file of the host open for each that it knows.
