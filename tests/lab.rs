@@ -8,10 +8,9 @@ mod tools;
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::process::{Command, Stdio};
 
-use runs::{gone, guest_seconds, lab, measure, output, reported, well};
+use runs::{gone, guest_seconds, lab, measure, output, well};
 use serde_json::{Value, json};
 use tools::{Dir, STRADDLE, present, text, told};
 

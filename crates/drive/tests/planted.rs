@@ -88,7 +88,8 @@ impl Copy {
             copy_tree(&workspace.join(part), &root.join(part));
         }
         let mut manifest: Table = fs::read_to_string(workspace.join("Cargo.toml")).unwrap().parse().unwrap();
-        let members = ["crates/drive", "crates/io", "crates/units"].map(|member| Value::String(member.to_owned()));
+        let members =
+            ["crates/drive", "crates/io", "crates/units"].map(|member| Value::String(member.to_owned()));
         manifest["workspace"]
             .as_table_mut()
             .unwrap()
