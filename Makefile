@@ -32,9 +32,9 @@ lint: setup
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --all-targets --target-dir target -- -D warnings
-	shellcheck scripts/* tests/guest/run tests/guest/init tests/guest/*.sh tests/emulated/kernel tests/emulated/run tests/emulated/init \
+	shellcheck scripts/* tests/guest/run tests/guest/*.sh tests/emulated/kernel tests/emulated/run tests/emulated/init \
 	    tests/emulated/*.sh experiments/scripts/*.sh \
-	    crates/guest/init/init crates/lab/guest/lib.sh tests/lab/*.sh tests/sysroots/capture \
+	    crates/guest/init/init crates/guest/init/lib.sh tests/lab/*.sh tests/sysroots/capture \
 	    tests/sysroots/capture-in-guest.sh tests/sysroots/construct fuzz/run .ci/run
 
 # Straddle beside its peers, in one run.

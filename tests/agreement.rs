@@ -1,6 +1,6 @@
 //! The drive served to a virtual machine in real time: what it writes it gets back, and how long that takes beside the lab's virtual time.
 //!
-//! The machine is User-Mode Linux as it comes, started by this test; the lab's own clock is not in it. What is true at any speed is tested; times
+//! The machine is User-Mode Linux in the host's time (tests/guest/run); the lab's own clock is not in it. What is true at any speed is tested; times
 //! are compared by `make agreement`, which reports and judges nothing: how fast a machine is, and what else it does, is not for a test.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tools::{Dir, STRADDLE, output, present, run, text, told};
+use tools::{Dir, STRADDLE, output, present, text, told};
 
 const DISK: &str = include_str!("agreement/disk.sh");
 const TIMERS: &str = include_str!("agreement/timers.sh");
@@ -58,38 +58,6 @@ fn pressure() -> u64 {
     text.split_whitespace().find_map(|word| word.strip_prefix("total=")?.parse().ok()).unwrap_or(0)
 }
 
-/// The folder that a guest of the lab starts in, with everything that its first process reads.
-fn folder(script: &str, start: Option<u64>, input: &Path) -> Dir {
-    let dir = Dir::new("agreement");
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let start = start.map_or("none".to_owned(), |start| start.to_string());
-    let job = format!(
-        "CURRENT=/\nexport INPUT='{}' OUTPUT=\nARGUMENTS=()\nLETTERS=(a)\ndeclare -A STARTS=([a]={start}) SIZES=([a]=1073741824)\n",
-        input.display()
-    );
-    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
-    // As the lab does it: by a link, whatever the folder is called.
-    std::os::unix::fs::symlink(input, dir.join("input")).unwrap();
-    let place = input.display().to_string().replace(' ', "\\040");
-    let folders = format!("none {place} hostfs ro,x-mount.mkdir,/proc/self/cwd/input/.\n");
-    for (name, content) in [
-        ("init", &*read("crates/guest/init/init")),
-        ("library", &read("crates/lab/guest/lib.sh")),
-        ("script", script),
-        ("job", &job),
-        ("results", ""),
-        ("folders", &folders),
-    ] {
-        fs::write(dir.join(name), content).unwrap();
-        fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    // As tests/guest/run.
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O1", "-shared", "-fPIC", "-o"]).arg(dir.join("preload.so"));
-    run(compiler.arg(root.join("tests/guest/preload.c")), "");
-    dir
-}
-
 /// Waits, but not for ever.
 fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -101,8 +69,11 @@ fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
 
 /// Serves the drive, starts a guest with it, and ends both.
 fn real(drive: &str, script: &str, start: Option<u64>, input: &Path, processor: &str) -> Real {
-    let dir = folder(script, start, input);
-    let socket = dir.join("drive");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let dir = Dir::new("agreement");
+    let (socket, program, out) = (dir.join("drive"), dir.join("script"), dir.join("out"));
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let file = |name: &str| Stdio::from(fs::File::create(dir.join(name)).unwrap());
     let server = Command::new(STRADDLE)
         .args(["serve", &format!("drive:{drive}"), "--json", "--vhost-user"])
@@ -114,41 +85,24 @@ fn real(drive: &str, script: &str, start: Option<u64>, input: &Path, processor: 
     let mut server = Process(server.unwrap());
     wait_for("the server's socket", || socket.exists());
     let (waited, begun) = (pressure(), Instant::now());
-    let mut guest = Command::new("timeout");
-    // Kernel and processes of the guest take turns: on one processor nobody has to be woken on another.
-    guest.args(["-k", "2", "600", "taskset", "-c", processor, "env"]);
-    // By a name relative to its folder: the list is separated by blanks, which TMPDIR may have.
-    guest.args(["LD_PRELOAD=./preload.so", "linux.uml", "mem=256M"]);
-    guest.args([
-        "rootfstype=hostfs",
-        "rootflags=/",
-        "ro",
-        "init=/proc/self/cwd/init",
-        "uml_dir=uml",
-        "umid=guest",
-    ]);
-    guest.args([
-        "virtio_uml.device=drive:2",
-        "quiet",
-        "con=null",
-        "con0=null,fd:2",
-        "con1=null,fd:1",
-        "con2=null,fd:0",
-    ]);
-    guest.current_dir(dir.path()).env("TMPDIR", dir.path()).env("HOME", dir.path());
-    // It writes to what would be its input: the script's errors.
-    guest.stdin(file("errors")).stdout(file("output")).stderr(file("console"));
-    let ended = guest.status().unwrap();
+    let mut guest = Command::new("taskset");
+    guest.args(["-c", processor]).arg(root.join("tests/guest/run")).args(["-t", "600", "-m", "256M"]);
+    guest.arg("-d").arg(&socket).arg("-o").arg(&out).arg("-l").arg(root.join("crates/guest/init/lib.sh"));
+    if let Some(start) = start {
+        guest.args(["-s", &format!("{start},1073741824")]);
+    }
+    guest.arg("-e").arg(format!("INPUT={}", input.display())).arg(&program);
+    // The guest finds the directory that it starts in at its own place, whatever its own directories cover.
+    let ended = guest.current_dir(input).output().unwrap();
     let elapsed = begun.elapsed();
     let pressure = Duration::from_micros(pressure() - waited).as_secs_f64() / elapsed.as_secs_f64();
     let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap_or_default();
-    let said = ["errors", "output", "console", "server"].map(read).concat();
-    assert_eq!(read("status").trim(), "0", "{ended}: {said}");
+    assert_eq!(ended.status.code(), Some(0), "{} {}", told(&ended), read("server"));
     tools::signal(server.0.id(), "TERM");
     let status = server.0.wait().unwrap();
     assert_eq!(status.code(), Some(0), "{}", read("server"));
     assert!(!socket.exists(), "a socket is left");
-    let results = read("results");
+    let results = fs::read_to_string(out.join("results")).unwrap();
     let measures = results.lines().map(|line| {
         let (name, value) = line.rsplit_once(' ').unwrap();
         (name.to_owned(), value.parse().unwrap())

@@ -23,7 +23,7 @@ use peers::*;
 use rustix::event::EventfdFlags;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use server::{Server, Setting, summary};
-use straddle_units::SplitMix64;
+use straddle_io::SplitMix64;
 
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().unwrap())

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use straddle_device::shown::quote_path;
-use straddle_units::SplitMix64;
+use straddle_io::SplitMix64;
 use tools::{Dir, STRADDLE, run};
 
 const SIZE: u64 = 6 << 20;

@@ -19,7 +19,8 @@ use std::fmt::Write;
 use std::fs;
 use std::process::Command;
 
-use straddle_drive::{Drive, Operation, Profile, Request, Time};
+use straddle_drive::{Drive, Profile};
+use straddle_io::{Operation, Request, Time};
 use tools::{Dir, present, run};
 
 const CAPACITY: u64 = 64 << 20;

@@ -6,7 +6,8 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use straddle_drive::{Drive, Operation, Profile, Request, Time};
+use straddle_drive::{Drive, Profile};
+use straddle_io::{Operation, Request, Time};
 
 use crate::samples::Samples;
 

@@ -10,7 +10,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use straddle_drive::disk::{Direction, DiskParameters, Geometry, HeadTimes, SegmentRules};
 use straddle_drive::profile::Body;
-use straddle_drive::{Nanos, Profile, disksim};
+use straddle_drive::{Profile, disksim};
+use straddle_io::Nanos;
 use straddle_trace::{Format, Options, Pace, Reader, replay};
 
 /// A drive that was measured, and what DiskSim 4.0 makes of it.

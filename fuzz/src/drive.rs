@@ -1,6 +1,7 @@
 //! Modelled drives: a profile of any text, and a few requests of any kind on what it makes.
 
-use straddle_drive::{Completion, Drive, Nanos, Operation, Profile, Request};
+use straddle_drive::{Drive, Profile};
+use straddle_io::{Completion, Nanos, Operation, Request};
 
 /// Bytes of a request in the input.
 const REQUEST: usize = 8;

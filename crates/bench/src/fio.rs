@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use serde::Deserialize;
-use straddle_drive::Nanos;
+use straddle_io::Nanos;
 
 use crate::samples::{Samples, Stop, float};
 use crate::sweep::{Arm, Sweep};
@@ -222,7 +222,7 @@ fn arm<'a>(job: &OneJob, option: &dyn Fn(&str) -> Option<&'a str>) -> Result<Arm
 
 impl Times {
     /// The bins, if fio was asked for them (json+); else so many of each percentile that they are as frequent.
-    fn fill(&self, count: u64, latency: &mut crate::samples::Latency) {
+    fn fill(&self, count: u64, latency: &mut straddle_io::Latency) {
         let number = |text: &String| text.parse::<u64>().ok();
         for (nanos, times) in &self.bins {
             number(nanos).into_iter().for_each(|nanos| latency.record_many(Nanos::new(nanos), *times));

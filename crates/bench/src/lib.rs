@@ -1,18 +1,18 @@
 //! Workloads and statistics.
 //!
-//! The law of this crate: it knows a target only through the [`Target`] trait, and never what it is made of. A workload is a
+//! The law of this crate: it knows a target only through the [`Target`] trait, and never what it is made of. It has no knowledge of published
+//! figures, scripts or guests. A workload is a
 //! value; the same workload on a target of the same size sends the same requests. Nothing here reads a clock: time is the
 //! target's. Memory does not grow with the number of requests, and no ratio comes without the doubt about it.
 
-pub mod experiment;
 pub mod fio;
-pub mod fit;
 mod interval;
 mod mock;
 mod random;
 mod rounds;
 mod run;
 mod samples;
+mod surface;
 mod sweep;
 mod target;
 #[cfg(test)]
@@ -24,8 +24,8 @@ pub use mock::Mock;
 pub use random::{GlibcRandom, RANDOM_MAX};
 pub use rounds::{Ended, FEWEST_ROUNDS, Measured, Order, Turn, Watch, rounds};
 pub use run::{Host, Progress, RunError, Silent, run};
-pub use samples::{Latency, Samples, Stop};
-pub use straddle_units::SplitMix64;
+pub use samples::{Samples, Stop};
+pub use surface::Surface;
 pub use sweep::{Arm, EQUAL, Ratio, Sweep, sweep};
 pub use target::{Clock, Description, Modelled, Target, TargetError, complete};
 pub use workload::{

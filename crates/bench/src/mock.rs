@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 
-use straddle_drive::{Completion, Counters, Nanos, Operation, Request, Time};
+use straddle_io::{Completion, Counters, Nanos, Operation, Request, Time};
 use straddle_units::{Boundary, ByteCount, Span};
 
 use crate::target::{Clock, Description, Target, TargetError};
@@ -140,7 +140,7 @@ impl Target for Mock {
     fn wait(&mut self) -> Result<Completion, TargetError> {
         let Reverse((at, id)) = self.pending.pop().ok_or(TargetError::Idle)?;
         self.now = self.now.max(at);
-        Ok(Completion { id: straddle_drive::RequestId(id), at })
+        Ok(Completion { id: straddle_io::RequestId(id), at })
     }
 
     fn pause(&mut self, length: Nanos) {

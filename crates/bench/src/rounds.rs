@@ -5,7 +5,7 @@
 //! the same region, each at places of its own, because what one arm has just written is in the drive's cache. The arms are
 //! compared within rounds only.
 
-use straddle_drive::{Nanos, Time};
+use straddle_io::{Nanos, SplitMix64, Time};
 use straddle_units::Span;
 
 use crate::run::{Host, Progress, RunError, Silent, run_program};
@@ -13,7 +13,6 @@ use crate::samples::{Samples, float};
 use crate::sweep::{Arm, Sweep};
 use crate::target::{Target, TargetError};
 use crate::workload::{Workload, WorkloadError};
-use straddle_units::SplitMix64;
 
 /// No ratio is called known of fewer rounds.
 pub const FEWEST_ROUNDS: usize = 10;

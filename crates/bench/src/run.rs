@@ -1,9 +1,9 @@
 //! Runs a workload on a target.
 
 use serde::{Deserialize, Serialize};
-use straddle_drive::{Completion, Nanos, Operation, Request, Time};
+use straddle_io::{Completion, Latency, Nanos, Operation, Request, Time};
 
-use crate::samples::{Batches, Latency, Samples, Stop, float, since};
+use crate::samples::{Batches, Samples, Stop, float};
 use crate::target::{Target, TargetError, complete};
 use crate::workload::{Program, Workload, WorkloadError};
 
@@ -83,7 +83,7 @@ pub(crate) fn run_program(
     ran.map_err(|source| RunError::Target { index: engine.failed(&source), source })?;
     let (stop, mut samples) = (engine.stop, engine.samples());
     samples.stop = stop;
-    samples.counters = target.counters().zip(before).map(|(after, before)| since(after, before));
+    samples.counters = target.counters().zip(before).map(|(after, before)| after.since(&before));
     Ok(samples)
 }
 

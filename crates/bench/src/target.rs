@@ -6,7 +6,8 @@
 use std::collections::VecDeque;
 use std::io;
 
-use straddle_drive::{Completion, Counters, Drive, Nanos, Operation, Profile, Refusal, Request, Time};
+use straddle_drive::{Drive, Profile};
+use straddle_io::{Completion, Counters, Nanos, Operation, Refusal, Request, Time};
 
 /// What a target is, for people and reports.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 
 use proptest::prelude::*;
-use straddle_drive::{Completion, Counters, Nanos, Operation, Request, RequestId, Time};
+use straddle_io::{Completion, Counters, Latency, Nanos, Operation, Request, RequestId, Time};
 
 use crate::*;
 
@@ -300,7 +300,7 @@ fn the_spread_of_equal_times_is_nought_and_few_requests_tell_nothing() {
 #[test]
 fn the_standard_error_is_that_of_the_mean() {
     use crate::samples::Batches;
-    use straddle_drive::Time;
+    use straddle_io::Time;
     // Uniform times of 0 to 2 s: the standard deviation is 1/√3 of the mean.
     let mut generator = GlibcRandom::new(1);
     let (mut batches, mut now, count) = (Batches::from(Time::ZERO), Time::ZERO, 1 << 16);

@@ -6,7 +6,7 @@ use clap::{CommandFactory, Parser};
 use straddle_bench::TargetError;
 use straddle_device::shown::is_hidden;
 use straddle_guest::GuestError;
-use straddle_lab::LabError;
+use straddle_reproduce::lab::LabError;
 use straddle_units::ErrorKind;
 
 use crate::args::{Arguments, Colour};

@@ -30,10 +30,10 @@ pub use parameters::{DiskParameters, Protection, ReadCacheParameters, RmwPolicy,
 pub use seek::{AverageSeek, SeekCurve, SeekError};
 pub use spindle::{Angle, Spindle};
 
-use crate::counters::Counters;
-use crate::profile::{Interface, Sectors};
-use crate::request::{Completion, MediaEvent, Operation, Request, RequestId};
-use crate::time::Time;
+use straddle_io::{Completion, Counters, Request, RequestId, Time};
+
+use crate::event::MediaEvent;
+use crate::interface::{Interface, Sectors};
 use buffer::WriteBuffer;
 use destager::Destager;
 use intake::Intake;
@@ -226,12 +226,5 @@ impl Disk {
 
     fn is_write_in_flight(&self) -> bool {
         self.busy.is_some_and(|busy| matches!(busy.work, Work::Write | Work::Log))
-    }
-}
-
-impl Operation {
-    /// Whether the host is told only when the medium has the data, cache or not.
-    const fn forces_unit_access(self) -> bool {
-        matches!(self, Self::WriteFua)
     }
 }

@@ -15,7 +15,8 @@ use std::io;
 use std::path::Path;
 
 use crate::disk::{GeometryError, SeekError};
-use crate::profile::{Body, Claims, Profile, Sectors};
+use crate::interface::Sectors;
+use crate::profile::{Body, Claims, Profile};
 use fields::Fields;
 use syntax::{Block, Located, Value};
 

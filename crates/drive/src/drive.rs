@@ -1,11 +1,11 @@
 //! A drive, of whatever kind: the door that every request goes through.
 
-use crate::counters::Counters;
+use straddle_io::{Completion, Counters, Operation, Refusal, Request, Time};
+
 use crate::disk::Disk;
+use crate::event::MediaEvent;
 use crate::profile::{Body, Claims, Profile};
-use crate::request::{Completion, MediaEvent, Operation, Refusal, Request};
 use crate::ssd::Ssd;
-use crate::time::Time;
 
 /// A modelled drive, switched on at [`Time::ZERO`].
 #[derive(Clone, Debug)]

@@ -5,17 +5,14 @@
 //! Requests go in by [`Drive::submit`], time moves only by [`Drive::advance`], and completions come out in order. What a
 //! drive claims, what it is, and what it charges are three separate things.
 
-mod counters;
 pub mod disk;
 pub mod disksim;
 mod drive;
+mod event;
+mod interface;
 pub mod profile;
-mod request;
 pub mod ssd;
-mod time;
 
-pub use counters::Counters;
 pub use drive::Drive;
+pub use event::MediaEvent;
 pub use profile::{Profile, ProfileError};
-pub use request::{Completion, MediaEvent, Operation, Refusal, Request, RequestId};
-pub use time::{Nanos, Time};

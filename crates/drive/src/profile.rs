@@ -11,11 +11,11 @@ mod source;
 use std::fmt;
 use std::path::PathBuf;
 
+pub use crate::interface::{Interface, Sectors};
 pub use source::Figure;
 
 use crate::disk::{DiskParameters, Geometry, GeometryError, SeekCurve, SeekError};
 use crate::ssd::{FlashError, SsdParameters};
-use crate::time::Nanos;
 
 /// A drive that can be modelled.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,30 +63,6 @@ pub struct Claims {
     pub rotational: bool,
     /// Whether it has a DISCARD command, and its granularity in bytes.
     pub discard_granularity: Option<u64>,
-}
-
-/// What the drive's sectors are, whatever it claims.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sectors {
-    /// The unit that can be written without reading it first, in bytes: the physical sector, or the indirection unit.
-    pub physical: u64,
-    /// Bytes by which the firmware shifts every address upward: 512 with the XP jumper.
-    pub firmware_offset: u64,
-}
-
-/// The controller and its link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interface {
-    /// Nanoseconds per mebibyte on the link.
-    pub nanos_per_mib: u64,
-    /// From the arrival of a read to the first move.
-    pub read_overhead: Nanos,
-    /// From the arrival of a write to the first move, or to taking the data into the cache.
-    pub write_overhead: Nanos,
-    /// From the last byte to the host's knowing.
-    pub completion_overhead: Nanos,
-    /// Commands that the drive takes at a time.
-    pub queue_depth: u32,
 }
 
 /// What stores the data.
@@ -263,24 +239,6 @@ impl Profile {
         };
         told != self.sectors.physical || phase != self.sectors.firmware_offset
     }
-}
-
-impl Interface {
-    /// How long `bytes` take on the link.
-    pub const fn transfer(&self, bytes: u64) -> Nanos {
-        transfer_time(bytes, self.nanos_per_mib)
-    }
-}
-
-/// How long `bytes` take at `nanos_per_mib`, rounded up: the last bit is not there before its time. No overflow, however
-/// large the drive.
-pub(crate) const fn transfer_time(bytes: u64, nanos_per_mib: u64) -> Nanos {
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "2^50 bytes of at most 10.5 s a MiB are below 2^64 ns"
-    )]
-    let nanos = (bytes as u128 * nanos_per_mib as u128).div_ceil(1 << 20) as u64;
-    Nanos::new(nanos)
 }
 
 impl Profile {

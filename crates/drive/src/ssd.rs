@@ -26,10 +26,10 @@ mod tests;
 
 pub use parameters::{FlashError, FlashFile, SsdParameters};
 
-use crate::counters::Counters;
-use crate::profile::Interface;
-use crate::request::{Completion, MediaEvent, Request};
-use crate::time::Time;
+use straddle_io::{Completion, Counters, Request, Time};
+
+use crate::event::MediaEvent;
+use crate::interface::Interface;
 
 use agenda::{Agenda, Lane};
 use blocks::Blocks;

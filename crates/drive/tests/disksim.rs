@@ -7,7 +7,8 @@ use std::io;
 
 use straddle_drive::disksim::{ImportError, import_from};
 use straddle_drive::profile::Body;
-use straddle_drive::{Drive, Nanos, Operation, Profile, Request, Time};
+use straddle_drive::{Drive, Profile};
+use straddle_io::{Nanos, Operation, Request, Time};
 
 const SPECS: &str = "\
 # A made-up drive.

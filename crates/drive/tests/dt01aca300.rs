@@ -13,7 +13,8 @@
     reason = "a measurement"
 )]
 
-use straddle_drive::{Completion, Drive, Nanos, Operation, Profile, Request, Time};
+use straddle_drive::{Drive, Profile};
+use straddle_io::{Completion, Nanos, Operation, Request, Time};
 
 const SECTOR: u64 = 4096;
 /// Of the specimen whose numbers the profile has.

@@ -15,7 +15,8 @@ use std::ops::Range;
 use common::shape::{Kept, Shape, shapes};
 use common::{Happening, Run, SECTOR, config, operations, run, wishes};
 use proptest::prelude::*;
-use straddle_drive::{MediaEvent, Operation, Request};
+use straddle_drive::MediaEvent;
+use straddle_io::{Operation, Request};
 
 /// No write.
 const NEVER: usize = 0;

@@ -12,7 +12,8 @@ use std::cell::Cell;
 use common::shape::{Kept, Shape};
 use common::{Host, config};
 use proptest::prelude::*;
-use straddle_drive::{Drive, Nanos, Operation, Profile, ProfileError, Request, Time};
+use straddle_drive::{Drive, Profile, ProfileError};
+use straddle_io::{Nanos, Operation, Request, Time};
 use toml::{Table, Value};
 
 /// No profile needs more than this at a time, nor does its drive under a few requests.

@@ -6,7 +6,8 @@ mod common;
 
 use common::shape::{POLICIES, Shape};
 use common::{Host, Wish};
-use straddle_drive::{MediaEvent, Nanos, Operation, Request, Time};
+use straddle_drive::MediaEvent;
+use straddle_io::{Nanos, Operation, Request, Time};
 
 use Operation::{Flush, Read, Write, WriteFua};
 
@@ -398,8 +399,7 @@ fn a_media_cache_takes_a_flush_that_fits() {
             host.serve(Write, 20 * index * BLOCK, BLOCK);
         }
         host.serve(Flush, 0, 0);
-        let work =
-            |counters: &straddle_drive::Counters| (counters.media_write_bytes / BLOCK, counters.destages);
+        let work = |counters: &straddle_io::Counters| (counters.media_write_bytes / BLOCK, counters.destages);
         assert_eq!(work(host.drive.counters()), at_flush, "room for {room}");
         assert_eq!(work(&host.finish().counters), at_rest, "room for {room}");
     }

@@ -84,11 +84,12 @@ impl Copy {
         let root = all.join("workspace");
         // Files that are gone from the crate must go from the copy too.
         let _ = fs::remove_dir_all(root.join("crates/drive/tests"));
-        for part in ["crates/drive", "crates/units", "drives"] {
+        for part in ["crates/drive", "crates/io", "crates/units", "drives"] {
             copy_tree(&workspace.join(part), &root.join(part));
         }
         let mut manifest: Table = fs::read_to_string(workspace.join("Cargo.toml")).unwrap().parse().unwrap();
-        let members = ["crates/drive", "crates/units"].map(|member| Value::String(member.to_owned()));
+        let members =
+            ["crates/drive", "crates/io", "crates/units"].map(|member| Value::String(member.to_owned()));
         manifest["workspace"]
             .as_table_mut()
             .unwrap()

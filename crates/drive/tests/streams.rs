@@ -8,7 +8,8 @@ mod common;
 use common::shape::{Kept, Shape, shapes};
 use common::{Host, Run, SECTOR, config};
 use proptest::prelude::*;
-use straddle_drive::{Drive, Nanos, Operation, Profile, Request, Time};
+use straddle_drive::{Drive, Profile};
+use straddle_io::{Nanos, Operation, Request, Time};
 
 /// Shipped drives of both policies that empty the cache later, with small and large buffers, and behind a slow link.
 const SHIPPED: [&str; 6] =

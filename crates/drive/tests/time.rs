@@ -11,7 +11,8 @@ use std::ops::Range;
 use common::shape::{Shape, shapes};
 use common::{Happening, Run, SECTOR, Wish, config, operations, run, wishes};
 use proptest::prelude::*;
-use straddle_drive::{Completion, Drive, MediaEvent, Nanos, Operation, Request, Time};
+use straddle_drive::{Drive, MediaEvent};
+use straddle_io::{Completion, Nanos, Operation, Request, Time};
 
 /// The same requests at the same times to a fresh drive, of which the host hears every `step` nanoseconds.
 fn replay(shape: &Shape, requests: &[(Time, Request)], end: Time, step: u64) -> (Vec<Completion>, Drive) {

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::shape::{Kept, POLICIES, Shape, shapes};
 use common::{Run, SECTOR, Wish, config, operations, run, wishes};
 use proptest::prelude::*;
-use straddle_drive::{MediaEvent, Operation, Request};
+use straddle_drive::MediaEvent;
+use straddle_io::{Operation, Request};
 
 /// The spans that each operation on the medium wrote, in bytes as the platters count them.
 fn operations_on_the_medium(shape: &Shape, run: &Run) -> Vec<Vec<(u64, u64)>> {

@@ -6,27 +6,25 @@ use std::io::{BufWriter, Write};
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixListener;
 
-use straddle_drive::{Completion, Counters, Operation, Request, RequestId, Time};
-use straddle_serve::{Cut, Payload, ServeError, Served};
-use straddle_vhost::{BlockRequest, Connection, Kind, Offer, Received, Status};
+use straddle_io::{Completion, Counters, Nanos, Request, RequestId, Time};
+use straddle_media::virtio::Transport;
+use straddle_media::{Cut, MediaError, Served, virtio};
+use straddle_vhost::{BlockRequest, Connection, Kind, Received, Status};
 
 use crate::job::GuestError;
 use crate::link::Answer;
 
-/// The guest's page. With segments no longer than this, the size of requests does not depend on which pages of its
-/// memory happen to be neighbours.
-const PAGE: u32 = 4096;
-
-/// The power goes so long after the request that brings it about, at most: a seek and some revolutions, so that the request
-/// may be in any stage of its way. Which moment it is, the seed says.
-const LONGEST_DELAY: u64 = 40_000_000;
-const MIXER: u64 = 0x9e37_79b9_7f4a_7c15;
+/// With segments no longer than the guest's page, the size of requests does not depend on which pages of its memory happen to be
+/// neighbours.
+const TRANSPORT: Transport = Transport { queues: 1, longest_segment: Some(4096), event_index: false };
 
 /// All drives of a guest.
 pub(crate) struct Bay {
     slots: Vec<Slot>,
     trace: Option<BufWriter<File>>,
     cut: Option<Cut>,
+    /// The longest of all drives: the power of all of them goes at the same moment.
+    cut_window: Nanos,
     /// When the power goes, once that is known.
     cut_at: Option<Time>,
     is_cut: bool,
@@ -72,10 +70,13 @@ impl Bay {
         if let Some(trace) = &mut trace {
             writeln!(trace, "time_ns,op,offset,length,drive")?;
         }
+        let slots: Vec<Slot> = drives.into_iter().map(slot).collect();
+        let cut_window = slots.iter().map(|slot| slot.served.cut_window()).max().unwrap_or_default();
         Ok(Self {
-            slots: drives.into_iter().map(slot).collect(),
+            slots,
             trace,
             cut,
+            cut_window,
             cut_at: None,
             is_cut: false,
             requests: 0,
@@ -102,7 +103,8 @@ impl Bay {
         let Some(connection) = &mut slot.connection else {
             let (socket, _) =
                 slot.listener.accept().map_err(GuestError::io("waiting for the guest's driver"))?;
-            slot.connection = Some(Connection::new(socket, offer(&slot.served)).map_err(failed)?);
+            slot.connection =
+                Some(Connection::new(socket, virtio::offer(&slot.served, TRANSPORT)).map_err(failed)?);
             return Ok(());
         };
         match connection.receive().map_err(failed)? {
@@ -192,7 +194,9 @@ impl Bay {
     }
 
     fn take(&mut self, drive: usize, at: Time) -> Result<(), GuestError> {
-        let Self { slots, trace, cut, cut_at, requests, fingerprint, buffer, done, taken, .. } = self;
+        let Self {
+            slots, trace, cut, cut_window, cut_at, requests, fingerprint, buffer, done, taken, ..
+        } = self;
         let slot = &mut slots[drive];
         let Some(connection) = &mut slot.connection else { return Ok(()) };
         // The guest waits for the answer, so there is never more than the rings hold.
@@ -200,7 +204,7 @@ impl Bay {
         for request in taken.drain(..) {
             *requests += 1;
             if let Some(cut) = cut.filter(|cut| cut.after == *requests) {
-                *cut_at = Some(Time::from_nanos(at.get() + cut.seed.wrapping_mul(MIXER) % LONGEST_DELAY));
+                *cut_at = Some(at + cut.delay(*cut_window));
             }
             let name = name(request.kind);
             for number in [at.get(), name.len() as u64, request.offset, request.length] {
@@ -218,7 +222,7 @@ impl Bay {
                 Ok(()) => {
                     slot.outstanding.insert(id, request);
                 }
-                Err(ServeError::Store(source)) => {
+                Err(MediaError::Store(source)) => {
                     return Err(GuestError::Contents { drive, reason: source.to_string() });
                 }
                 Err(_) => slot.ready.push((at, request, Status::Error)),
@@ -243,11 +247,10 @@ impl Bay {
         for (_, request, status) in slot.ready.drain(..due) {
             let Some(connection) = &mut slot.connection else { continue };
             self.buffer.clear();
-            if request.kind == Kind::Read && status == Status::Ok {
-                self.buffer.resize(usize::try_from(request.length).unwrap_or_default(), 0);
+            if status == Status::Ok {
                 let failed =
                     |source: std::io::Error| GuestError::Contents { drive, reason: source.to_string() };
-                slot.served.read(request.offset, &mut self.buffer).map_err(failed)?;
+                virtio::answer(&slot.served, &request, &mut self.buffer).map_err(failed)?;
             }
             connection
                 .complete(&request, status, &self.buffer)
@@ -280,20 +283,9 @@ impl Slot {
         request: &BlockRequest,
         buffer: &mut Vec<u8>,
         done: &mut Vec<Completion>,
-    ) -> Result<(), ServeError> {
-        let Some(connection) = &self.connection else { return Err(ServeError::Off) };
-        let (operation, payload) = match request.kind {
-            Kind::Read => (Operation::Read, Payload::None),
-            Kind::Write => {
-                if !connection.fetch(request, buffer) {
-                    return Err(ServeError::Payload { brought: 0, wanted: request.length });
-                }
-                (Operation::Write, Payload::Bytes(buffer))
-            }
-            Kind::WriteZeroes => (Operation::Write, Payload::Zeroes),
-            Kind::Flush => (Operation::Flush, Payload::None),
-            Kind::Discard => (Operation::Discard, Payload::None),
-        };
+    ) -> Result<(), MediaError> {
+        let Some(connection) = &self.connection else { return Err(MediaError::Off) };
+        let (operation, payload) = virtio::submission(connection, request, buffer);
         let request = Request::new(self.next_id, operation, request.offset, request.length);
         self.served.submit(at.max(self.served.now()), request, payload, done)
     }
@@ -319,26 +311,6 @@ impl Slot {
             (Some(ready), Some(coming)) => Some(ready.min(coming)),
             (ready, coming) => ready.or(coming),
         }
-    }
-}
-
-/// What the drive claims, for the guest's driver.
-fn offer(served: &Served) -> Offer {
-    let claims = served.claims();
-    let small = |bytes: u64| u32::try_from(bytes).unwrap_or(0);
-    Offer {
-        capacity: claims.capacity,
-        logical_sector: small(claims.logical_sector),
-        physical_sector: small(claims.physical_sector),
-        alignment_offset: small(claims.alignment_offset),
-        minimum_io: claims.minimum_io.map_or(0, small),
-        optimal_io: claims.optimal_io.map_or(0, small),
-        discard_granularity: claims.discard_granularity.map(small),
-        volatile_cache: true,
-        queues: 1,
-        longest_segment: Some(PAGE),
-        event_index: false,
-        serial: claims.model.chars().filter(char::is_ascii).take(20).collect(),
     }
 }
 

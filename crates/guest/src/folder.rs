@@ -17,6 +17,9 @@ const LONGEST_PATH: usize = 80;
 
 const INIT: &str = include_str!("../init/init");
 
+/// The guest's own /tmp: what lies in the host's differs from run to run.
+const TEMPORARY: &[u8] = b"none /tmp tmpfs size=90%\n";
+
 /// When the folder's files were modified, as far as the guest can see: 2023-11-14.
 const AGE: Duration = Duration::from_secs(1_700_000_000);
 
@@ -107,7 +110,7 @@ fn shared<'a>(job: &'a Job, current: &'a Path) -> impl Iterator<Item = (&'static
     std::iter::once((CURRENT, current)).chain(given)
 }
 
-/// What `mount` has to mount of the host's folders, as a table: the one that may be written, and those which the guest's own /dev, /run and /tmp
+/// What `mount` has to mount beside the kernel's own file systems, as a table: /tmp, and of the host's folders the one that may be written, and those which the guest's own /dev, /run and /tmp
 /// cover; outer ones first, or they would cover the inner.
 fn folders(job: &Job, current: &Path) -> Vec<u8> {
     let own = ["/", "/dev", "/run", "/tmp"].map(Path::new);
@@ -119,7 +122,7 @@ fn folders(job: &Job, current: &Path) -> Vec<u8> {
     let mut mounts: Vec<_> = shared(job, current).filter(is_mounted).collect();
     // The writable one of two at the same place is the one that stays.
     mounts.sort_by_key(|(name, path)| (path.as_os_str().len(), is_writable(name)));
-    let mut table = Vec::new();
+    let mut table = TEMPORARY.to_vec();
     for (name, path) in mounts {
         table.extend_from_slice(b"none ");
         for byte in path.as_os_str().as_bytes() {
@@ -176,4 +179,90 @@ fn quoted(text: &OsStr) -> Vec<u8> {
     }
     word.push(b'\'');
     word
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
+
+    use super::{folders, letter, quoted};
+    use crate::job::tests::job;
+
+    /// Every byte that a word can have comes out of the shell as it went in.
+    #[test]
+    fn a_quoted_word_is_one_word_of_the_shell() {
+        let all: Vec<u8> = (1..=255).collect();
+        for word in [&all[..], b"", b"'", b"$(reboot)", b"a\nb'c\\"] {
+            let script = [b"printf %s ", &quoted(OsStr::from_bytes(word))[..]].concat();
+            let output = Command::new("bash").arg("-c").arg(OsStr::from_bytes(&script)).output().unwrap();
+            assert_eq!(output.stdout, word, "{:?}", output.stderr);
+        }
+    }
+
+    #[test]
+    fn drives_have_the_letters_of_the_kernel() {
+        assert_eq!([0, 1, 25].map(letter), ['a', 'b', 'z']);
+    }
+
+    /// As getmntent(3) reads it: words are separated by blanks and tabs, `#` begins a comment, and three octal digits are a byte.
+    #[test]
+    fn any_name_of_a_folder_is_one_word_of_the_table() {
+        let name: Vec<u8> = (1..=255).filter(|byte| *byte != b'/').collect();
+        let place = [b"/run/", &name[..]].concat();
+        let mut job = job();
+        job.output = Some(PathBuf::from(std::ffi::OsString::from_vec(place.clone())));
+        let table = folders(&job, Path::new("/"));
+        let lines: Vec<&[u8]> = table.split(|byte| *byte == b'\n').collect();
+        assert_eq!((lines[0], lines.len()), (&b"none /tmp tmpfs size=90%"[..], 3), "{table:?}");
+        let words: Vec<&[u8]> = lines[1].split(|byte| b" \t".contains(byte)).collect();
+        assert_eq!(
+            (words.len(), words[2], words[3]),
+            (4, &b"hostfs"[..], &b"rw,x-mount.mkdir,/proc/self/cwd/output/."[..])
+        );
+        let (mut decoded, mut rest) = (Vec::new(), words[1]);
+        while let [first, more @ ..] = rest {
+            (decoded, rest) = match (first, more) {
+                (b'\\', [a, b, c, more @ ..]) => {
+                    let digits = std::str::from_utf8(&[*a, *b, *c]).unwrap().to_owned();
+                    ([decoded, vec![u8::from_str_radix(&digits, 8).unwrap()]].concat(), more)
+                }
+                _ => ([decoded, vec![*first]].concat(), more),
+            };
+        }
+        assert_eq!(decoded, place);
+    }
+
+    /// What the guest's own folders cover is mounted again, outer ones first; what is writable is mounted wherever it is.
+    #[test]
+    fn only_what_is_covered_or_writable_is_mounted() {
+        for (current, input, output, expected) in [
+            ("/home", "/srv", None, vec![]),
+            ("/home", "/run/in", None, vec!["/run/in ro input"]),
+            ("/tmp/here", "/tmp", None, vec!["/tmp ro input", "/tmp/here ro current"]),
+            ("/tmp", "/tmp/in", Some("/home/out"), vec!["/tmp/in ro input", "/home/out rw output"]),
+            (
+                "/dev/shm/x",
+                "/dev/shm/x",
+                Some("/dev/shm/x"),
+                vec!["/dev/shm/x ro current", "/dev/shm/x ro input", "/dev/shm/x rw output"],
+            ),
+        ] {
+            let mut job = job();
+            (job.input, job.output) = (Some(input.into()), output.map(PathBuf::from));
+            let table = String::from_utf8(folders(&job, Path::new(current))).unwrap();
+            let shown: Vec<String> = table
+                .lines()
+                .skip(1)
+                .map(|line| {
+                    let words: Vec<&str> = line.split([' ', ',']).collect();
+                    let name = words[5].trim_start_matches("/proc/self/cwd/").trim_end_matches("/.");
+                    format!("{} {} {name}", words[1], words[3])
+                })
+                .collect();
+            assert_eq!(shown, expected, "{current} {input} {output:?}");
+        }
+    }
 }

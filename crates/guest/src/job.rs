@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use straddle_drive::{Counters, Profile};
-use straddle_serve::Cut;
+use straddle_drive::Profile;
+use straddle_io::Counters;
+use straddle_media::Cut;
 
 /// A script to be run in a guest.
 #[derive(Clone, Debug)]
@@ -278,5 +279,52 @@ impl GuestError {
             },
             _ => Self::Io { doing, source },
         }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::time::Duration;
+
+    use super::{Charges, Job, Limits, Spent};
+
+    /// A job without a drive that does nothing.
+    pub(crate) fn job() -> Job {
+        Job {
+            drives: Vec::new(),
+            script: "#!/bin/sh\n".into(),
+            arguments: Vec::new(),
+            library: String::new(),
+            environment: Vec::new(),
+            input: None,
+            output: None,
+            unconfined: false,
+            memory: 64 << 20,
+            seed: 0,
+            charges: Charges::default(),
+            limits: Limits::default(),
+            cut: None,
+            trace: None,
+            events: None,
+            processor: None,
+        }
+    }
+
+    #[test]
+    fn charges_are_scaled_together() {
+        let scaled = Charges { stop: 2000, clock: 101, kick: 3000, compute_percent: 100 }.scaled(0.5);
+        assert_eq!(scaled, Charges { stop: 1000, clock: 51, kick: 1500, compute_percent: 50 });
+        assert_eq!(Charges::default().scaled(1.0), Charges::default());
+    }
+
+    #[test]
+    fn each_part_that_the_host_had_in_a_run_is_named() {
+        assert!(Spent::default().not_repeatable().is_empty());
+        let named = |spent: Spent| spent.not_repeatable().join("\n");
+        assert!(
+            named(Spent { computed: Duration::from_millis(1500), ..Spent::default() }).contains("1.50 s")
+        );
+        assert!(named(Spent { late_ticks: 3, ..Spent::default() }).contains("3 timer ticks"));
+        assert!(named(Spent { random_addresses: true, ..Spent::default() }).contains("randomization"));
     }
 }

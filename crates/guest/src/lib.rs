@@ -6,6 +6,9 @@
 //! process, socket or file of it is left. And whatever the guest's root does, nothing of the host changes but what the job says
 //! (`confine`).
 
+/// The functions that a script of the lab has at hand.
+pub const LIBRARY: &str = include_str!("../init/lib.sh");
+
 mod bay;
 mod confine;
 mod folder;

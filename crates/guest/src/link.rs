@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use straddle_drive::Time;
+use straddle_io::Time;
 
 use crate::job::Spent;
 
@@ -118,4 +118,59 @@ fn read_numbers<const N: usize>(stream: &mut UnixStream, numbers: &mut [u64; N])
         *number = bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use straddle_io::Time;
+
+    use super::{Answer, Message, answer, receive};
+
+    /// What the clock would send, and what is understood.
+    fn received(numbers: &[u64], surplus: &[u8]) -> std::io::Result<Option<Message>> {
+        let (mut ours, mut clocks) = UnixStream::pair().unwrap();
+        for number in numbers {
+            clocks.write_all(&number.to_le_bytes()).unwrap();
+        }
+        clocks.write_all(surplus).unwrap();
+        drop(clocks);
+        receive(&mut ours)
+    }
+
+    #[test]
+    fn messages_are_numbers_and_nothing_else() {
+        let at = Time::from_nanos(5);
+        assert_eq!(received(&[1, 5], &[]).unwrap(), Some(Message::Kick(at)));
+        assert_eq!(received(&[2, 5], &[]).unwrap(), Some(Message::Advance(at)));
+        assert_eq!(received(&[3, u64::MAX], &[]).unwrap(), Some(Message::Wait(Time::NEVER)));
+        let report: Vec<u64> = [4, 5].into_iter().chain(100..112).collect();
+        let Some(Message::Report(time, spent)) = received(&report, &[]).unwrap() else { panic!("a report") };
+        assert_eq!((time, spent.clock_reads, spent.stops, spent.digest), (at, 101, 102, 111));
+        assert!(spent.random_addresses);
+    }
+
+    #[test]
+    fn a_clock_that_ends_within_a_message_is_gone_and_an_unknown_message_is_an_error() {
+        assert_eq!(received(&[], &[]).unwrap(), None);
+        for surplus in 1..8 {
+            assert_eq!(received(&[1], &[0; 8][..surplus]).unwrap(), None);
+        }
+        assert_eq!(received(&[4, 5, 1, 2], &[]).unwrap(), None);
+        assert!(received(&[0, 5], &[]).is_err() && received(&[5, 5], &[]).is_err());
+    }
+
+    #[test]
+    fn an_answer_is_three_numbers() {
+        for (next, number) in [(None, u64::MAX), (Some(Time::from_nanos(9)), 9)] {
+            let (mut ours, mut clocks) = UnixStream::pair().unwrap();
+            answer(&mut ours, Answer { now: Time::from_nanos(7), next, raised: true }).unwrap();
+            drop(ours);
+            let mut bytes = Vec::new();
+            clocks.read_to_end(&mut bytes).unwrap();
+            assert_eq!(bytes, [7, number, 1].map(u64::to_le_bytes).concat());
+        }
+    }
 }

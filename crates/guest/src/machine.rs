@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use rustix::thread::CpuSet;
-use straddle_drive::Time;
-use straddle_serve::{Served, Store};
+use straddle_io::Time;
+use straddle_media::{Served, Store};
 
 use crate::bay::Bay;
 use crate::confine::{self, Confinement, Writable};
@@ -26,6 +26,8 @@ use crate::job::{Ended, GuestError, Job, Spent, Stream};
 use crate::link::{self, Message};
 use crate::output;
 
+/// What every guest's kernel is started with; guests in the host's time (tests/guest/run) read the same file.
+const ARGUMENTS: &str = include_str!("../init/arguments");
 /// How often the host's clock and the wish to stop are looked at while the guest is silent.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// The last moment of power-on that the seed may choose: a few revolutions of any disk.
@@ -268,10 +270,9 @@ impl Guest {
         // Word for word the same in every run: the kernel stirs it into its random numbers.
         command
             .arg(format!("mem={}K", job.memory >> 10))
-            .args(["rootfstype=hostfs", "rootflags=/", "ro", "init=/proc/self/cwd/init"])
+            .args(ARGUMENTS.lines())
             .args((0..job.drives.len()).map(|drive| format!("virtio_uml.device={}:2", socket(drive))))
-            .args(["uml_dir=uml", "umid=guest", "lpj=50000000", "norandmaps", "quiet"])
-            .args(["con=null", "con0=null,fd:2", "con1=null,fd:1", "con2=null,fd:0"]);
+            .args(["lpj=50000000", "norandmaps"]);
         command
             .env_clear()
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
@@ -389,4 +390,43 @@ fn writable(job: &Job, folder: &Folder) -> std::io::Result<Writable> {
 
 fn socket(drive: usize) -> String {
     format!("drive{drive}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::{ARGUMENTS, writable};
+    use crate::folder::Folder;
+    use crate::job::tests::job;
+
+    /// Landlock and mounts go by places, so every path is resolved; and nothing is writable that the job does not name.
+    #[test]
+    fn a_guest_may_write_its_folder_and_what_the_job_names() {
+        let outside = tempfile::tempdir().unwrap();
+        let real = outside.path().canonicalize().unwrap();
+        std::fs::create_dir(real.join("out")).unwrap();
+        std::fs::write(real.join("events"), "").unwrap();
+        for (link, to) in [("out-link", "out"), ("events-link", "events")] {
+            symlink(real.join(to), real.join(link)).unwrap();
+        }
+        let mut job = job();
+        job.input = Some(real.clone());
+        let folder = Folder::new(&job).unwrap();
+        let home = folder.path().canonicalize().unwrap();
+        let alone = writable(&job, &folder).unwrap();
+        assert_eq!((alone.folders, alone.files), (vec![home.clone()], vec![]));
+        job.output = Some(real.join("out-link"));
+        job.events = Some(real.join("events-link"));
+        let named = writable(&job, &folder).unwrap();
+        assert_eq!((named.folders, named.files), (vec![home, real.join("out")], vec![real.join("events")]));
+        job.output = Some(real.join("missing"));
+        assert!(writable(&job, &folder).is_err());
+    }
+
+    /// The kernel reads its arguments as words; tests/guest/run reads the same lines.
+    #[test]
+    fn each_line_of_the_arguments_is_a_word() {
+        assert!(ARGUMENTS.lines().all(|line| !line.is_empty() && !line.contains(char::is_whitespace)));
+    }
 }

@@ -29,3 +29,26 @@ pub(crate) fn drain(mut from: impl Read, kept: &Mutex<Vec<u8>>, keep_end: bool, 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::{MOST_KEPT, drain};
+
+    fn kept(stream: &[u8], keep_end: bool) -> Vec<u8> {
+        let (kept, mut passed) = (Mutex::new(Vec::new()), Vec::new());
+        drain(stream, &kept, keep_end, |piece| passed.extend_from_slice(piece));
+        assert!(passed == stream, "all of it is passed on");
+        kept.into_inner().unwrap()
+    }
+
+    #[test]
+    fn of_a_long_stream_the_start_or_the_end_is_kept() {
+        let long: Vec<u8> = (0..5 * MOST_KEPT).map(|at| at.to_le_bytes()[2]).collect();
+        let (start, end) = (kept(&long, false), kept(&long, true));
+        assert!(long.starts_with(&start) && (MOST_KEPT..2 * MOST_KEPT).contains(&start.len()));
+        assert!(long.ends_with(&end) && (MOST_KEPT..=2 * MOST_KEPT).contains(&end.len()));
+        assert_eq!((kept(b"short", false), kept(b"short", true)), (b"short".to_vec(), b"short".to_vec()));
+    }
+}

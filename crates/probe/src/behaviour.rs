@@ -1,6 +1,6 @@
 //! What the drive does about partly written units, once the unit is known.
 
-use straddle_drive::Operation;
+use straddle_io::Operation;
 use straddle_units::{Boundary, ByteCount};
 
 use crate::budget::Step;

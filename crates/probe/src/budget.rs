@@ -1,7 +1,7 @@
 //! What a probe may cost.
 
 use straddle_bench::TargetError;
-use straddle_drive::Nanos;
+use straddle_io::Nanos;
 use straddle_units::Span;
 
 /// What a probe may cost, and where it may write.

@@ -1,6 +1,6 @@
 //! What a drive really does, found out by timing alone.
 //!
-//! The law of this crate: it knows a drive only as [`Surface`], by requests and the time they take, and reads no profile, no
+//! The law of this crate: it knows a drive only as [`straddle_bench::Surface`], by requests and the time they take, and reads no profile, no
 //! claim and no counter; claims are compared with what was found at the end. Every finding has its evidence, and where the
 //! evidence does not suffice or contradicts itself the finding is that it cannot be told. `docs/probe.md` says how each
 //! thing is found and what deceives it.
@@ -13,7 +13,6 @@ mod rotation;
 mod scan;
 mod session;
 mod statistics;
-mod surface;
 mod survey;
 mod sustained;
 
@@ -22,7 +21,6 @@ pub use probe::probe;
 pub use report::{Claims, Confidence, Finding, Report, Rmw, RmwCost, Rotation, WriteCache};
 pub use scan::{Contrast, PhaseScan};
 pub use session::Durable;
-pub use surface::Surface;
 pub use survey::Survey;
 pub use sustained::Sustained;
 

@@ -1,7 +1,7 @@
 //! The order in which things are found out: from cheap to dear, each step with what the ones before have told.
 
-use straddle_bench::{Progress, TargetError};
-use straddle_drive::{Nanos, Operation};
+use straddle_bench::{Progress, Surface, TargetError};
+use straddle_io::{Nanos, Operation};
 use straddle_units::{Boundary, ByteCount};
 
 use crate::behaviour;
@@ -11,7 +11,6 @@ use crate::rotation::{self, Series};
 use crate::scan::{self, Scanned};
 use crate::session::{Durable, LARGEST_UNIT, LEAST_SLOTS, SLOT, Session};
 use crate::statistics::median;
-use crate::surface::Surface;
 use crate::survey::{self, Survey};
 use crate::sustained::{Search, Sustained, Told};
 

@@ -1,6 +1,6 @@
 //! What was found, with its evidence.
 
-use straddle_drive::Nanos;
+use straddle_io::Nanos;
 use straddle_units::Boundary;
 
 use crate::scan::{Contrast, PhaseScan};

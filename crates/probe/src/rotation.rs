@@ -3,7 +3,7 @@
 //! So the times between the ends of durable writes of the same sector are whole revolutions, with random pauses in between;
 //! where writes do not wait for the medium, the times between reads of it are, provided that the cache has forgotten it.
 
-use straddle_drive::Operation;
+use straddle_io::Operation;
 
 use crate::budget::Step;
 use crate::session::{Durable, Session};
@@ -119,7 +119,7 @@ fn coherence(intervals: &[f64], period: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use straddle_bench::SplitMix64;
+    use straddle_io::SplitMix64;
 
     #[test]
     fn the_longest_period_of_whole_multiples_is_found() {

@@ -5,12 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use straddle_bench::{Progress, SplitMix64, TargetError};
-use straddle_drive::{Completion, Nanos, Operation, Request, RequestId, Time};
+use straddle_bench::{Progress, Surface, TargetError};
+use straddle_io::{Completion, Nanos, Operation, Request, RequestId, SplitMix64, Time};
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use crate::budget::{Budget, Halt, Step};
-use crate::surface::Surface;
 
 /// The largest unit that is looked for, in bytes.
 pub(crate) const LARGEST_UNIT: u64 = 64 << 10;

@@ -1,6 +1,6 @@
 //! What requests of each kind take, before anything is known of the drive.
 
-use straddle_drive::Operation;
+use straddle_io::Operation;
 use straddle_units::Boundary;
 
 use crate::budget::Step;

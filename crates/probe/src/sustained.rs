@@ -11,7 +11,7 @@ mod runs;
 
 use std::collections::BTreeMap;
 
-use straddle_drive::{Nanos, Operation, Time};
+use straddle_io::{Nanos, Operation, Time};
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
 use crate::budget::{Halt, Step};

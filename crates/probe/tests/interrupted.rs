@@ -4,9 +4,9 @@
 
 mod common;
 
-use straddle_bench::{Description, Modelled, Silent, Target, TargetError};
-use straddle_drive::{Completion, Counters, Nanos, Request, Time};
-use straddle_probe::{Budget, Claims, Report, Surface, probe};
+use straddle_bench::{Description, Modelled, Silent, Surface, Target, TargetError};
+use straddle_io::{Completion, Counters, Nanos, Request, Time};
+use straddle_probe::{Budget, Claims, Report, probe};
 use straddle_units::Span;
 
 /// A drive of which somebody has had enough after so many requests.

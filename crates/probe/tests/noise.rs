@@ -7,9 +7,9 @@ mod common;
 use std::env;
 
 use common::Random;
-use straddle_bench::{Description, Modelled, Silent, Target, TargetError};
-use straddle_drive::{Completion, Counters, Nanos, Request, Time};
-use straddle_probe::{Budget, Claims, Surface, probe};
+use straddle_bench::{Description, Modelled, Silent, Surface, Target, TargetError};
+use straddle_io::{Completion, Counters, Nanos, Request, Time};
+use straddle_probe::{Budget, Claims, probe};
 use straddle_units::Span;
 
 /// So many seeds, or PROBE_DRIVES; from PROBE_SEED on.
@@ -80,7 +80,7 @@ fn noise_never_makes_it_wrong() {
     let (mut silent, mut wrong) = (0, 0);
     for seed in first..first + drives {
         let (profile, text) = common::drive(seed);
-        let mut random = Random(seed ^ 0x5EED);
+        let mut random = Random::new(seed ^ 0x5EED);
         let jitter = random.of(&[2e-6, 20e-6, 100e-6, 500e-6]);
         let (outliers, drift) = (random.of(&[50, 200, 1000]), random.real(0.0, 20.0));
         let drive = Modelled::new("random", &profile);

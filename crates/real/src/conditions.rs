@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use rustix::fs::SeekFrom;
 use straddle_bench::{Measured, Workload, median};
 use straddle_device::sysfs::of_number;
-use straddle_drive::Nanos;
+use straddle_io::Nanos;
 
 use crate::open::{Io, Kind, Opened};
 

@@ -13,10 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
-use straddle_bench::{Description, Target, TargetError};
+use straddle_bench::{Description, Surface, Target, TargetError};
 use straddle_device::claim;
-use straddle_drive::{Completion, Counters, Nanos, Operation, Request, Time};
-use straddle_probe::Surface;
+use straddle_io::{Completion, Counters, Nanos, Operation, Request, Time};
 use straddle_units::Span;
 
 use crate::area::Give;

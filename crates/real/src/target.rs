@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use straddle_bench::{Clock, Description, Target, TargetError};
-use straddle_drive::{Completion, Counters, Nanos, Operation, Request, RequestId, Time};
+use straddle_io::{Completion, Counters, Nanos, Operation, Request, RequestId, Time};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::finished::Finished;

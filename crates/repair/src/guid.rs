@@ -5,7 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use straddle_units::SplitMix64;
+use straddle_io::SplitMix64;
 
 /// 128 bits from which identities are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use straddle_drive::{Nanos, Time};
+use straddle_io::{Nanos, Time};
 
 /// How the drive's time goes by.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,11 +7,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-use straddle_bench::Latency;
-use straddle_drive::{Completion, Nanos, Operation, Request, Time};
+use straddle_io::{Completion, Latency, Nanos, Operation, Request, Time};
+use straddle_media::{MediaError, Payload, Served};
 
 use crate::clock::{Clock, Pace};
-use crate::served::{Payload, ServeError, Served};
 
 /// A longer write of zeroes goes to the drive in pieces of this size, one after the other: what a power cut would undo is kept
 /// in memory, and others get their turn in between.
@@ -108,7 +107,7 @@ impl Engine {
     }
 
     /// Hands a job to the drive.
-    pub fn submit(&mut self, job: &Job, payload: Payload<'_>) -> Result<(), ServeError> {
+    pub fn submit(&mut self, job: &Job, payload: Payload<'_>) -> Result<(), MediaError> {
         self.submit_from(job, job.offset, job.length, payload)
     }
 
@@ -119,7 +118,7 @@ impl Engine {
         offset: u64,
         length: u64,
         payload: Payload<'_>,
-    ) -> Result<(), ServeError> {
+    ) -> Result<(), MediaError> {
         let unit = self.served.discard_unit();
         let (first, rest) = match payload {
             Payload::Zeroes => split(offset, length, LONGEST_ZEROES, 1, Payload::Zeroes),

@@ -1,27 +1,17 @@
-//! A modelled drive with contents, and how others use it.
+//! How other programs use a modelled drive with contents: its clients, and the wall's clock.
 //!
-//! The law of this crate: the model says when, the store says what. [`Served`] joins the two and reads no clock, so that it
-//! serves virtual time and real time alike. What is written is visible to every later read at once; what survives a power
-//! cut is what the model says was on the medium. [`Engine`] adds the wall's clock, [`Server`] the clients; neither knows how
-//! the other works.
+//! The law of this crate: it never waits for one client, and what the drive holds and when it answers is decided elsewhere
+//! ([`straddle_media::Served`]). [`Engine`] adds the wall's clock, [`Server`] the clients; neither knows how the other works.
 
 mod clock;
-mod cut;
 mod endpoint;
 mod engine;
 pub mod nbd;
-mod random;
-mod served;
 mod server;
-mod store;
 mod summary;
-mod unsettled;
 
 pub use clock::Pace;
-pub use cut::{Cut, Tear};
 pub use endpoint::{Endpoint, EndpointError};
 pub use engine::{Engine, Finished, Job};
-pub use served::{Payload, ServeError, Served};
 pub use server::{MOST_CLIENTS, Options, Server, ServerError};
-pub use store::{Store, StoreError};
 pub use summary::{Ending, Snapshot, Totals};

@@ -4,8 +4,8 @@
 //! slow fills its own buffer and is not read from until it has emptied it.
 
 mod client;
+mod export;
 mod limits;
-mod offers;
 mod poller;
 
 use std::collections::HashMap;
@@ -14,21 +14,22 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use client::{Client, ControlClient, Gone, NbdClient, VhostClient};
+use export::export;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use straddle_drive::Profile;
+use straddle_media::virtio::{self, Transport};
+use straddle_media::{Served, Tear};
 use straddle_vhost::{Connection, Offer};
 
 use crate::clock::Pace;
-use crate::cut::Tear;
 use crate::endpoint::{Endpoint, EndpointError, Listener, Stream};
 use crate::engine::{Engine, Finished};
 use crate::nbd::Export;
-use crate::served::Served;
 use crate::summary::{Ending, Snapshot, Totals};
-use client::{Client, ControlClient, Gone, NbdClient, VhostClient};
+
 pub use limits::MOST_CLIENTS;
 use limits::{MOST_TURNED_AWAY, Rooms};
-use offers::{export, offer};
 use poller::{Event, Poller};
 
 /// How often the state of things is told.
@@ -45,6 +46,9 @@ const DRAIN: Duration = Duration::from_secs(5);
 const SIGNAL: u64 = 0;
 const TIMER: u64 = 1;
 const LISTENERS: u64 = 16;
+
+/// What a virtual machine gets beside what the drive claims.
+const MACHINE: Transport = Transport { queues: 4, longest_segment: None, event_index: true };
 
 /// Where to serve, and how.
 #[derive(Clone, Debug)]
@@ -147,7 +151,7 @@ impl Server {
         }
         Ok(Self {
             export: export(profile),
-            offer: offer(profile, &served),
+            offer: virtio::offer(&served, MACHINE),
             engine: Engine::new(served, options.pace),
             tear: options.tear,
             listeners,

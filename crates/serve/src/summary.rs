@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use straddle_bench::Latency;
-use straddle_drive::{Counters, Operation};
+use straddle_io::{Counters, Latency, Operation};
 
 /// Requests that were answered, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]

@@ -1,6 +1,6 @@
 //! What is wrong with a trace, and where.
 
-use straddle_drive::Refusal;
+use straddle_io::Refusal;
 
 /// A trace that cannot be read or replayed.
 #[derive(Debug, thiserror::Error)]

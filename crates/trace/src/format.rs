@@ -5,7 +5,7 @@ pub(crate) mod disksim;
 
 use std::fmt;
 
-use straddle_drive::{Nanos, Operation};
+use straddle_io::{Nanos, Operation};
 
 use crate::error::LineError;
 

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Read};
 
-use straddle_drive::{Nanos, Operation, Time};
+use straddle_io::{Nanos, Operation, Time};
 
 use crate::error::{LineError, TraceError};
 use crate::format::{Format, Line, Lines, When};

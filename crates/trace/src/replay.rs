@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::io::BufRead;
 
-use straddle_bench::Latency;
-use straddle_drive::{Completion, Counters, Drive, Nanos, Operation, Profile, Request, Time};
+use straddle_drive::{Drive, Profile};
+use straddle_io::{Completion, Counters, Latency, Nanos, Operation, Request, Time};
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
 use crate::error::{LineError, TraceError};

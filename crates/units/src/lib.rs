@@ -2,22 +2,20 @@
 //!
 //! The law of this crate: a position is not a count, an LBA means nothing without its block size, and every
 //! rounding or remainder against a boundary is computed here and nowhere else. Arithmetic is checked; what
-//! cannot be represented is `None`, never a wrapped number. No I/O and no dependencies. [`SplitMix64`] is here because it is
-//! arithmetic that every other crate may need, and [`ErrorKind`] because every crate's errors have one.
+//! cannot be represented is `None`, never a wrapped number. No I/O and no dependencies. [`ErrorKind`] is here because
+//! every crate's errors have one.
 
 mod block;
 mod boundary;
 mod bytes;
 mod error_kind;
 mod size;
-mod splitmix;
 
 pub use block::{BlockSize, BlockSizeError, KERNEL_SECTOR, Lba, LbaCount};
 pub use boundary::{Boundary, Coverage};
 pub use bytes::{ByteCount, ByteOffset, Span};
 pub use error_kind::ErrorKind;
 pub use size::{ParseSizeError, parse_size};
-pub use splitmix::SplitMix64;
 
 /// One kibibyte, in bytes.
 pub const KIB: u64 = 1024;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use straddle_drive::{Completion, Counters, Nanos, Request, Time};
+use straddle_io::{Completion, Counters, Nanos, Request, Time};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::*;

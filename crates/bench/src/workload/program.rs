@@ -1,6 +1,6 @@
 //! A workload on one target: checked, and as what is sent.
 
-use straddle_drive::{Nanos, Operation};
+use straddle_io::{Nanos, Operation};
 
 use super::{ROOM, Sync, Workload, WorkloadError};
 use crate::random::GlibcRandom;

@@ -262,8 +262,8 @@ fn percent(text: &str) -> Result<f64, String> {
 /// Microseconds as whole nanoseconds.
 fn overhead(text: &str) -> Result<u64, String> {
     let micros = text.parse::<f64>().ok().filter(|micros| (0.0..=1e7).contains(micros));
-    let time = micros.and_then(straddle_drive::Nanos::from_micros);
-    time.map(straddle_drive::Nanos::get)
+    let time = micros.and_then(straddle_io::Nanos::from_micros);
+    time.map(straddle_io::Nanos::get)
         .ok_or_else(|| "not a number of microseconds from 0 to 10000000".to_owned())
 }
 

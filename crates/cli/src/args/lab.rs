@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use straddle_serve::Tear;
+use straddle_media::Tear;
 use straddle_units::{ByteCount, parse_size};
 
 use crate::target::{Drive, drives};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use straddle_bench::experiment::Experiment;
+use straddle_reproduce::experiment::Experiment;
 
 use crate::exit;
 use crate::target;

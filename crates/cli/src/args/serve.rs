@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, ValueEnum};
-use straddle_serve::{Endpoint, MOST_CLIENTS, Tear};
+use straddle_media::Tear;
+use straddle_serve::{Endpoint, MOST_CLIENTS};
 
 use crate::target::{TargetSpec, targets};
 

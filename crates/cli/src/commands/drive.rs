@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use anyhow::Result;
-use straddle_bench::fit::{FitError, fit as find};
 use straddle_drive::Profile;
+use straddle_reproduce::fit::{FitError, fit as find};
 
 use crate::args::{Action, DriveArguments, FitArguments, ShowArguments};
 use crate::exit::{Exit, UsageError};

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use anyhow::{Context, Result};
 use straddle_drive::Profile;
 use straddle_guest::{Charges, GuestDrive, GuestError, Job, Kernel, Limits, Stream};
-use straddle_serve::Cut;
+use straddle_media::Cut;
 use straddle_units::ByteCount;
 
 use crate::args::{LabArguments, Start};
@@ -119,7 +119,7 @@ fn job(arguments: &LabArguments) -> Result<Job> {
         drives: drives(arguments)?,
         script,
         arguments: words,
-        library: straddle_lab::LIBRARY.to_owned(),
+        library: straddle_guest::LIBRARY.to_owned(),
         environment: Vec::new(),
         input: arguments.input.as_deref().map(folder).transpose()?,
         output: arguments.output.as_deref().map(folder).transpose()?,

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
+use straddle_bench::Surface;
 use straddle_bench::{Description, Modelled, Progress, Target, TargetError};
 use straddle_device::topology::AlignmentOffset;
-use straddle_drive::Nanos;
 use straddle_drive::profile::{Body, Profile};
-use straddle_probe::{Budget, Claims, ProbeError, Surface, probe};
+use straddle_io::Nanos;
+use straddle_probe::{Budget, Claims, ProbeError, probe};
 
 use straddle_real::{Areas, Before, Claimed, Give, Io, Session, Settings, areas};
 use straddle_units::Span;

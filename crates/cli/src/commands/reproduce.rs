@@ -8,10 +8,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use straddle_bench::experiment::{Experiment, ExperimentError};
 use straddle_drive::Profile;
-use straddle_lab::input::{InputError, Inputs};
-use straddle_lab::{Guests, Host, LabError, Machine, Planned, ReproduceError, Settings, StepOutcome};
+use straddle_reproduce::experiment::{Experiment, ExperimentError};
+use straddle_reproduce::lab::input::{InputError, Inputs};
+use straddle_reproduce::lab::{
+    Guests, Host, LabError, Machine, Planned, ReproduceError, Settings, StepOutcome,
+};
 
 use crate::args::ReproduceArguments;
 use crate::commands::lab::on_interrupt;
@@ -126,7 +128,7 @@ fn run_lab(
                 Profile::open(drive)
                     .map_err(|error| UsageError(format!("{:#}", anyhow::Error::from(error))))?;
             }
-            let guests = Guests::new(straddle_lab::Charges::default(), HOST_LIMIT, &stop);
+            let guests = Guests::new(straddle_reproduce::lab::Charges::default(), HOST_LIMIT, &stop);
             let guests = guests.context("the lab cannot run (--model-only does without)")?;
             Box::new(guests.unconfined(arguments.unconfined))
         }
@@ -137,7 +139,8 @@ fn run_lab(
         tarball: arguments.tarball.clone(),
         trees: arguments.tree.clone(),
     };
-    let outcomes = straddle_lab::reproduce(&*machine, &planned, &inputs, settings, &mut Bar::new());
+    let outcomes =
+        straddle_reproduce::lab::reproduce(&*machine, &planned, &inputs, settings, &mut Bar::new());
     let outcomes: Vec<StepOutcome> = outcomes.map_err(told_lab)?;
     let mut outcomes = outcomes.into_iter();
     for reproduced in experiments {

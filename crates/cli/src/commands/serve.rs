@@ -4,9 +4,8 @@ use std::io::{IsTerminal, Write};
 
 use anyhow::Result;
 use straddle_drive::Profile;
-use straddle_serve::{
-    Cut, Ending, EndpointError, Options, Pace, Served, Server, ServerError, Snapshot, Store, StoreError,
-};
+use straddle_media::{Cut, Served, Store, StoreError};
+use straddle_serve::{Ending, EndpointError, Options, Pace, Server, ServerError, Snapshot};
 
 use crate::args::ServeArguments;
 use crate::exit::{Exit, RefusedError};

@@ -6,7 +6,7 @@ mod tests;
 
 use std::fmt::Write;
 
-use straddle_bench::experiment::{Experiment, Outcome, Source, StepOutcome};
+use straddle_reproduce::experiment::{Experiment, Outcome, Source, StepOutcome};
 
 use crate::output::plural;
 use crate::view::chart::groups::{self, Bar, Chart, Group};

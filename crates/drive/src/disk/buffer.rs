@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use straddle_io::Time;
+
 use crate::disk::geometry::{Geometry, Place};
 use crate::disk::intake::Write;
-use crate::time::Time;
 
 /// No physical sector.
 const NONE: u64 = u64::MAX;

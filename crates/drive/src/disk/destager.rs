@@ -1,8 +1,9 @@
 //! Emptying the write buffer: the parameters of that, what is being written, and when it is looked at again.
 
+use straddle_io::Time;
+
 use crate::disk::buffer::{Taken, WriteBuffer};
 use crate::disk::parameters::{DiskParameters, Protection, RmwPolicy, WriteCacheParameters};
-use crate::time::Time;
 
 #[derive(Clone, Debug)]
 pub(super) struct Destager {

@@ -3,7 +3,7 @@
 //! The law of this module: everything here is optional. The default is the plain controller that a data sheet lets one
 //! assume: one overhead for reads and one for writes.
 
-use crate::time::Nanos;
+use straddle_io::Nanos;
 
 /// The firmware's ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! The host's side of the disk: taking commands, answering from the caches, telling when a write has been taken.
 
+use straddle_io::{Operation, Request, RequestId, Time};
+
 use crate::disk::{Disk, Read};
-use crate::request::{MediaEvent, Operation, Request, RequestId};
-use crate::time::Time;
+use crate::event::MediaEvent;
 
 impl Disk {
     /// Takes a command from the link, now.

@@ -5,8 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::request::RequestId;
-use crate::time::{Nanos, Time};
+use straddle_io::{Nanos, RequestId, Time};
 
 /// A write on its way, in bytes as the platters count them.
 #[derive(Clone, Copy, Debug)]

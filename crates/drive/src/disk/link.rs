@@ -2,13 +2,13 @@
 //!
 //! Without measured [`CommandTimes`] these are the flat overheads of the interface.
 
+use straddle_io::{Nanos, RequestId, Time};
+
 use crate::disk::Read;
 use crate::disk::firmware::{CommandTimes, Disconnects};
 use crate::disk::intake::Write;
 use crate::disk::mechanism::Mechanism;
-use crate::profile::{Interface, transfer_time};
-use crate::request::RequestId;
-use crate::time::{Nanos, Time};
+use crate::interface::{Interface, transfer_time};
 
 /// Data that become ready to be sent while others are: `count` sectors, the first at `from`, then one every `each`.
 #[derive(Clone, Copy, Debug)]

@@ -2,12 +2,12 @@
 
 mod measured;
 
-use crate::counters::Counters;
+use straddle_io::{Counters, Nanos, Time};
+
 use crate::disk::geometry::{Geometry, Place};
 use crate::disk::link::Piece;
 use crate::disk::seek::SeekCurve;
 use crate::disk::spindle::{Angle, Spindle};
-use crate::time::{Nanos, Time};
 
 /// What the heads do on a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,13 @@
 //! The medium's side of the disk: which operation is next, what it takes, and what is true when it has ended.
 
+use straddle_io::{Nanos, Time};
+
 use crate::disk::buffer::{Extent, Step};
 use crate::disk::mechanism::Pass;
 use crate::disk::read_cache::continues;
 use crate::disk::rest::{Next, Patience};
 use crate::disk::{Busy, Disk, Place, Read, Work};
-use crate::request::MediaEvent;
-use crate::time::{Nanos, Time};
+use crate::event::MediaEvent;
 
 /// No read or write whose host waits is passed over for longer than this.
 const LONGEST_WAIT: Nanos = Nanos::new(1_000_000_000);

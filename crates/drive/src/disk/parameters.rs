@@ -1,11 +1,12 @@
 //! What a disk is made of, checked.
 
+use straddle_io::Nanos;
+
 use crate::disk::firmware::Firmware;
 use crate::disk::geometry::Geometry;
 use crate::disk::mechanism::HeadTimes;
 use crate::disk::seek::SeekCurve;
 use crate::disk::spindle::Spindle;
-use crate::time::Nanos;
 
 /// Everything that makes a disk's behaviour.
 #[derive(Clone, Debug, PartialEq)]

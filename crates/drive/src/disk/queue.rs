@@ -3,8 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::request::{Completion, Request, RequestId};
-use crate::time::Time;
+use straddle_io::{Completion, Request, RequestId, Time};
 
 #[derive(Clone, Debug)]
 pub(super) struct Queue {

@@ -3,11 +3,12 @@
 
 use std::cmp::Reverse;
 
+use straddle_io::Time;
+
 use crate::disk::Read;
 use crate::disk::firmware::{ReadAheadEnd, ReadOn, SegmentRules};
 use crate::disk::geometry::Geometry;
 use crate::disk::parameters::ReadCacheParameters;
-use crate::time::Time;
 
 /// A run of physical sectors that the cache holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

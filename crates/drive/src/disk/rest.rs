@@ -5,10 +5,11 @@
 //! (a write that waits for room brings it) or likely to (it ends a stream). It waits no longer than anything waits for
 //! it: a flush or a host that waits for the medium ends the likelihood, and where nothing else can be done, all waiting ends.
 
+use straddle_io::Time;
+
 use crate::disk::Disk;
 use crate::disk::buffer::Extent;
 use crate::disk::geometry::Place;
-use crate::time::Time;
 
 /// For what partial sectors wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

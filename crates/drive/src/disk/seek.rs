@@ -1,6 +1,6 @@
 //! How long the arm needs to move over a number of tracks, settling included.
 
-use crate::time::Nanos;
+use straddle_io::Nanos;
 
 /// Distances up to this have a table entry each; a 4 KiB random write in a small file moves no further.
 const NEAR: usize = 1024;

@@ -1,6 +1,6 @@
 //! The turning platters: angles, and when a given angle is next under the heads.
 
-use crate::time::{Nanos, Time};
+use straddle_io::{Nanos, Time};
 
 /// A part of a revolution: 2^32 to the whole, so that adding wraps as the platter does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

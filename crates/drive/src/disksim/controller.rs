@@ -3,6 +3,8 @@
 //! Parameters that only matter when several requests are outstanding (the scheduler, sneaky hits, pre-buffering) are not
 //! looked at: DiskSim's sets were measured with one request at a time.
 
+use straddle_io::Nanos;
+
 use super::fields::Fields;
 use super::mechanics::Mechanics;
 use super::{BLOCK, Bus, ImportError};
@@ -10,8 +12,7 @@ use crate::disk::{
     CommandTimes, Disconnects, DiskParameters, Firmware, Geometry, History, Protection, ReadAheadEnd,
     ReadCacheParameters, ReadOn, RmwPolicy, SegmentRules, TwiceDisconnected, WriteCacheParameters,
 };
-use crate::profile::Interface;
-use crate::time::Nanos;
+use crate::interface::Interface;
 
 /// A drive that lets go of the link twice begins to write when so many sectors are in its buffer (DiskSim's controller).
 const BEGINS_WITH: u32 = 10;

@@ -1,8 +1,9 @@
 //! The pairs of a block, by key, checked as they are taken out.
 
+use straddle_io::Nanos;
+
 use super::ImportError;
 use super::syntax::{Block, Located, Value};
-use crate::time::Nanos;
 
 /// A block and the file it is in, for errors.
 #[derive(Clone, Copy)]

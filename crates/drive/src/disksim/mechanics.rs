@@ -1,9 +1,10 @@
 //! The mechanics of a `.model`: rotation, seek times, head switch, settling.
 
+use straddle_io::Nanos;
+
 use super::fields::Fields;
 use super::{Folder, ImportError};
 use crate::disk::{HeadTimes, SeekCurve, Spindle};
-use crate::time::Nanos;
 
 /// The moving parts.
 pub(super) struct Mechanics {

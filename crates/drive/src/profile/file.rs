@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use serde::Deserialize;
+use straddle_io::Nanos;
 use toml::{Table, Value};
 
 use super::{Body, Claims, Fit, Interface, Knob, Profile, ProfileError, Sectors, builtin, source};
@@ -12,7 +13,6 @@ use crate::disk::{
     ReadCacheParameters, RmwPolicy, SeekCurve, Spindle, WriteCacheParameters, Zone,
 };
 use crate::ssd::{FlashFile, SsdParameters};
-use crate::time::Nanos;
 
 /// A chain of bases is no longer than this.
 const LONGEST_CHAIN: usize = 8;

@@ -4,7 +4,9 @@
 //! holds too many of them, a flush or a forced write asks for it, or it has waited for too long; then the rest is read,
 //! if the unit was ever written. A group that is not full is programmed with padding, if somebody waits for it.
 
-use crate::request::MediaEvent;
+use straddle_io::Time;
+
+use crate::event::MediaEvent;
 use crate::ssd::agenda::Lane;
 use crate::ssd::blocks::Stream;
 use crate::ssd::buffer::Stage;
@@ -12,7 +14,6 @@ use crate::ssd::index::{EntryIndex, Slot, Superblock};
 use crate::ssd::nand::Work;
 use crate::ssd::parameters::SECTOR_BYTES;
 use crate::ssd::{Ssd, narrow};
-use crate::time::Time;
 
 /// What is programmed together.
 #[derive(Clone, Debug)]

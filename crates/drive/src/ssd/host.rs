@@ -6,15 +6,16 @@
 
 use std::collections::VecDeque;
 
-use crate::profile::Interface;
-use crate::request::{Completion, MediaEvent, Operation, Request, RequestId};
+use straddle_io::{Completion, Operation, Request, RequestId, Time};
+
+use crate::event::MediaEvent;
+use crate::interface::Interface;
 use crate::ssd::agenda::Lane;
 use crate::ssd::buffer::Stage;
 use crate::ssd::index::{EntryIndex, Slot, Superblock, Unit};
 use crate::ssd::nand::Work;
 use crate::ssd::parameters::{Layout, SECTOR_BYTES};
 use crate::ssd::{Ssd, narrow};
-use crate::time::Time;
 
 /// A write comes over the link in pieces of this many bytes, or one unit.
 const PIECE_BYTES: u64 = 64 << 10;

@@ -4,10 +4,10 @@
 //! nothing is so large that the model itself would have to be.
 
 use serde::Deserialize;
+use straddle_io::Nanos;
 
 use crate::ssd::index::{Slot, Superblock, Unit};
 use crate::ssd::narrow;
-use crate::time::Nanos;
 
 /// Smallest and largest indirection unit and flash page, in bytes.
 const UNIT_BYTES: (u64, u64) = (512, 1 << 20);

@@ -6,10 +6,10 @@ mod keeper;
 mod property;
 mod speed;
 
+use straddle_io::{Nanos, Operation, RequestId};
+
 use super::index::{Slot, Superblock};
 use super::*;
-use crate::request::{Operation, RequestId};
-use crate::time::Nanos;
 
 /// Small enough that garbage collection is never far.
 fn small() -> FlashFile {

@@ -10,7 +10,8 @@ pub(crate) mod shape;
 
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
-use straddle_drive::{Completion, Counters, Drive, MediaEvent, Nanos, Operation, Request, Time};
+use straddle_drive::{Drive, MediaEvent};
+use straddle_io::{Completion, Counters, Nanos, Operation, Request, Time};
 
 /// So many cases, or PROPTEST_CASES. A failure is kept beside the test's source, and tried first the next time.
 pub(crate) fn config(cases: u32) -> ProptestConfig {

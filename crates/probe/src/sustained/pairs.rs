@@ -7,12 +7,13 @@
 //! the largest on, the first difference is the unit's. If there is none at any size, the sector is the unit: the drive was at
 //! work at the time, for the cache was full.
 
+use straddle_io::Operation;
+use straddle_units::Boundary;
+
 use crate::budget::{Halt, Step};
 use crate::session::{LARGEST_UNIT, SLOT};
 use crate::statistics::median;
 use crate::sustained::{APART, MEASURED, PROVED, SLOWER, Search, Sustained, boundary, slope};
-use straddle_drive::Operation;
-use straddle_units::Boundary;
 
 /// So often two kinds are compared, and if they are neither equal nor clearly different.
 const ROUNDS: usize = 2;

@@ -6,12 +6,13 @@
 //! unit. Else it is the size of runs that are cheap on their boundaries, and dear half their length off them, off the even
 //! ones and off the odd ones: of a smaller unit they would be cheap there, too, and of a larger one off one of the two.
 
+use straddle_io::Operation;
+use straddle_units::Boundary;
+
 use crate::budget::Step;
 use crate::session::SLOT;
 use crate::statistics::{count, median, quantile};
 use crate::sustained::{CHUNK, Kind, LARGEST_UNIT, Places, SLOWER, Search, Sustained, Told, boundary, slope};
-use straddle_drive::Operation;
-use straddle_units::Boundary;
 
 /// Sectors of a series.
 const SECTORS: usize = 512;

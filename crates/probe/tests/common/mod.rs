@@ -3,21 +3,23 @@
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
 
 use straddle_drive::Profile;
+use straddle_io::SplitMix64;
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
-/// SplitMix64.
-pub(crate) struct Random(pub(crate) u64);
+/// Draws by seed.
+pub(crate) struct Random(SplitMix64);
 
 impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self(SplitMix64::new(seed))
+    }
+
+    pub(crate) const fn next(&mut self) -> u64 {
+        self.0.next()
     }
 
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        u64::try_from((u128::from(self.next()) * u128::from(bound)) >> 64).unwrap()
+        self.0.below(bound)
     }
 
     /// A whole number from `low` to `high`.
@@ -57,7 +59,7 @@ pub(crate) fn truth(profile: &Profile) -> Boundary {
 
 /// The drive of a seed.
 pub(crate) fn drive(seed: u64) -> (Profile, String) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let text = if random.one_in(4) { ssd(&mut random) } else { disk(&mut random) };
     let profile = Profile::parse("random", &text, &[]);
     (profile.unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}")), text)

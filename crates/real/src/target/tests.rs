@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 use straddle_bench::{Target, TargetError};
-use straddle_drive::{Operation, Request};
+use straddle_io::{Operation, Request};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::{Contents, Real, Settings};

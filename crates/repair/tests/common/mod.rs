@@ -8,11 +8,12 @@ use std::str::FromStr;
 
 use straddle_device::topology::Topology;
 use straddle_device::{Assume, Medium, ReadError};
+use straddle_io::SplitMix64;
 use straddle_layout::{PartitionType, Stack, read_stack};
 use straddle_repair::apply::{ApplyError, Backup, LaterWrites, Prepared};
 use straddle_repair::disk::{Disk, WritePermit};
 use straddle_repair::{Part, Plan, PlanError, Request, Seed, Situation, Size, Step, make};
-use straddle_units::{BlockSize, ByteCount, ByteOffset, SplitMix64};
+use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
 /// Draws for tests: the same seed, the same draws.
 pub(crate) struct Random(SplitMix64);

@@ -5,13 +5,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use straddle_drive::Operation;
+use straddle_io::Operation;
+use straddle_media::{MediaError, Payload, virtio};
 use straddle_vhost::{BlockRequest, Connection, Received, Status, VhostError};
 
 use crate::endpoint::Stream;
 use crate::engine::{Engine, Finished, Job};
 use crate::nbd::{Export, Kind, Session, Wanted, errno};
-use crate::served::{Payload, ServeError};
 use crate::server::limits::{HANDSHAKE_TIME, MESSAGE_TIME};
 use crate::server::poller::Poller;
 use crate::summary::Totals;
@@ -213,12 +213,12 @@ fn translate(kind: Kind, data: &[u8]) -> (Operation, Payload<'_>) {
     }
 }
 
-fn errno_of(error: &ServeError) -> u32 {
+fn errno_of(error: &MediaError) -> u32 {
     match error {
-        ServeError::Refused(_) | ServeError::Payload { .. } => errno::EINVAL,
-        ServeError::Off => errno::ESHUTDOWN,
-        ServeError::Store(error) if error.kind() == io::ErrorKind::StorageFull => errno::ENOSPC,
-        ServeError::Store(_) | ServeError::NotKept => errno::EIO,
+        MediaError::Refused(_) | MediaError::Payload { .. } => errno::EINVAL,
+        MediaError::Off => errno::ESHUTDOWN,
+        MediaError::Store(error) if error.kind() == io::ErrorKind::StorageFull => errno::ENOSPC,
+        MediaError::Store(_) | MediaError::NotKept => errno::EIO,
     }
 }
 
@@ -309,17 +309,7 @@ impl VhostClient {
             let Some(request) = self.waiting.pop_front() else { break };
             let tag = self.next;
             self.next += 1;
-            let (operation, payload) = match request.kind {
-                straddle_vhost::Kind::Read => (Operation::Read, Payload::None),
-                straddle_vhost::Kind::Write => {
-                    // Data outside the guest's memory are none, and refused.
-                    let fetched = self.connection.fetch(&request, &mut self.data);
-                    (Operation::Write, Payload::Bytes(if fetched { &self.data } else { &[] }))
-                }
-                straddle_vhost::Kind::WriteZeroes => (Operation::Write, Payload::Zeroes),
-                straddle_vhost::Kind::Flush => (Operation::Flush, Payload::None),
-                straddle_vhost::Kind::Discard => (Operation::Discard, Payload::None),
-            };
+            let (operation, payload) = virtio::submission(&self.connection, &request, &mut self.data);
             let job = Job { owner, tag, operation, offset: request.offset, length: request.length };
             match engine.submit(&job, payload) {
                 Ok(()) => {
@@ -347,12 +337,8 @@ impl VhostClient {
         let Some(request) = self.requests.remove(&finished.job.tag) else { return Ok(()) };
         self.in_flight = self.in_flight.saturating_sub(data(&request));
         let mut status = if finished.failed { Status::Error } else { Status::Ok };
-        self.data.clear();
-        if finished.job.operation == Operation::Read {
-            self.data.resize(usize::try_from(request.length).unwrap_or_default(), 0);
-            if engine.served().read(request.offset, &mut self.data).is_err() {
-                status = Status::Error;
-            }
+        if virtio::answer(engine.served(), &request, &mut self.data).is_err() {
+            status = Status::Error;
         }
         let result = self.connection.complete(&request, status, &self.data);
         self.give_back();

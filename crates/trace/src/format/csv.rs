@@ -1,6 +1,6 @@
 //! Traces as comma-separated values, with a header.
 
-use straddle_drive::Operation;
+use straddle_io::Operation;
 
 use super::{Line, Lines, When, time, whole, wrong};
 use crate::error::LineError;
@@ -125,7 +125,7 @@ mod tests {
     fn columns_stand_in_any_order_among_others() {
         let columns = Columns::of("host, Length ,OFFSET,op,time_us,disk").unwrap();
         let line = columns.line("a, 4096 , 512,Write,1.5,x").unwrap();
-        let when = When::At(straddle_drive::Nanos::new(1500));
+        let when = When::At(straddle_io::Nanos::new(1500));
         assert_eq!(line, Line { operation: Operation::Write, offset: 512, length: 4096, when });
         assert_eq!(columns.line("a,,,F,2,x").unwrap().operation, Operation::Flush);
     }

@@ -4,7 +4,7 @@
 //! the delay after this one was complete. The second column says how DiskSim's authors had classed it (writes: `Doub`,
 //! `Trip`), and is not used.
 
-use straddle_drive::Operation;
+use straddle_io::Operation;
 
 use super::{Line, Lines, When, time, whole, wrong};
 use crate::error::LineError;
@@ -53,7 +53,7 @@ fn request(line: &str) -> Result<Line, LineError> {
 
 #[cfg(test)]
 mod tests {
-    use straddle_drive::Nanos;
+    use straddle_io::Nanos;
 
     use super::*;
 

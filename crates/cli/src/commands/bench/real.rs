@@ -14,7 +14,8 @@ use straddle_bench::{
 };
 use straddle_device::FileId;
 use straddle_device::shown::quote_path;
-use straddle_drive::{Nanos, Profile};
+use straddle_drive::Profile;
+use straddle_io::Nanos;
 use straddle_real::{
     Areas, Before, Claimed, Conditions, Finished, Give, GivenUp, Io, Kind, OpenError, Opened, Real, Session,
     SessionError, Settings, Unrestored, areas, unrestored,

@@ -1,7 +1,7 @@
 //! The lab's steps in a page: charts as the article's figures, tables, and what happened inside the drives.
 
-use straddle_bench::experiment::{Direction, LabMeasure, LabStep};
-use straddle_lab::{Comparison, StepOutcome};
+use straddle_reproduce::experiment::{Direction, LabMeasure, LabStep};
+use straddle_reproduce::lab::{Comparison, StepOutcome};
 
 use super::{Cell, Table, dash, figure, paragraph};
 use crate::view::chart::groups::{Bar, Chart, Group};

@@ -11,10 +11,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use straddle_bench::Silent;
-use straddle_bench::experiment::Experiment;
-use straddle_drive::{Counters, Profile};
-use straddle_lab::input::Inputs;
-use straddle_lab::{Ended, Job, LabError, Machine, Measured, Planned, Settings};
+use straddle_drive::Profile;
+use straddle_io::Counters;
+use straddle_reproduce::experiment::Experiment;
+use straddle_reproduce::lab::input::Inputs;
+use straddle_reproduce::lab::{Ended, Job, LabError, Machine, Measured, Planned, Settings};
 
 use super::page;
 use crate::output::Styles;
@@ -60,7 +61,8 @@ fn reproduced(names: &[&str]) -> Reproduced {
         experiment.lab.iter_mut().for_each(|step| step.input = None);
         let planned: Vec<_> =
             experiment.lab.iter().map(|step| Planned { step, drive: &step.drive }).collect();
-        let lab = straddle_lab::reproduce(&Fixed, &planned, &inputs, settings, &mut Silent).unwrap();
+        let lab =
+            straddle_reproduce::lab::reproduce(&Fixed, &planned, &inputs, settings, &mut Silent).unwrap();
         let outcome = experiment.reproduce(None, &Profile::open).unwrap();
         ReproducedExperiment { experiment, judged: true, outcome: Some(outcome), lab: Some(lab) }
     };

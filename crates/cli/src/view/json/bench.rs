@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_bench::{
-    Arm, Clock, Description, Ended, Host, Latency, Measured, Order, Parameters, Stop, Sweep, Sync, Workload,
+    Arm, Clock, Description, Ended, Host, Measured, Order, Parameters, Stop, Sweep, Sync, Workload,
 };
-use straddle_drive::Counters;
+use straddle_io::{Counters, Latency};
 use straddle_real::Io;
 
 /// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.

@@ -2,8 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_bench::experiment::Quantity;
-use straddle_bench::fit::{Figure, Fit, Fitted, MARGIN};
+use straddle_reproduce::experiment::Quantity;
+use straddle_reproduce::fit::{Figure, Fit, Fitted, MARGIN};
 
 /// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
 pub(crate) const SCHEMA: u32 = 1;

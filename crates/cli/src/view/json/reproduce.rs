@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_bench::experiment::{
+use straddle_drive::Profile;
+use straddle_reproduce::experiment::{
     Arm, ArmOutcome, Compared, Experiment, Measure, Outcome, Source, Step, StepOutcome, Tally,
 };
-use straddle_drive::Profile;
-use straddle_lab::Settings;
+use straddle_reproduce::lab::Settings;
 
 mod lab;
 
@@ -32,7 +32,7 @@ pub(crate) struct ReproducedExperiment {
     /// What needs a drive only, if that was run.
     pub(crate) outcome: Option<Outcome>,
     /// What needs a kernel, if that was run, in the order of the experiment.
-    pub(crate) lab: Option<Vec<straddle_lab::StepOutcome>>,
+    pub(crate) lab: Option<Vec<straddle_reproduce::lab::StepOutcome>>,
 }
 
 /// How they were run.
@@ -240,7 +240,8 @@ impl ReproducedExperiment {
     /// Those of the lab's steps that were run.
     pub(crate) fn lab_steps(
         &self,
-    ) -> impl Iterator<Item = (&straddle_bench::experiment::LabStep, &straddle_lab::StepOutcome)> {
+    ) -> impl Iterator<Item = (&straddle_reproduce::experiment::LabStep, &straddle_reproduce::lab::StepOutcome)>
+    {
         self.experiment.lab.iter().zip(self.lab.iter().flatten())
     }
 
@@ -263,7 +264,7 @@ fn run_report(reproduced: &ReproducedExperiment) -> ExperimentReport {
 fn report(
     experiment: &Experiment,
     outcome: Option<&Outcome>,
-    lab: Option<&[straddle_lab::StepOutcome]>,
+    lab: Option<&[straddle_reproduce::lab::StepOutcome]>,
     limit: Option<f64>,
 ) -> ExperimentReport {
     let steps = experiment.steps.iter().enumerate().map(|(index, step)| {
@@ -358,7 +359,7 @@ fn measure_report(measure: Measure) -> MeasureReport {
     }
 }
 
-fn published_report(published: &straddle_bench::experiment::Published) -> PublishedReport {
+fn published_report(published: &straddle_reproduce::experiment::Published) -> PublishedReport {
     let (value, low, high) = (published.value, published.low, published.high);
     PublishedReport { value, low, high, note: published.note.clone() }
 }

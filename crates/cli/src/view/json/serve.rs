@@ -2,8 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_bench::Latency;
-use straddle_drive::{Nanos, Profile};
+use straddle_drive::Profile;
+use straddle_io::{Latency, Nanos};
 use straddle_serve::{Ending, Snapshot};
 
 use super::bench::{CountersReport, LatencyReport, counters, latency};

@@ -174,7 +174,7 @@ impl SimReport {
 
 fn run_report(sim: &Sim<'_>, run: &Run) -> RunReport {
     let replayed = &run.replayed;
-    let kind = |times: &straddle_bench::Latency| {
+    let kind = |times: &straddle_io::Latency| {
         let count = times.count();
         (count > 0).then(|| KindReport { count, latency: latency(times) })
     };

@@ -83,7 +83,7 @@ fn headline(bench: &Bench<'_>) -> String {
     let time = clock(bench.target.clock);
     let overhead = match bench.host.overhead_ns {
         0 => String::new(),
-        nanos => format!(", host overhead {}", straddle_drive::Nanos::new(nanos)),
+        nanos => format!(", host overhead {}", straddle_io::Nanos::new(nanos)),
     };
     format!(
         "{}: {}{overhead}; on {} ({}): {time}",
@@ -300,8 +300,8 @@ fn in_turns(sweep: &Sweep) -> bool {
     sweep.arms().iter().any(|arm| !arm.turns.is_empty())
 }
 
-fn each(arm: &Arm) -> straddle_drive::Nanos {
-    straddle_drive::Nanos::from_seconds(arm.seconds_per_request()).unwrap_or_default()
+fn each(arm: &Arm) -> straddle_io::Nanos {
+    straddle_io::Nanos::from_seconds(arm.seconds_per_request()).unwrap_or_default()
 }
 
 /// The time of an arm: its whole run, or in turns that of a request.
@@ -370,7 +370,7 @@ fn per_request(samples: &Samples, what: Inside) -> String {
 }
 
 fn amplification(samples: &Samples) -> String {
-    let factor = samples.counters.as_ref().and_then(straddle_drive::Counters::write_amplification);
+    let factor = samples.counters.as_ref().and_then(straddle_io::Counters::write_amplification);
     factor.map_or_else(|| "-".to_owned(), |factor| format!("{factor:.2}"))
 }
 
@@ -396,7 +396,7 @@ pub(crate) fn svg(bench: &Bench<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use straddle_bench::{Host, Mock, Pattern, Silent, Target, Workload};
-    use straddle_drive::Nanos;
+    use straddle_io::Nanos;
 
     use super::*;
 

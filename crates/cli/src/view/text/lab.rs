@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use straddle_drive::Counters;
 use straddle_guest::{Ended, GuestDrive, Job};
+use straddle_io::Counters;
 use straddle_units::ByteCount;
 
 use crate::output::{plural, printable};

@@ -4,7 +4,7 @@ pub(crate) mod lab;
 
 use std::fmt::Write;
 
-use straddle_bench::experiment::{
+use straddle_reproduce::experiment::{
     Arm, Compared, Experiment, Judged, Measure, Outcome, Quantity, Source, StepOutcome,
 };
 

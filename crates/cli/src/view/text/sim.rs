@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use straddle_bench::Latency;
+use straddle_io::Latency;
 use straddle_trace::Pace;
 use straddle_units::ByteCount;
 

@@ -1,10 +1,10 @@
 //! Passes of which more is known than when they begin and end: for drives whose firmware was measured.
 
+use straddle_io::{Counters, Nanos, Time};
+
 use super::{Mechanism, Pass};
-use crate::counters::Counters;
 use crate::disk::geometry::Place;
 use crate::disk::link::{Piece, Supply};
-use crate::time::{Nanos, Time};
 
 impl Mechanism {
     /// The parts in which the last [`Mechanism::read_pieces`] read.

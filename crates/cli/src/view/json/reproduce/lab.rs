@@ -2,8 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_bench::experiment::{Direction, LabArm, LabMeasure, LabPublished, LabStep, Statistic};
-use straddle_lab::{Cell, Comparison, Figure, StepOutcome};
+use straddle_reproduce::experiment::{Direction, LabArm, LabMeasure, LabPublished, LabStep, Statistic};
+use straddle_reproduce::lab::{Cell, Comparison, Figure, StepOutcome};
 
 use super::{MeasureReport, measure_report};
 use crate::view::json::bench::{CountersReport, counters};

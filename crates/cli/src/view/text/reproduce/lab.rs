@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use straddle_bench::experiment::{LabStep, Statistic};
-use straddle_lab::{Comparison, StepOutcome};
+use straddle_reproduce::experiment::{LabStep, Statistic};
+use straddle_reproduce::lab::{Comparison, StepOutcome};
 
 use super::{measure, note};
 use crate::output::{Styles, paint, plural, printable};
@@ -175,7 +175,7 @@ pub(crate) fn named(step: &LabStep, compared: &Comparison) -> String {
 
 /// A sentence for each guest that failed.
 pub(crate) fn failures(step: &LabStep, outcome: &StepOutcome) -> Vec<String> {
-    let told = |cell: &straddle_lab::Cell| {
+    let told = |cell: &straddle_reproduce::lab::Cell| {
         let variant = step.variants.get(cell.variant).map_or(String::new(), |variant| format!("{variant} "));
         let failure = cell.failure.as_deref().unwrap_or_default();
         printable(&format!("{variant}{}, seed {}: {failure}", step.arms[cell.arm].name, cell.seed))

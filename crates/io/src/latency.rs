@@ -1,0 +1,97 @@
+//! Times of many requests, in memory that does not grow with their number.
+
+use crate::time::Nanos;
+use hdrhistogram::Histogram;
+
+/// Figures of the histogram that are kept: percentiles are exact to a thousandth.
+const DIGITS: u8 = 3;
+
+/// Times of many requests.
+#[derive(Clone, Debug)]
+pub struct Latency {
+    histogram: Histogram<u64>,
+    sum: u128,
+    min: u64,
+    max: u64,
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Latency {
+    /// No times yet.
+    pub fn new() -> Self {
+        #[allow(clippy::unwrap_used, reason = "1 to 5 figures are possible, and that is all that is checked")]
+        let histogram = Histogram::new(DIGITS).unwrap();
+        Self { histogram, sum: 0, min: u64::MAX, max: 0 }
+    }
+
+    /// Records the same time `count` times.
+    pub fn record_many(&mut self, time: Nanos, count: u64) {
+        if count > 0 {
+            let nanos = time.get();
+            let _ = self.histogram.record_n(nanos, count);
+            self.sum += u128::from(nanos) * u128::from(count);
+            (self.min, self.max) = (self.min.min(nanos), self.max.max(nanos));
+        }
+    }
+
+    /// Records one time.
+    pub fn record(&mut self, time: Nanos) {
+        let nanos = time.get();
+        // It resizes itself; the only refusal is a machine where 64 bits do not fit a pointer.
+        let _ = self.histogram.record(nanos);
+        self.sum += u128::from(nanos);
+        self.min = self.min.min(nanos);
+        self.max = self.max.max(nanos);
+    }
+
+    /// All of `other` as well.
+    pub fn join(&mut self, other: &Self) {
+        // It resizes itself, as when recording.
+        let _ = self.histogram.add(&other.histogram);
+        self.sum += other.sum;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    /// How many.
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// How many were done within this time, to a thousandth of it.
+    pub fn count_within(&self, time: Nanos) -> u64 {
+        if self.count() == 0 { 0 } else { self.histogram.count_between(0, time.get()) }
+    }
+
+    /// All of them together.
+    pub fn total(&self) -> Nanos {
+        Nanos::new(u64::try_from(self.sum).unwrap_or(u64::MAX))
+    }
+
+    /// The mean, exact; zero of none.
+    pub fn mean(&self) -> Nanos {
+        let mean = self.sum.checked_div(u128::from(self.count())).unwrap_or(0);
+        Nanos::new(u64::try_from(mean).unwrap_or(u64::MAX))
+    }
+
+    /// The shortest, exact; zero of none.
+    pub const fn min(&self) -> Nanos {
+        Nanos::new(if self.min > self.max { 0 } else { self.min })
+    }
+
+    /// The longest, exact; zero of none.
+    pub const fn max(&self) -> Nanos {
+        Nanos::new(self.max)
+    }
+
+    /// The time within which this share of the requests, 0 to 1, was done; to a thousandth.
+    pub fn quantile(&self, share: f64) -> Nanos {
+        let value = self.histogram.value_at_quantile(share);
+        Nanos::new(value.clamp(self.min().get(), self.max))
+    }
+}

@@ -1,0 +1,156 @@
+//! Power cuts: when, and what is left of what was being written.
+//!
+//! Disks write sector after sector. When the power goes, the physical sectors before some point of the operation are written,
+//! those behind it are not, and the one at that point is torn. A torn physical sector is lost as a whole: where a drive was
+//! writing one logical sector of a larger physical one, the neighbours go with it, though the host did not write them and may
+//! have flushed them long ago. That is the danger of 512-byte emulation, and what [`Tear::Garbage`] models. A real drive would
+//! report a torn sector as unreadable; here it reads as noise, because the contents have to fit a plain file.
+//!
+//! Disks with a media cache write partial sectors there first and put a torn one right from it. Flash is not written in place:
+//! of each unit either the old version is mapped or the new one. Neither tears.
+
+use std::io;
+use std::ops::Range;
+
+use straddle_drive::disk::Protection;
+use straddle_drive::profile::{Body, Profile};
+use straddle_io::{Nanos, SplitMix64};
+
+use crate::store::Store;
+use crate::unsettled::{Fate, Unsettled};
+
+/// Power is lost within this time after the request that brings it about, so that the request may be in any stage of its way: a
+/// seek and some revolutions of a disk, a few programs of flash.
+const DISK_WINDOW: Nanos = Nanos::new(40_000_000);
+const FLASH_WINDOW: Nanos = Nanos::new(4_000_000);
+
+/// A power cut to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The requests that the drive takes before: power is lost a little after this one. 0 is at once.
+    pub after: u64,
+    /// Decides how much later, and what becomes of what is being written then.
+    pub seed: u64,
+    /// What may become of a physical sector that is being written.
+    pub tear: Tear,
+}
+
+/// What becomes of the physical sector that a disk is writing when the power goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tear {
+    /// By seed it is as before, or as after, or noise; if noise, its other logical sectors are as well.
+    #[default]
+    Garbage,
+    /// It is as before or as after: the drive has the energy to end the sector that it has begun.
+    Nothing,
+}
+
+impl Cut {
+    /// How long after its request the power goes, by the seed: less than `window`.
+    pub fn delay(&self, window: Nanos) -> Nanos {
+        let draw = SplitMix64::new(self.seed ^ 0x5eed).next();
+        Nanos::new(draw.checked_rem(window.get()).unwrap_or(0))
+    }
+}
+
+/// How long a request may be on its way inside the drive.
+pub(crate) const fn window(body: &Body) -> Nanos {
+    match body {
+        Body::Disk(_) => DISK_WINDOW,
+        Body::Ssd(_) => FLASH_WINDOW,
+    }
+}
+
+/// What a power cut does to a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hazard {
+    /// Whatever the drive has taken survives.
+    None,
+    /// What is not stored is lost, and nothing is torn: a disk with a media cache.
+    Cached,
+    /// What is not stored is lost; units are old or new.
+    Flash,
+    /// What is not stored is lost; sectors are written in place. Their size and the firmware's shift in bytes.
+    Platters { physical: u64, shift: u64 },
+}
+
+impl Hazard {
+    pub(crate) fn of(profile: &Profile) -> Self {
+        match &profile.body {
+            Body::Ssd(ssd) if ssd.power_loss_protection() => Self::None,
+            Body::Ssd(_) => Self::Flash,
+            Body::Disk(disk) => match disk.protection {
+                Protection::NonVolatile => Self::None,
+                Protection::MediaCache { .. } => Self::Cached,
+                Protection::None => {
+                    let sectors = profile.sectors;
+                    Self::Platters { physical: sectors.physical, shift: sectors.firmware_offset }
+                }
+            },
+        }
+    }
+}
+
+/// Leaves in the store what is on the medium when the power goes now.
+pub(crate) fn apply(
+    store: &Store,
+    unsettled: &mut Unsettled,
+    hazard: Hazard,
+    seed: u64,
+    tear: Tear,
+) -> io::Result<()> {
+    let mut random = SplitMix64::new(seed);
+    match hazard {
+        Hazard::None => {}
+        Hazard::Cached | Hazard::Flash => {
+            let spans: Vec<(Range<u64>, Fate)> =
+                unsettled.in_flight().iter().map(|span| (span.clone(), toss(&mut random))).collect();
+            let fate = |offset: u64| {
+                let span = spans.iter().find(|(span, _)| span.contains(&offset));
+                span.map_or(Fate::Old, |(_, fate)| *fate)
+            };
+            unsettled.roll_back(store, fate)?;
+        }
+        Hazard::Platters { physical, shift } => {
+            let torn = Torn::choose(unsettled.in_flight(), physical, shift, &mut random);
+            let torn_fate = toss(&mut random);
+            let fate = |offset: u64| match ((offset + shift) / physical).cmp(&torn.sector) {
+                std::cmp::Ordering::Less => Fate::New,
+                std::cmp::Ordering::Equal => torn_fate,
+                std::cmp::Ordering::Greater => Fate::Old,
+            };
+            unsettled.roll_back(store, fate)?;
+            if torn.is_inside && tear == Tear::Garbage && random.next().is_multiple_of(2) {
+                let start = (torn.sector * physical).saturating_sub(shift);
+                let end = ((torn.sector + 1) * physical).saturating_sub(shift).min(store.size());
+                let mut noise = vec![0; usize::try_from(end.saturating_sub(start)).unwrap_or_default()];
+                random.fill(&mut noise);
+                store.write(start, &noise)?;
+            }
+        }
+    }
+    store.sync()
+}
+
+fn toss(random: &mut SplitMix64) -> Fate {
+    if random.next().is_multiple_of(2) { Fate::Old } else { Fate::New }
+}
+
+/// How far an operation on the platters has come.
+struct Torn {
+    /// The physical sector under the head.
+    sector: u64,
+    /// Whether it is one of those to be written: the operation may also be all but over, or only reading.
+    is_inside: bool,
+}
+
+impl Torn {
+    /// Somewhere in the operation, each sector as likely as the next, its very end included.
+    fn choose(spans: &[Range<u64>], physical: u64, shift: u64, random: &mut SplitMix64) -> Self {
+        let first = spans.iter().map(|span| (span.start + shift) / physical).min();
+        let end = spans.iter().map(|span| (span.end - 1 + shift) / physical + 1).max();
+        let (Some(first), Some(end)) = (first, end) else { return Self { sector: 0, is_inside: false } };
+        let sector = first + random.next() % (end - first + 1);
+        Self { sector, is_inside: sector < end }
+    }
+}

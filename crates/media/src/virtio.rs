@@ -1,0 +1,73 @@
+//! A drive with contents as a virtio block device: what it claims, and what its driver's requests ask of it.
+
+use std::io;
+
+use straddle_io::Operation;
+use straddle_vhost::{BlockRequest, Connection, Kind, Offer};
+
+use crate::served::{Payload, Served};
+
+/// The longest serial number in virtio-blk.
+const SERIAL_BYTES: usize = 20;
+
+/// What depends on the guest and not on the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transport {
+    /// Request queues.
+    pub queues: u16,
+    /// Bytes of the longest segment; `None` leaves it to the guest.
+    pub longest_segment: Option<u32>,
+    /// Whether the guest may say how rarely it wants to be interrupted.
+    pub event_index: bool,
+}
+
+/// The drive as virtio describes it. A figure that does not fit its field is left out. The guest is told of a volatile cache where
+/// a power cut would lose what the drive has acknowledged.
+pub fn offer(served: &Served, transport: Transport) -> Offer {
+    let claims = served.claims();
+    let narrow = |bytes: u64| u32::try_from(bytes).unwrap_or(0);
+    Offer {
+        capacity: claims.capacity,
+        logical_sector: narrow(claims.logical_sector),
+        physical_sector: narrow(claims.physical_sector),
+        alignment_offset: narrow(claims.alignment_offset),
+        minimum_io: claims.minimum_io.map_or(0, narrow),
+        optimal_io: claims.optimal_io.map_or(0, narrow),
+        discard_granularity: claims.discard_granularity.map(narrow),
+        volatile_cache: served.has_volatile_cache(),
+        queues: transport.queues,
+        longest_segment: transport.longest_segment,
+        event_index: transport.event_index,
+        serial: claims.model.chars().filter(char::is_ascii).take(SERIAL_BYTES).collect(),
+    }
+}
+
+/// What the request asks of the drive. The data of a write are copied to `data`; where they are not in the guest's memory there
+/// are none, and the drive refuses the write.
+pub fn submission<'a>(
+    connection: &Connection,
+    request: &BlockRequest,
+    data: &'a mut Vec<u8>,
+) -> (Operation, Payload<'a>) {
+    match request.kind {
+        Kind::Read => (Operation::Read, Payload::None),
+        Kind::Write => {
+            let fetched = connection.fetch(request, data);
+            (Operation::Write, Payload::Bytes(if fetched { data } else { &[] }))
+        }
+        Kind::WriteZeroes => (Operation::Write, Payload::Zeroes),
+        Kind::Flush => (Operation::Flush, Payload::None),
+        Kind::Discard => (Operation::Discard, Payload::None),
+    }
+}
+
+/// Leaves in `data` what a request that has succeeded brings to the guest: the contents of a read as they are now, nothing of
+/// any other.
+pub fn answer(served: &Served, request: &BlockRequest, data: &mut Vec<u8>) -> io::Result<()> {
+    data.clear();
+    if request.kind == Kind::Read {
+        data.resize(usize::try_from(request.length).unwrap_or_default(), 0);
+        served.read(request.offset, data)?;
+    }
+    Ok(())
+}

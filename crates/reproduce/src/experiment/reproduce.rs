@@ -1,0 +1,243 @@
+//! An experiment run on modelled drives, and our figures beside the published ones.
+
+use rayon::prelude::*;
+use straddle_bench::{Host, Modelled, Samples, Silent, run};
+use straddle_drive::{Profile, ProfileError};
+
+use super::{Experiment, ExperimentError, Measure, Published, Step};
+use crate::float;
+
+/// An experiment as it came out.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// In the order of the experiment.
+    pub steps: Vec<StepOutcome>,
+}
+
+/// A step as it came out.
+#[derive(Clone, Debug)]
+pub struct StepOutcome {
+    /// The modelled drive it ran on.
+    pub drive: String,
+    /// That drive's numbers.
+    pub profile: Profile,
+    /// In the order of the step.
+    pub arms: Vec<ArmOutcome>,
+}
+
+/// An arm as it came out.
+#[derive(Clone, Debug)]
+pub struct ArmOutcome {
+    /// What was measured at each offset.
+    pub runs: Vec<Samples>,
+    /// One of each of the step's measures.
+    pub figures: Vec<Compared>,
+}
+
+/// Our figure, and the published one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compared {
+    /// What was measured.
+    pub measure: Measure,
+    /// Ours; of several offsets, the mean.
+    pub modelled: f64,
+    /// The least of several offsets.
+    pub lowest: f64,
+    /// The greatest.
+    pub highest: f64,
+    /// What was published.
+    pub published: Option<Published>,
+    /// The cost, times the aligned arm's: ours, and as published. `None` for the aligned arm, or without one.
+    pub ratio: Option<(f64, Option<f64>)>,
+}
+
+/// A figure that can be judged.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Judged {
+    /// Index of the step.
+    pub step: usize,
+    /// Index of the arm.
+    pub arm: usize,
+    /// What was measured.
+    pub measure: Measure,
+    /// The figure itself, or the ratio.
+    pub quantity: Quantity,
+    /// Ours.
+    pub modelled: f64,
+    /// The published one.
+    pub published: f64,
+}
+
+/// What of an arm is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    /// The figure.
+    Figure,
+    /// The cost, times the aligned arm's.
+    Ratio,
+}
+
+/// How many requests were run, and how long they took on the drives' clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tally {
+    /// Reads and writes.
+    pub requests: u64,
+    /// Seconds of virtual time.
+    pub seconds: f64,
+}
+
+impl Experiment {
+    /// Runs every step, on `drive` instead of its own where that is given. `open` finds the drives. The steps run beside
+    /// each other, each offset on a drive fresh from power-on, so the figures are the same on every machine.
+    pub fn reproduce(
+        &self,
+        drive: Option<&str>,
+        open: &(dyn Fn(&str) -> Result<Profile, ProfileError> + Sync),
+    ) -> Result<Outcome, ExperimentError> {
+        let mut profiles = Vec::with_capacity(self.steps.len());
+        for step in &self.steps {
+            let name = drive.unwrap_or(&step.drive);
+            let failed = |source| {
+                let (name, step) = (self.name.clone(), step.name.clone());
+                ExperimentError::Drive { name, step, source: Box::new(source) }
+            };
+            profiles.push((name.to_owned(), open(name).map_err(failed)?));
+        }
+        let runs = self.runs();
+        let samples: Result<Vec<Samples>, ExperimentError> = runs
+            .into_par_iter()
+            .map(|(step, arm, offset)| {
+                let (name, profile) = &profiles[step];
+                self.run_one(step, arm, offset, &mut Modelled::new(name, profile))
+            })
+            .collect();
+        let mut samples = samples?.into_iter();
+        let steps = self.steps.iter().zip(profiles).map(|(step, (drive, profile))| {
+            let runs =
+                step.arms.iter().map(|arm| samples.by_ref().take(arm.offsets.len()).collect()).collect();
+            StepOutcome { drive, profile, arms: compared(step, runs) }
+        });
+        Ok(Outcome { steps: steps.collect() })
+    }
+
+    /// Every run by step, arm and offset, in order.
+    fn runs(&self) -> Vec<(usize, usize, u64)> {
+        let mut runs = Vec::new();
+        for (index, step) in self.steps.iter().enumerate() {
+            for (arm, offsets) in step.arms.iter().map(|arm| &arm.offsets).enumerate() {
+                runs.extend(offsets.iter().map(|offset| (index, arm, *offset)));
+            }
+        }
+        runs
+    }
+
+    fn run_one(
+        &self,
+        step: usize,
+        arm: usize,
+        offset: u64,
+        target: &mut Modelled,
+    ) -> Result<Samples, ExperimentError> {
+        let step = &self.steps[step];
+        run(target, &step.workload.at(offset), Host::default(), &mut Silent).map_err(|source| {
+            ExperimentError::Run {
+                name: self.name.clone(),
+                step: step.name.clone(),
+                arm: step.arms[arm].name.clone(),
+                source: Box::new(source),
+            }
+        })
+    }
+}
+
+fn compared(step: &Step, runs: Vec<Vec<Samples>>) -> Vec<ArmOutcome> {
+    let mean = |runs: &[Samples], measure: Measure| {
+        runs.iter().map(|samples| measure.of(samples)).sum::<f64>() / float(runs.len() as u64)
+    };
+    let aligned = step.arms.iter().position(|arm| arm.aligned);
+    let reference = |measure: Measure| {
+        aligned.map(|index| (mean(&runs[index], measure), step.arms[index].published(measure)))
+    };
+    let figure = |index: usize, measure: Measure| {
+        let each = runs[index].iter().map(|samples| measure.of(samples));
+        let modelled = mean(&runs[index], measure);
+        let published = step.arms[index].published(measure);
+        let ratio = reference(measure).filter(|_| aligned != Some(index)).map(|(ours, theirs)| {
+            let theirs = published.zip(theirs).map(|(value, base)| measure.times(value.value, base.value));
+            (measure.times(modelled, ours), theirs)
+        });
+        Compared {
+            measure,
+            modelled,
+            lowest: each.clone().fold(f64::INFINITY, f64::min),
+            highest: each.fold(0.0, f64::max),
+            published: published.cloned(),
+            ratio,
+        }
+    };
+    let figures =
+        |index: usize| step.measures.iter().map(|measure| figure(index, *measure)).collect::<Vec<_>>();
+    let figures: Vec<_> = (0..runs.len()).map(figures).collect();
+    runs.into_iter().zip(figures).map(|(runs, figures)| ArmOutcome { runs, figures }).collect()
+}
+
+/// The error of `ours`, as a share of the published figure.
+fn error(ours: f64, published: f64) -> f64 {
+    ours / published - 1.0
+}
+
+impl Compared {
+    /// How far ours is off, as a share of the published figure.
+    pub fn error(&self) -> Option<f64> {
+        self.published.as_ref().map(|published| error(self.modelled, published.value))
+    }
+
+    /// How far our ratio is off, as a share of the published one.
+    pub fn ratio_error(&self) -> Option<f64> {
+        self.ratio.and_then(|(ours, published)| published.map(|published| error(ours, published)))
+    }
+}
+
+impl Judged {
+    /// How far ours is off, as a share of the published figure.
+    pub fn error(&self) -> f64 {
+        error(self.modelled, self.published)
+    }
+}
+
+impl Outcome {
+    /// Every figure that was published, and every ratio of two.
+    pub fn judged(&self) -> Vec<Judged> {
+        let mut judged = Vec::new();
+        for (step, outcome) in self.steps.iter().enumerate() {
+            for (arm, outcome) in outcome.arms.iter().enumerate() {
+                for Compared { measure, modelled, published, ratio, .. } in &outcome.figures {
+                    let mut push = |quantity, modelled, published| {
+                        judged.push(Judged { step, arm, measure: *measure, quantity, modelled, published });
+                    };
+                    if let Some(published) = published {
+                        push(Quantity::Figure, *modelled, published.value);
+                    }
+                    if let Some((ours, Some(theirs))) = ratio {
+                        push(Quantity::Ratio, *ours, *theirs);
+                    }
+                }
+            }
+        }
+        judged
+    }
+
+    /// What it took.
+    pub fn tally(&self) -> Tally {
+        let runs = self.steps.iter().flat_map(|step| &step.arms).flat_map(|arm| &arm.runs);
+        runs.fold(Tally::default(), |tally, samples| tally.add(samples.requests, samples.elapsed.seconds()))
+    }
+}
+
+impl Tally {
+    /// With so many requests and seconds more.
+    #[must_use]
+    pub fn add(self, requests: u64, seconds: f64) -> Self {
+        Self { requests: self.requests + requests, seconds: self.seconds + seconds }
+    }
+}

@@ -1,0 +1,21 @@
+//! The lab: a real Linux with real file systems on modelled drives, in virtual time.
+//!
+//! The law of this module: whatever is measured is measured on the guest's clock; the same job gives the same figures on every
+//! machine. [`Host`] is the exception, and says so: the same scripts on this machine's kernel and a real device.
+
+mod compare;
+mod guests;
+mod host;
+pub mod input;
+pub mod job;
+mod reproduce;
+#[cfg(test)]
+mod tests;
+
+pub use compare::{Comparison, Figure};
+pub use guests::Guests;
+pub use host::Host;
+pub use job::{Ended, Job, JobDrive, LabError, Machine, Measured};
+pub use straddle_guest::Charges;
+
+pub use reproduce::{Cell, Planned, ReproduceError, Settings, StepOutcome, reproduce};

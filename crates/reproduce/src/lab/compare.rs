@@ -1,0 +1,218 @@
+//! Our figures of a step, and the published ones beside them.
+
+use crate::experiment::{LabPublished, LabStep, Measure, Statistic};
+use crate::lab::reproduce::Cell;
+
+/// What was measured of a variant on an arm.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// Index of the measure.
+    pub measure: usize,
+    /// Index of the variant.
+    pub variant: usize,
+    /// Index of the arm.
+    pub arm: usize,
+    /// The mean of the runs; of a shortened part, for the whole.
+    pub seconds: f64,
+    /// The least of the runs.
+    pub least: f64,
+    /// The greatest.
+    pub greatest: f64,
+    /// Times the aligned arm's seconds; none of that arm itself.
+    pub ratio: Option<f64>,
+}
+
+/// A published figure and ours.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// Index of the measure.
+    pub measure: usize,
+    /// Index of the arm; of a ratio, the misaligned one.
+    pub arm: usize,
+    /// Index of the variant; of all of them otherwise.
+    pub variant: Option<usize>,
+    /// What of all.
+    pub of: Statistic,
+    /// Index of the variant that does not count.
+    pub without: Option<usize>,
+    /// The unit of a figure; a ratio has none.
+    pub unit: Option<Measure>,
+    /// Ours: in the unit, or a ratio; none where a cell failed.
+    pub ours: Option<f64>,
+    /// As published.
+    pub published: f64,
+    /// The ends of the published range.
+    pub range: Option<(f64, f64)>,
+    /// What one should know of it.
+    pub note: Option<String>,
+}
+
+impl Comparison {
+    /// How far ours is off, as a share of the published figure. Where each has to lie in a range: of the end that is passed.
+    pub fn error(&self) -> Option<f64> {
+        let ours = self.ours?;
+        Some(match (self.of, self.range) {
+            (Statistic::Each, Some((low, high))) if ours >= low && ours <= high => 0.0,
+            (Statistic::Each, Some((low, _))) if ours < low => ours / low - 1.0,
+            (Statistic::Each, Some((_, high))) => ours / high - 1.0,
+            _ => ours / self.published - 1.0,
+        })
+    }
+
+    /// Whether ours is off by at most `limit`. A figure that we could not get is not.
+    pub fn is_within(&self, limit: f64) -> bool {
+        self.error().is_some_and(|error| error.abs() <= limit)
+    }
+}
+
+/// The figures of a step's cells; a shortened part's time is multiplied by `scale`.
+pub(crate) fn figures(step: &LabStep, cells: &[Cell], scale: u32) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (measure, told) in step.measures.iter().enumerate() {
+        let times = if told.scaled { f64::from(scale) } else { 1.0 };
+        for variant in 0..step.variants().len() {
+            let seconds = |arm: usize| -> Vec<f64> {
+                let of = |cell: &&Cell| (cell.variant, cell.arm) == (variant, arm) && cell.failure.is_none();
+                let measured = cells.iter().filter(of).flat_map(|cell| &cell.ended.measures);
+                measured.filter(|found| found.name == told.name).map(|found| found.seconds * times).collect()
+            };
+            let aligned = step.aligned().and_then(|arm| mean(&seconds(arm)));
+            for arm in 0..step.arms.len() {
+                let each = seconds(arm);
+                let Some(mean) = mean(&each) else { continue };
+                let ratio = aligned.filter(|_| step.aligned() != Some(arm)).map(|aligned| mean / aligned);
+                figures.push(Figure {
+                    measure,
+                    variant,
+                    arm,
+                    seconds: mean,
+                    least: each.iter().copied().fold(f64::INFINITY, f64::min),
+                    greatest: each.iter().copied().fold(0.0, f64::max),
+                    ratio,
+                });
+            }
+        }
+    }
+    figures
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    let count = u32::try_from(values.len()).ok().filter(|count| *count > 0)?;
+    Some(values.iter().sum::<f64>() / f64::from(count))
+}
+
+/// Everything that was published, and each ratio of two published figures, beside ours.
+pub(crate) fn compared(step: &LabStep, figures: &[Figure]) -> Vec<Comparison> {
+    let mut compared = Vec::new();
+    for published in &step.published {
+        let Some(measure) = step.measures.iter().position(|known| known.name == published.measure) else {
+            continue;
+        };
+        match published.arm.as_ref().and_then(|arm| step.arms.iter().position(|known| known.name == *arm)) {
+            Some(arm) => compared.extend(of_arm(step, figures, published, measure, arm)),
+            None => compared.extend(of_ratios(step, figures, published, measure)),
+        }
+    }
+    compared
+}
+
+fn variant(step: &LabStep, name: Option<&String>) -> Option<usize> {
+    name.and_then(|name| step.variants.iter().position(|known| known == name))
+}
+
+/// An arm's figure, unless only ratios can be compared; and its ratio to the aligned arm's, if that was published too.
+fn of_arm(
+    step: &LabStep,
+    figures: &[Figure],
+    published: &LabPublished,
+    measure: usize,
+    arm: usize,
+) -> Vec<Comparison> {
+    let variant = variant(step, published.variant.as_ref());
+    let of = |figure: &&Figure| {
+        (figure.measure, figure.variant, figure.arm) == (measure, variant.unwrap_or(0), arm)
+    };
+    let ours = figures.iter().find(of);
+    let told = &step.measures[measure];
+    let figure = Comparison {
+        measure,
+        arm,
+        variant,
+        of: Statistic::Mean,
+        without: None,
+        unit: Some(told.unit),
+        ours: ours.map(|figure| told.unit.of_seconds(figure.seconds)),
+        published: published.value,
+        range: published.low.zip(published.high),
+        note: published.note.clone(),
+    };
+    let aligned = step.aligned().filter(|aligned| *aligned != arm).map(|aligned| &step.arms[aligned].name);
+    let base = aligned.and_then(|aligned| {
+        let same = |other: &&LabPublished| {
+            other.measure == published.measure
+                && other.variant == published.variant
+                && other.arm.as_ref() == Some(aligned)
+        };
+        step.published.iter().find(same)
+    });
+    let ratio = base.map(|base| Comparison {
+        unit: None,
+        ours: ours.and_then(|figure| figure.ratio),
+        published: told.unit.times(published.value, base.value),
+        range: None,
+        note: None,
+        ..figure.clone()
+    });
+    (!told.ratio_only).then_some(figure).into_iter().chain(ratio).collect()
+}
+
+/// What was published of the variants' ratios.
+fn of_ratios(
+    step: &LabStep,
+    figures: &[Figure],
+    published: &LabPublished,
+    measure: usize,
+) -> Option<Comparison> {
+    let arm = (0..step.arms.len()).find(|arm| step.aligned() != Some(*arm))?;
+    let (only, without) =
+        (variant(step, published.variant.as_ref()), variant(step, published.without.as_ref()));
+    let counts = |index: usize| only.is_none_or(|only| only == index) && without != Some(index);
+    let wanted = (0..step.variants().len()).filter(|index| counts(*index)).count();
+    let ratios: Vec<f64> = figures
+        .iter()
+        .filter(|figure| figure.measure == measure && figure.arm == arm && counts(figure.variant))
+        .filter_map(|figure| figure.ratio)
+        .collect();
+    // A mean of those that did not fail would be another figure than the published one.
+    let ours = (ratios.len() == wanted).then(|| statistic(&ratios, published)).flatten();
+    Some(Comparison {
+        measure,
+        arm,
+        variant: only,
+        of: published.of,
+        without,
+        unit: None,
+        ours,
+        published: published.value,
+        range: published.low.zip(published.high),
+        note: published.note.clone(),
+    })
+}
+
+fn statistic(ratios: &[f64], published: &LabPublished) -> Option<f64> {
+    let least = || ratios.iter().copied().reduce(f64::min);
+    let greatest = || ratios.iter().copied().reduce(f64::max);
+    match published.of {
+        Statistic::Mean => mean(ratios),
+        Statistic::Least => least(),
+        Statistic::Greatest => greatest(),
+        // The one that is farthest from the middle: if it lies in the range, all do.
+        Statistic::Each => {
+            let farther = |one: f64, other: f64| {
+                let distance = |ratio: f64| (ratio - published.value).abs();
+                if distance(other) > distance(one) { other } else { one }
+            };
+            ratios.iter().copied().reduce(farther)
+        }
+    }
+}

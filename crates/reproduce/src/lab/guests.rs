@@ -1,0 +1,95 @@
+//! Jobs in guests: the machine that runs them for real.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use straddle_drive::Profile;
+use straddle_guest::{Charges, GuestDrive, Kernel, LIBRARY, Limits};
+
+use crate::lab::job::{Ended, Job, LabError, Machine, Measured};
+
+/// User-Mode Linux guests, each tied to a processor of its own as long as there are enough.
+pub struct Guests<'a> {
+    kernel: Kernel,
+    charges: Charges,
+    host_limit: Duration,
+    stop: &'a AtomicBool,
+    unconfined: bool,
+    /// The processors that no guest is tied to at the moment.
+    free: Mutex<BTreeSet<usize>>,
+}
+
+impl<'a> Guests<'a> {
+    /// Finds the guests' kernel. Setting `stop` ends every guest that runs.
+    pub fn new(charges: Charges, host_limit: Duration, stop: &'a AtomicBool) -> Result<Self, LabError> {
+        let kernel = Kernel::find().map_err(|error| LabError::Failed(error.to_string()))?;
+        let free = Mutex::new(straddle_guest::processors().into_iter().collect());
+        Ok(Self { kernel, charges, host_limit, stop, unconfined: false, free })
+    }
+
+    /// Leaves the guests all that their caller may do to the host, where nothing there can confine them.
+    #[must_use]
+    pub fn unconfined(mut self, unconfined: bool) -> Self {
+        self.unconfined = unconfined;
+        self
+    }
+
+    fn claim(&self) -> Option<usize> {
+        self.free.lock().ok()?.pop_first()
+    }
+
+    fn release(&self, processor: Option<usize>) {
+        if let (Some(processor), Ok(mut free)) = (processor, self.free.lock()) {
+            free.insert(processor);
+        }
+    }
+}
+
+impl Machine for Guests<'_> {
+    fn run(&self, job: &Job) -> Result<Ended, LabError> {
+        let failed = |error: &dyn std::fmt::Display| LabError::Failed(error.to_string());
+        let drive = |drive: &crate::lab::job::JobDrive| {
+            let profile = Profile::open(&drive.spec).map_err(|error| failed(&error))?;
+            Ok(GuestDrive { profile, start: drive.start, size: None, store: None })
+        };
+        let processor = self.claim();
+        let guest_job = straddle_guest::Job {
+            drives: job.drives.iter().map(drive).collect::<Result<_, LabError>>()?,
+            script: job.script.clone(),
+            arguments: job.arguments.clone(),
+            library: LIBRARY.to_owned(),
+            environment: job.environment.clone(),
+            input: job.input.clone(),
+            output: job.output.clone(),
+            unconfined: self.unconfined,
+            memory: job.memory,
+            seed: job.seed,
+            charges: self.charges,
+            limits: Limits { host: self.host_limit, ..Limits::default() },
+            cut: None,
+            trace: None,
+            events: None,
+            processor,
+        };
+        let ended = straddle_guest::run(&self.kernel, &guest_job, &|_, _| (), self.stop);
+        self.release(processor);
+        let ended = ended.map_err(|error| match error {
+            straddle_guest::GuestError::Interrupted => LabError::Interrupted,
+            error => failed(&error),
+        })?;
+        let measured =
+            |measured: straddle_guest::Measured| Measured { name: measured.name, seconds: measured.value };
+        Ok(Ended {
+            status: ended.status,
+            measures: ended.measures.into_iter().map(measured).collect(),
+            output: ended.output,
+            virtual_seconds: ended.guest.as_secs_f64(),
+            wall_seconds: ended.host.as_secs_f64(),
+            requests: ended.requests,
+            counters: ended.counters,
+            charges: self.charges.to_string(),
+        })
+    }
+}

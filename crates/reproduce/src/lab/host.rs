@@ -1,0 +1,212 @@
+//! Jobs on this machine's own kernel and a real device: the same scripts, the same figures, in the wall's time.
+//!
+//! The law of this module: a device is only ever used that its owner has given up by name and nobody uses, which is locked from
+//! then on, and after each job nothing of it is mounted. One job at a time.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+use straddle_device::claim::{Claim, LockError, take};
+use straddle_device::live::Machine as LiveMachine;
+use straddle_guest::LIBRARY;
+use straddle_io::Counters;
+
+use crate::lab::job::{Ended, Job, LabError, Machine, Measured};
+
+/// How long udev may take to make a partition's node.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A look now and then.
+const MOMENT: Duration = Duration::from_millis(50);
+
+/// This machine, and the device that is given up.
+pub struct Host<'a> {
+    device: PathBuf,
+    /// Bytes of a logical sector.
+    sector: u64,
+    stop: &'a AtomicBool,
+    /// Held by the job that runs.
+    turn: Mutex<()>,
+    /// The device, locked. Not opened with O_EXCL: then nothing could be made or mounted on its partitions.
+    _claimed: (File, Claim),
+}
+
+impl<'a> Host<'a> {
+    /// Uses `device`, whose contents are lost. Setting `stop` ends the script that runs.
+    pub fn new(device: &Path, stop: &'a AtomicBool) -> Result<Self, LabError> {
+        let told = |what: &dyn std::fmt::Display| LabError::Failed(format!("{}: {what}", device.display()));
+        let path = device.canonicalize().map_err(|error| told(&error))?;
+        let kind = fs::metadata(&path).map_err(|error| told(&error))?.file_type();
+        if !kind.is_block_device() {
+            return Err(told(&"not a block device (losetup -P makes one of a file)"));
+        }
+        let name = path.file_name().unwrap_or_default();
+        let queue = Path::new("/sys/block").join(name).join("queue/logical_block_size");
+        let sector = fs::read_to_string(queue).map_err(|_| told(&"not a whole disk"))?;
+        let sector = sector.trim().parse().map_err(|_| told(&"its logical sector is not known"))?;
+        if !rustix::process::geteuid().is_root() {
+            return Err(told(&"only root may make and mount file systems on it"));
+        }
+        let claimed = claim(&path)?;
+        Ok(Self { device: path, sector, stop, turn: Mutex::new(()), _claimed: claimed })
+    }
+
+    /// The first partition's node.
+    fn partition(&self) -> PathBuf {
+        let name = self.device.to_string_lossy();
+        let separator = if name.ends_with(|last: char| last.is_ascii_digit()) { "p" } else { "" };
+        PathBuf::from(format!("{name}{separator}1"))
+    }
+
+    /// Makes the one partition, at `start`.
+    fn partition_at(&self, start: u64) -> Result<PathBuf, LabError> {
+        let told = |what: String| LabError::Failed(format!("{}: {what}", self.device.display()));
+        if !start.is_multiple_of(self.sector) {
+            return Err(told(format!("byte {start} is inside a logical sector of {} bytes", self.sector)));
+        }
+        let first = start / self.sector;
+        let script = format!("label: gpt\nfirst-lba: {}\nstart={first}\n", first.min(34));
+        let run = |program: &str, words: &[&str], input: &str| run(program, words, input, &self.device);
+        // What an earlier job left would be found again.
+        run("wipefs", &["-q", "-a"], "").map_err(|what| told(format!("wipefs: {what}")))?;
+        run("sfdisk", &["-q", "--wipe", "always", "--wipe-partitions", "always"], &script)
+            .map_err(|what| told(format!("sfdisk: {what}")))?;
+        let node = self.partition();
+        let begun = Instant::now();
+        while !fs::metadata(&node).is_ok_and(|found| found.file_type().is_block_device()) {
+            if begun.elapsed() > PATIENCE {
+                return Err(told(format!("{} did not appear", node.display())));
+            }
+            std::thread::sleep(MOMENT);
+        }
+        Ok(node)
+    }
+}
+
+/// Opens and locks the device, unless somebody has it, or a partition of it.
+fn claim(path: &Path) -> Result<(File, Claim), LabError> {
+    let in_use = |by: &dyn std::fmt::Display| LabError::InUse(format!("{}: in use: {by}", path.display()));
+    let failed = |error: io::Error| LabError::Failed(format!("{}: {error}", path.display()));
+    let open = |flags: OFlags| {
+        OpenOptions::new().read(true).write(true).custom_flags(flags.bits().cast_signed()).open(path)
+    };
+    // Who holds it in the kernel (mounts, arrays, other programs) keeps it from being opened so.
+    match open(OFlags::EXCL) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            let uses = LiveMachine::read(None).uses(path);
+            let unknown = || "another layer or program holds it".to_owned();
+            return Err(in_use(&if uses.is_empty() { unknown() } else { uses.join("; ") }));
+        }
+        Err(error) => return Err(failed(error)),
+    }
+    let file = open(OFlags::empty()).map_err(failed)?;
+    match take(&file, path) {
+        Ok(claim) => Ok((file, claim)),
+        Err(LockError::Io(error)) => Err(failed(error)),
+        Err(error) => Err(in_use(&error)),
+    }
+}
+
+/// Runs a tool on the device; what it said, if it failed.
+fn run(program: &str, words: &[&str], input: &str, device: &Path) -> Result<(), String> {
+    use std::io::Write;
+    let mut command = Command::new(program);
+    command.args(words).arg(device).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| error.to_string())?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A tool that reads nothing may be gone already.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(|error| error.to_string())?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+    }
+}
+
+/// A mount point, and whatever else a job needs, for as long as it runs.
+struct Folder(straddle_guest::RunFolder);
+
+impl Folder {
+    fn join(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // The script may have ended in the middle; a file system that is not mounted any more is the usual case.
+        let _ = Command::new("umount").arg("-q").arg(self.join("mount")).stderr(Stdio::null()).status();
+    }
+}
+
+impl Machine for Host<'_> {
+    fn run(&self, job: &Job) -> Result<Ended, LabError> {
+        let failed = |error: std::io::Error| LabError::Failed(error.to_string());
+        let _turn = self.turn.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(LabError::Interrupted);
+        }
+        let begun = Instant::now();
+        let [drive] = &job.drives[..] else {
+            return Err(LabError::Failed("a job for one device only".to_owned()));
+        };
+        let partition = drive.start.map(|start| self.partition_at(start)).transpose()?;
+        let folder = Folder(straddle_guest::RunFolder::new(&std::env::temp_dir()).map_err(failed)?);
+        fs::create_dir(folder.join("mount")).map_err(failed)?;
+        for (name, text) in [("library", LIBRARY), ("script", &job.script), ("results", "")] {
+            fs::write(folder.join(name), text).map_err(failed)?;
+        }
+        let output = fs::File::create(folder.join("output")).map_err(failed)?;
+        let mut command = Command::new("bash");
+        command.arg(folder.join("script")).args(&job.arguments).envs(job.environment.iter().cloned());
+        command
+            .env("DISK", &self.device)
+            .env("MNT", folder.join("mount"))
+            .env("RESULTS", folder.join("results"));
+        command.env("BASH_ENV", folder.join("library")).current_dir(folder.0.path());
+        command
+            .envs(partition.map(|node| ("PART", node)))
+            .envs(job.input.iter().map(|input| ("INPUT", input)));
+        command.envs(job.output.iter().map(|output| ("OUTPUT", output)));
+        command.stdin(Stdio::null()).stdout(output.try_clone().map_err(failed)?).stderr(output);
+        let mut child = command.spawn().map_err(failed)?;
+        let status = loop {
+            if let Some(status) = child.try_wait().map_err(failed)? {
+                break status;
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                child.kill().and_then(|()| child.wait()).map_err(failed)?;
+                return Err(LabError::Interrupted);
+            }
+            std::thread::sleep(MOMENT);
+        };
+        let text = |name: &str| {
+            fs::read(folder.join(name)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let seconds = begun.elapsed().as_secs_f64();
+        Ok(Ended {
+            status: status.code().unwrap_or(128),
+            measures: text("results").map_err(failed)?.lines().filter_map(measured).collect(),
+            output: text("output").map_err(failed)?,
+            virtual_seconds: seconds,
+            wall_seconds: seconds,
+            requests: 0,
+            counters: vec![Counters::default()],
+            charges: format!("none: measured on {} in the wall's time", self.device.display()),
+        })
+    }
+}
+
+fn measured(line: &str) -> Option<Measured> {
+    let (name, seconds) = line.rsplit_once(' ')?;
+    Some(Measured { name: name.to_owned(), seconds: seconds.parse().ok()? })
+}

@@ -1,0 +1,262 @@
+//! The lab's steps of published experiments, run.
+//!
+//! The law of this module: a cell (a variant on an arm, once) is a guest of its own on a drive fresh from power-on. Cells run beside each
+//! other, and nothing depends on the order. A script that fails costs its cell; a guest that cannot be run ends it all.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use straddle_bench::Progress;
+
+use crate::experiment::LabStep;
+use crate::lab::compare::{self, Comparison, Figure};
+use crate::lab::input::{InputError, Inputs, Prepared};
+use crate::lab::job::{Ended, Job, JobDrive, LabError, Machine};
+
+/// How the steps are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How often each cell is run; the mean counts.
+    pub runs: u32,
+    /// The first run's seed; each further run has the next one.
+    pub seed: u64,
+    /// Run at full length what the experiment shortens.
+    pub full: bool,
+    /// How many guests run at once.
+    pub guests: NonZeroUsize,
+}
+
+/// A step, and the drive that it is to run on.
+#[derive(Clone, Copy, Debug)]
+pub struct Planned<'a> {
+    /// The step.
+    pub step: &'a LabStep,
+    /// The drive, as behind `drive:`.
+    pub drive: &'a str,
+}
+
+/// A step as it came out.
+#[derive(Clone, Debug)]
+pub struct StepOutcome {
+    /// The drive it ran on.
+    pub drive: String,
+    /// What the scripts read, in words.
+    pub input: Option<String>,
+    /// Shortened parts ran at this fraction of their length.
+    pub scale: u32,
+    /// By variant, arm and run.
+    pub cells: Vec<Cell>,
+    /// By measure, variant and arm; without those that no cell gave.
+    pub figures: Vec<Figure>,
+    /// Ours beside the published ones.
+    pub compared: Vec<Comparison>,
+}
+
+/// One guest.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// Index of the variant.
+    pub variant: usize,
+    /// Index of the arm.
+    pub arm: usize,
+    /// Its seed.
+    pub seed: u64,
+    /// What came of it.
+    pub ended: Ended,
+    /// What was wrong with it: the script failed, or did not measure what it should.
+    pub failure: Option<String>,
+}
+
+/// Why nothing came of it.
+#[derive(Debug, thiserror::Error)]
+pub enum ReproduceError {
+    /// What the scripts read could not be had.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// A guest could not be run.
+    #[error("experiment's step {step} could not be run")]
+    Machine {
+        /// The step.
+        step: String,
+        /// Why.
+        source: LabError,
+    },
+}
+
+/// A cell that is to be run.
+struct Task {
+    step: usize,
+    variant: usize,
+    arm: usize,
+    job: Job,
+}
+
+/// Runs all steps, as many guests at once as the settings say.
+pub fn reproduce(
+    machine: &dyn Machine,
+    planned: &[Planned<'_>],
+    inputs: &Inputs,
+    settings: Settings,
+    progress: &mut dyn Progress,
+) -> Result<Vec<StepOutcome>, ReproduceError> {
+    let mut prepared = Vec::with_capacity(planned.len());
+    for Planned { step, .. } in planned {
+        progress.tell("making the input");
+        prepared.push(step.input.as_ref().map(|input| inputs.prepare(input, progress)).transpose()?);
+    }
+    let tasks: Vec<Task> = planned
+        .iter()
+        .zip(&prepared)
+        .enumerate()
+        .flat_map(|(index, (planned, input))| tasks(index, planned, input.as_ref(), settings))
+        .collect();
+    let ended = run_all(machine, &tasks, settings.guests, progress).map_err(|(task, source)| {
+        ReproduceError::Machine { step: planned[tasks[task].step].step.name.clone(), source }
+    })?;
+    let mut cells: Vec<Vec<Cell>> = planned.iter().map(|_| Vec::new()).collect();
+    for (Task { step, variant, arm, job }, ended) in tasks.iter().zip(ended) {
+        let failure = failure(planned[*step].step, &ended);
+        cells[*step].push(Cell { variant: *variant, arm: *arm, seed: job.seed, ended, failure });
+    }
+    let outcome =
+        |((Planned { step, drive }, input), cells): ((&Planned<'_>, Option<Prepared>), Vec<Cell>)| {
+            let scale = if settings.full { 1 } else { step.scale };
+            let figures = compare::figures(step, &cells, scale);
+            let compared = compare::compared(step, &figures);
+            let input = input.map(|input| input.told);
+            StepOutcome { drive: (*drive).to_owned(), input, scale, cells, figures, compared }
+        };
+    Ok(planned.iter().zip(prepared).zip(cells).map(outcome).collect())
+}
+
+/// The cells of a step, in order.
+fn tasks(index: usize, planned: &Planned<'_>, input: Option<&Prepared>, settings: Settings) -> Vec<Task> {
+    let Planned { step, drive } = planned;
+    let scale = if settings.full { 1 } else { step.scale };
+    let mut tasks = Vec::new();
+    for (variant, name) in step.variants().into_iter().enumerate() {
+        for (arm, start) in step.arms.iter().map(|arm| arm.start_byte()).enumerate() {
+            for run in 0..settings.runs {
+                let mut environment = vec![("SCALE".to_owned(), scale.to_string())];
+                environment.extend(input.map(|input| input.environment.clone()));
+                environment.extend(step.environment.iter().cloned());
+                let job = Job {
+                    drives: vec![JobDrive { spec: (*drive).to_owned(), start: Some(start) }],
+                    script: step.script.clone(),
+                    arguments: step.arguments.iter().cloned().chain(name.map(str::to_owned)).collect(),
+                    environment,
+                    input: input.map(|input| input.folder.clone()),
+                    output: None,
+                    memory: step.memory,
+                    seed: settings.seed.wrapping_add(u64::from(run)),
+                };
+                tasks.push(Task { step: index, variant, arm, job });
+            }
+        }
+    }
+    tasks
+}
+
+/// Runs the tasks; the answers come in their order. The first guest that cannot be run is the error, with its index.
+fn run_all(
+    machine: &dyn Machine,
+    tasks: &[Task],
+    guests: NonZeroUsize,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Ended>, (usize, LabError)> {
+    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let mut answers: Vec<Option<Ended>> = tasks.iter().map(|_| None).collect();
+    let mut failed = None;
+    std::thread::scope(|scope| {
+        let (sender, receiver) = mpsc::channel();
+        for _ in 0..guests.get().min(tasks.len()) {
+            let (sender, next, stop) = (sender.clone(), &next, &stop);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(task) = tasks.get(index) else { break };
+                    let answer = machine.run(&task.job);
+                    if answer.is_err() {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                    // Nobody listens any more only when this thread's scope is being left.
+                    let _ = sender.send((index, answer));
+                }
+            });
+        }
+        drop(sender);
+        let mut done = Done { cells: 0, all: tasks.len(), seconds: 0.0 };
+        loop {
+            done.show(progress);
+            match receiver.recv_timeout(Duration::from_secs(1)) {
+                Ok((index, Ok(ended))) => {
+                    done.cells += 1;
+                    done.seconds += ended.virtual_seconds;
+                    answers[index] = Some(ended);
+                }
+                Ok((index, Err(error))) => {
+                    failed.get_or_insert((index, error));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+    });
+    match failed {
+        Some(failed) => Err(failed),
+        None => Ok(answers.into_iter().flatten().collect()),
+    }
+}
+
+/// How far it is.
+struct Done {
+    cells: usize,
+    all: usize,
+    seconds: f64,
+}
+
+impl Done {
+    fn show(&self, progress: &mut dyn Progress) {
+        let number = |count: usize| u32::try_from(count).map_or(f64::INFINITY, f64::from);
+        let minutes = (self.seconds / 60.0).floor();
+        progress.tell(&format!("{} of {} guests, {minutes:.0} min of virtual time", self.cells, self.all));
+        progress.advance(number(self.cells) / number(self.all.max(1)));
+    }
+}
+
+/// What is wrong with a cell.
+fn failure(step: &LabStep, ended: &Ended) -> Option<String> {
+    if ended.status != 0 {
+        let last =
+            ended.output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+        return Some(format!("the script ended with status {}: {last}", ended.status));
+    }
+    let measured = |name: &str| ended.measures.iter().any(|measured| measured.name == name);
+    let missing = step.measures.iter().find(|measure| !measured(&measure.name))?;
+    Some(format!("the script measured no {:?}", missing.name))
+}
+
+impl StepOutcome {
+    /// What it ran on, in words: a modelled drive as a target, or a device.
+    pub fn target(&self) -> String {
+        if self.is_real() { self.drive.clone() } else { format!("drive:{}", self.drive) }
+    }
+
+    /// Whether it ran on a device of this machine: no modelled drive's name begins so, unless it is a file's of a profile.
+    pub fn is_real(&self) -> bool {
+        self.drive.starts_with("/dev/")
+    }
+
+    /// The cells that came to nothing.
+    pub fn failed(&self) -> impl Iterator<Item = &Cell> {
+        self.cells.iter().filter(|cell| cell.failure.is_some())
+    }
+
+    /// A figure, if its cells gave one.
+    pub fn figure(&self, measure: usize, variant: usize, arm: usize) -> Option<&Figure> {
+        let of = |figure: &&Figure| (figure.measure, figure.variant, figure.arm) == (measure, variant, arm);
+        self.figures.iter().find(of)
+    }
+}

@@ -1,0 +1,14 @@
+//! Published experiments as data, and their reproduction on models and in guests.
+//!
+//! The law of this crate: a published figure is compared and never computed with. An [`experiment`] is a value read from a file;
+//! [`experiment::Experiment::reproduce`] runs it on modelled drives, [`lab`] runs those of its steps that need a kernel, and [`fit`]
+//! finds the numbers of a profile that come nearest to what was published.
+
+pub mod experiment;
+pub mod fit;
+pub mod lab;
+
+#[allow(clippy::cast_precision_loss, reason = "statistics, to print")]
+fn float(number: u64) -> f64 {
+    number as f64
+}

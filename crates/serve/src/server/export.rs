@@ -1,0 +1,24 @@
+//! A drive as NBD describes it.
+
+use straddle_drive::Profile;
+
+use crate::nbd::{Export, LARGEST_REQUEST};
+
+/// The drive as NBD describes it.
+pub(super) fn export(profile: &Profile) -> Export {
+    let claims = &profile.claims;
+    let narrow = |bytes: u64| u32::try_from(bytes).unwrap_or(LARGEST_REQUEST);
+    let minimum_block = narrow(claims.logical_sector);
+    // NBD knows one preference, and wants a power of two; a drive may claim anything.
+    let preferred = narrow(claims.minimum_io.unwrap_or(0).max(claims.physical_sector));
+    let fits = preferred.is_power_of_two() && (minimum_block..=LARGEST_REQUEST).contains(&preferred);
+    Export {
+        name: profile.name.clone(),
+        description: profile.title.clone(),
+        size: claims.capacity,
+        minimum_block,
+        preferred_block: if fits { preferred } else { minimum_block },
+        rotational: claims.rotational,
+        trim: claims.discard_granularity.is_some(),
+    }
+}
