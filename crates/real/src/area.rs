@@ -102,16 +102,14 @@ fn free(opened: &Opened) -> Result<Vec<Span>, AreaError> {
     let path = &opened.path;
     let look =
         |source: Box<dyn std::error::Error + Send + Sync>| AreaError::Look { path: path.to_owned(), source };
-    let target = straddle_device::open(path, &Options::default()).map_err(|error| look(error.into()))?;
-    let Some(medium) = &target.medium else {
-        return Err(look("its bytes cannot be read".into()));
-    };
+    let mut target = straddle_device::open(path, &Options::default()).map_err(|error| look(error.into()))?;
     if target.partition.is_none() && target.id != Some(opened.id) {
         return Err(look("it was replaced while it was opened".into()));
     }
-    let block = target.topology.logical.value();
-    let stack =
-        straddle_layout::read_stack(&**medium, Some(block), None).map_err(|error| look(error.into()))?;
+    let stack = straddle_examine::read_table(&mut target, &Options::default());
+    let Some(stack) = stack.map_err(|error| look(error.into()))? else {
+        return Err(look("its bytes cannot be read".into()));
+    };
     if target.partition.is_some() {
         return Err(AreaError::NoTable { path: path.clone(), holds: "it is a partition" });
     }
