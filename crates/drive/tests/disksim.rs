@@ -340,7 +340,9 @@ fn what_is_wrong_is_told_with_file_and_line() {
         ("Zones = [", "Zones = [ [", "made_up.model:"),
     ];
     for (from, to, says) in cases {
-        let error = import(&[(from, to)]).unwrap_err().to_string();
+        let error = import(&[(from, to)]).unwrap_err();
+        let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+        let error = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
         assert!(error.contains(says), "{to}: {error}, not {says}");
     }
     let error = import_from("absent", &|_| Err(io::Error::from(io::ErrorKind::NotFound))).unwrap_err();

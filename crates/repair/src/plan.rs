@@ -33,11 +33,9 @@ mod edit;
 mod file;
 mod place;
 mod spared;
+mod table;
 mod validate;
 
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
 use straddle_audit::named_boundaries;
 use straddle_device::Medium;
 use straddle_device::topology::Topology;
@@ -59,6 +57,8 @@ pub use file::{
     ChangeFile, ConsideredFile, EntryFile, FingerprintFile, LostFile, PlanFile, SlotFile, TableFile, WipeFile,
 };
 use spared::Spared;
+pub(crate) use table::last_of;
+pub use table::{Change, Entry, Format, Slot, Table};
 
 /// The version of a plan's form.
 pub const VERSION: u32 = 1;
@@ -77,124 +77,6 @@ const WIPED: ByteCount = ByteCount::new(68 * 1024);
 pub(crate) const MOST_MARKS: usize = 32;
 /// FAT32 has at least 65,525 clusters, of a sector at least (Microsoft, FAT specification of 2000).
 const FAT32_CLUSTERS: u64 = 65_525;
-
-/// A table's format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Format {
-    /// GUID partition table.
-    Gpt,
-    /// Master boot record, "dos".
-    Mbr,
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Gpt => "GPT",
-            Self::Mbr => "MBR",
-        })
-    }
-}
-
-/// What a partition is for the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slot {
-    /// An entry of the table itself.
-    Primary,
-    /// The container of logical partitions.
-    Extended,
-    /// A logical partition.
-    Logical {
-        /// The sector of its extended boot record.
-        ebr: Lba,
-    },
-}
-
-/// What becomes of a partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// It is as it was: its entry keeps every bit.
-    Kept,
-    /// It is new.
-    New,
-    /// It ends later.
-    Grown {
-        /// How many sectors it had.
-        from: LbaCount,
-    },
-}
-
-/// A partition of the table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Its number.
-    pub number: u32,
-    /// First sector.
-    pub start: Lba,
-    /// Number of sectors.
-    pub sectors: LbaCount,
-    /// What it is for the table.
-    pub slot: Slot,
-    /// A GUID in capitals, or an MBR type in hexadecimal digits.
-    pub kind: String,
-    /// Its identity (GPT).
-    pub uuid: Option<String>,
-    /// Its name (GPT).
-    pub name: String,
-    /// Its attribute bits (GPT).
-    pub attributes: u64,
-    /// Its active flag (MBR).
-    pub bootable: bool,
-    /// What becomes of it.
-    pub change: Change,
-    /// The file system that is to be made in it.
-    pub fs: Option<String>,
-    /// Why it is where it is.
-    pub why: Vec<String>,
-}
-
-impl Entry {
-    /// The sector behind it; the last that can be counted where there is none.
-    pub fn end(&self) -> Lba {
-        self.start.checked_add(self.sectors).unwrap_or(Lba::new(u64::MAX))
-    }
-
-    /// Its last sector; its first one where it is empty.
-    pub(crate) fn last(&self) -> Lba {
-        last_of(self.start, self.sectors)
-    }
-}
-
-/// The last of `sectors` sectors from `start` on; `start` where there are none.
-pub(crate) fn last_of(start: Lba, sectors: LbaCount) -> Lba {
-    let behind_first = sectors.last_lba().unwrap_or_default();
-    start.checked_add(LbaCount::new(behind_first.get())).unwrap_or(Lba::new(u64::MAX))
-}
-
-/// A partition table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Table {
-    /// Its format.
-    pub format: Format,
-    /// The disk's identity: a GUID, or eight hexadecimal digits.
-    pub id: String,
-    /// The first sector that partitions may use.
-    pub first_usable: Lba,
-    /// The last one.
-    pub last_usable: Lba,
-    /// How many entries the array of a GPT has; 0 for an MBR.
-    pub entries: u32,
-    /// The partitions, by number.
-    pub partitions: Vec<Entry>,
-}
-
-impl Table {
-    /// The first sector behind those that partitions may use.
-    pub(crate) fn usable_end(&self) -> Lba {
-        self.last_usable.checked_add(LbaCount::new(1)).unwrap_or(self.last_usable)
-    }
-}
 
 /// A plan. It is valid; see the [module](self).
 #[derive(Clone, Debug, PartialEq, Eq)]
