@@ -237,3 +237,41 @@ pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
     output::complain(&format!("{what}{}", with_causes(error)));
     Exit::of_kind(kind.unwrap_or(ErrorKind::Failed))
 }
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, Error, anyhow};
+    use straddle_bench::{RunError, TargetError};
+    use straddle_guest::GuestError;
+    use straddle_reproduce::lab::{LabError, ReproduceError};
+
+    use super::*;
+
+    fn closed() -> io::Error {
+        io::ErrorKind::BrokenPipe.into()
+    }
+
+    #[test]
+    fn the_outermost_error_with_a_kind_says_the_exit() {
+        let machine = |source| ReproduceError::Machine { step: "a".into(), source };
+        let guest = |source| GuestError::Io { doing: "reading".into(), source };
+        let interrupted = RunError::Target { index: 0, source: TargetError::Interrupted };
+        let named = |error: Error| error.context("a name");
+        let cases: [(Error, Exit); 9] = [
+            (closed().into(), Exit::Aligned),
+            (Error::from(closed()).context("printing"), Exit::Aligned),
+            (guest(closed()).into(), Exit::Failed),
+            (machine(LabError::Guest(guest(closed()))).into(), Exit::Failed),
+            (named(interrupted.into()), Exit::INTERRUPTED),
+            (machine(LabError::Interrupted).into(), Exit::INTERRUPTED),
+            (named(PlanError::Nothing.into()), Exit::Usage),
+            (named(PlanError::TwoSteps(0).into()), Exit::Refused),
+            (anyhow!("no kind"), Exit::Failed),
+        ];
+        for (error, exit) in cases {
+            assert_eq!(of_error(&error), exit, "{error:?}");
+        }
+        let refused: anyhow::Result<()> = Err(RefusedError("in use".into())).context("a name");
+        assert_eq!(of_error(&refused.unwrap_err()), Exit::Refused);
+    }
+}
