@@ -500,3 +500,40 @@ fn help_and_version_that_nobody_gets_are_no_success() {
     let line = format!("'{}' --version <>/dev/null 1<>/dev/null", STRADDLE);
     assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
 }
+
+/// A command, what of its message is the cause, and its exit code.
+#[test]
+fn a_cause_is_printed_once_and_keeps_its_lines() {
+    let dir = TempDir::new().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let shipped = fs::read_to_string(root().join("drives/ssd-sata-4k.toml")).unwrap();
+    let line = "indirection_unit_bytes = { value = ";
+    let broken = shipped.replace(&format!("{line}4096"), &format!("{line}3000"));
+    assert_ne!(broken, shipped);
+    let broken = file("broken.toml", &broken);
+    let unknown = file("unknown.csv", "time_ms,op,offset,length\n0,X,0,512\n");
+    let torn = file("torn.csv", "time_ms,op,offset,length\n0,W,0,100\n");
+    let toml = file("no.toml", "[[[\nstep =\n");
+    let disk = image(&dir, "disk.img", 2048, 4096);
+    let missing = dir.path().join("missing.csv").to_str().unwrap().to_owned();
+    let cases: [(&[&str], &str, i32, usize); 9] = [
+        (&["drive", "show", &broken], "not a power of two", 2, 1),
+        (&["sim", &torn, "--drive", &broken], "not a power of two", 2, 1),
+        (&["bench", "random-write", &format!("drive:{broken}")], "not a power of two", 2, 1),
+        (&["check", &format!("drive:{broken}")], "not a power of two", 3, 1),
+        (&["sim", &unknown, "--drive", "wd20ears"], "op = \"X\"", 3, 1),
+        (&["sim", &torn, "--drive", "wd20ears"], "not whole logical sectors", 3, 1),
+        (&["sim", &missing, "--drive", "wd20ears"], "No such file", 3, 1),
+        (&["reproduce", &toml, "--model-only"], "TOML parse error at line 1", 2, 3),
+        (&["plan", &disk, "--file", &toml], "TOML parse error at line 1", 2, 3),
+    ];
+    for (words, cause, code, lines) in cases {
+        let run = straddle(words);
+        assert_eq!((run.code, run.err.matches(cause).count()), (code, 1), "{words:?}: {}", run.err);
+        assert!(run.err.lines().count() >= lines && !run.err.contains("\\n"), "{words:?}: {}", run.err);
+    }
+}

@@ -5,6 +5,7 @@
 //! value; the same workload on a target of the same size sends the same requests. Nothing here reads a clock: time is the
 //! target's. Memory does not grow with the number of requests, and no ratio comes without the doubt about it.
 
+mod error_kind;
 pub mod fio;
 mod interval;
 mod mock;

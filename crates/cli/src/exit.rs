@@ -1,12 +1,13 @@
 //! Exit codes: one meaning each, the same for every command.
 
+use std::error::Error;
 use std::io::{self, IsTerminal, Write};
 
 use clap::{CommandFactory, Parser};
-use straddle_bench::TargetError;
 use straddle_device::shown::is_hidden;
-use straddle_guest::GuestError;
-use straddle_reproduce::lab::LabError;
+use straddle_drive::ProfileError;
+use straddle_repair::PlanError;
+use straddle_reproduce::experiment::ExperimentError;
 use straddle_units::ErrorKind;
 
 use crate::args::{Arguments, Colour};
@@ -77,7 +78,13 @@ impl std::fmt::Display for UsageError {
     }
 }
 
-impl std::error::Error for UsageError {}
+impl Error for UsageError {}
+
+impl UsageError {
+    const fn kind(&self) -> ErrorKind {
+        ErrorKind::Usage
+    }
+}
 
 /// What was asked would harm somebody.
 #[derive(Debug)]
@@ -89,22 +96,67 @@ impl std::fmt::Display for RefusedError {
     }
 }
 
-impl std::error::Error for RefusedError {}
+impl Error for RefusedError {}
 
-/// A library's error of this kind, in words that have its causes.
-pub(crate) fn of_library(kind: ErrorKind, text: String) -> anyhow::Error {
-    match kind {
-        ErrorKind::Usage => UsageError(text).into(),
-        ErrorKind::Refused => RefusedError(text).into(),
-        ErrorKind::Failed | ErrorKind::Interrupted => anyhow::anyhow!(text),
+impl RefusedError {
+    const fn kind(&self) -> ErrorKind {
+        ErrorKind::Refused
     }
 }
 
-/// Whether an error is no more than the user's wish to end.
-fn is_interruption(cause: &(dyn std::error::Error + 'static)) -> bool {
-    matches!(cause.downcast_ref(), Some(GuestError::Interrupted))
-        || matches!(cause.downcast_ref(), Some(LabError::Interrupted))
-        || matches!(cause.downcast_ref(), Some(TargetError::Interrupted))
+macro_rules! kinds {
+    ($($error:ty,)*) => {
+        /// What kind of failure a cause is, where it is an error with a kind.
+        fn kind_of(cause: &(dyn Error + 'static)) -> Option<ErrorKind> {
+            None$(.or_else(|| cause.downcast_ref::<$error>().map(<$error>::kind)))*
+        }
+    };
+}
+
+kinds! {
+    UsageError,
+    RefusedError,
+    straddle_bench::RunError,
+    straddle_bench::TargetError,
+    straddle_bench::WorkloadError,
+    straddle_bench::fio::FioError,
+    straddle_device::AssumeError,
+    straddle_device::OpenError,
+    straddle_device::ReadError,
+    straddle_device::claim::LockError,
+    straddle_device::identify::IdentifyError,
+    straddle_device::image::ImageError,
+    straddle_device::image::UnpackError,
+    straddle_device::ioctl::IoctlError,
+    straddle_drive::ProfileError,
+    straddle_drive::disk::GeometryError,
+    straddle_drive::disk::SeekError,
+    straddle_drive::disksim::ImportError,
+    straddle_drive::ssd::FlashError,
+    straddle_examine::ExamineError,
+    straddle_guest::GuestError,
+    straddle_media::MediaError,
+    straddle_media::StoreError,
+    straddle_probe::ProbeError,
+    straddle_real::AreaError,
+    straddle_real::JournalError,
+    straddle_real::OpenError,
+    straddle_real::RealError,
+    straddle_real::SessionError,
+    straddle_repair::PlanError,
+    straddle_repair::apply::ApplyError,
+    straddle_repair::apply::BackupError,
+    straddle_repair::disk::DiskError,
+    straddle_reproduce::experiment::ExperimentError,
+    straddle_reproduce::fit::FitError,
+    straddle_reproduce::lab::input::InputError,
+    straddle_reproduce::lab::LabError,
+    straddle_reproduce::lab::ReproduceError,
+    straddle_serve::EndpointError,
+    straddle_serve::ServerError,
+    straddle_trace::LineError,
+    straddle_trace::TraceError,
+    straddle_units::ParseSizeError,
 }
 
 /// Help, the version, or what is wrong with the command line. clap would print it by itself, and not tell whether it could.
@@ -140,16 +192,40 @@ fn shown(error: clap::Error) -> clap::Error {
         .unwrap_or_else(|| clap::Error::new(error.kind()).with_cmd(&Arguments::command()))
 }
 
+/// The error and its causes, printable. What a parser of TOML says keeps its lines: they point into the file.
+fn with_causes(error: &anyhow::Error) -> String {
+    let mut is_parsed = false;
+    let mut parts = Vec::new();
+    for cause in error.chain() {
+        let text = cause.to_string();
+        let name = match (cause.downcast_ref(), cause.downcast_ref()) {
+            (Some(ProfileError::Syntax { name, .. }), _)
+            | (_, Some(ExperimentError::Syntax { name, .. })) => Some(name),
+            _ => None,
+        };
+        parts.push(match name {
+            Some(name) => text.replacen(name, &output::printable(name), 1),
+            None if is_parsed => text,
+            None => output::printable(&text),
+        });
+        is_parsed = matches!(cause.downcast_ref(), Some(PlanError::Toml(_)));
+    }
+    parts.join(": ")
+}
+
 /// Says on stderr what failed, and which exit that is. A closed pipe is a quiet success: the reader has had enough.
 pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
-    let closed = |cause: &(dyn std::error::Error + 'static)| {
+    // The outermost error with a kind knows what its causes mean.
+    let kind = error.chain().find_map(kind_of);
+    let closed = |cause: &(dyn Error + 'static)| {
         cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
     };
-    if error.chain().any(closed) {
+    // A pipe that a library writes to or reads from is another one.
+    if kind.is_none() && error.chain().any(closed) {
         return Exit::Aligned;
     }
     // Whoever interrupts it knows why it ended.
-    if error.chain().any(is_interruption) {
+    if kind == Some(ErrorKind::Interrupted) {
         return Exit::INTERRUPTED;
     }
     // The operating system's word alone comes from writing what was asked for: all else says what it was about.
@@ -158,12 +234,44 @@ pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
     } else {
         ""
     };
-    output::complain(&output::printable(&format!("{what}{error:#}")));
-    if error.is::<UsageError>() {
-        Exit::Usage
-    } else if error.is::<RefusedError>() {
-        Exit::Refused
-    } else {
-        Exit::Failed
+    output::complain(&format!("{what}{}", with_causes(error)));
+    Exit::of_kind(kind.unwrap_or(ErrorKind::Failed))
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, Error, anyhow};
+    use straddle_bench::{RunError, TargetError};
+    use straddle_guest::GuestError;
+    use straddle_reproduce::lab::{LabError, ReproduceError};
+
+    use super::*;
+
+    fn closed() -> io::Error {
+        io::ErrorKind::BrokenPipe.into()
+    }
+
+    #[test]
+    fn the_outermost_error_with_a_kind_says_the_exit() {
+        let machine = |source| ReproduceError::Machine { step: "a".into(), source };
+        let guest = |source| GuestError::Io { doing: "reading".into(), source };
+        let interrupted = RunError::Target { index: 0, source: TargetError::Interrupted };
+        let named = |error: Error| error.context("a name");
+        let cases: [(Error, Exit); 9] = [
+            (closed().into(), Exit::Aligned),
+            (Error::from(closed()).context("printing"), Exit::Aligned),
+            (guest(closed()).into(), Exit::Failed),
+            (machine(LabError::Guest(guest(closed()))).into(), Exit::Failed),
+            (named(interrupted.into()), Exit::INTERRUPTED),
+            (machine(LabError::Interrupted).into(), Exit::INTERRUPTED),
+            (named(PlanError::Nothing.into()), Exit::Usage),
+            (named(PlanError::TwoSteps(0).into()), Exit::Refused),
+            (anyhow!("no kind"), Exit::Failed),
+        ];
+        for (error, exit) in cases {
+            assert_eq!(of_error(&error), exit, "{error:?}");
+        }
+        let refused: anyhow::Result<()> = Err(RefusedError("in use".into())).context("a name");
+        assert_eq!(of_error(&refused.unwrap_err()), Exit::Refused);
     }
 }

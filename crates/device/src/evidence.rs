@@ -74,7 +74,7 @@ pub fn ask(kind: DeviceKind, device: &dyn Attributes, file: &File, remarks: &mut
     if kind == DeviceKind::Scsi {
         match ioctl::scsi_read_capacity_16(file) {
             Ok(bytes) => answers.capacity = ReadCapacity16::parse(&bytes).ok(),
-            Err(error) => refused("READ CAPACITY (16)", &error, error.kind()),
+            Err(error) => refused("READ CAPACITY (16)", &error, error.os_kind()),
         }
         answers.limits = ioctl::scsi_inquiry_vpd(file, 0xB0).ok().and_then(|b| BlockLimits::parse(&b).ok());
         let characteristics = ioctl::scsi_inquiry_vpd(file, 0xB1).ok();
@@ -82,14 +82,14 @@ pub fn ask(kind: DeviceKind, device: &dyn Attributes, file: &File, remarks: &mut
         if device.text("device/vendor").as_deref() == Some("ATA") {
             match ioctl::ata_identify(file) {
                 Ok(bytes) => answers.ata = AtaIdentify::parse(&bytes).ok(),
-                Err(error) => refused("ATA IDENTIFY", &error, error.kind()),
+                Err(error) => refused("ATA IDENTIFY", &error, error.os_kind()),
             }
         }
     }
     if kind == DeviceKind::Nvme {
         match ioctl::nvme_identify_namespace(file) {
             Ok(bytes) => answers.nvme = NvmeIdentifyNamespace::parse(&bytes).ok(),
-            Err(error) => refused("NVMe Identify", &error, error.kind()),
+            Err(error) => refused("NVMe Identify", &error, error.os_kind()),
         }
     }
     answers

@@ -99,7 +99,7 @@ pub enum IoctlError {
 
 impl IoctlError {
     /// The error in the terms of `std::io`: the operating system's kind where it spoke.
-    pub fn kind(&self) -> io::ErrorKind {
+    pub fn os_kind(&self) -> io::ErrorKind {
         match self {
             Self::Unsupported { .. } => io::ErrorKind::Unsupported,
             Self::Os { source, .. } => source.kind(),

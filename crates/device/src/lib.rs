@@ -9,6 +9,7 @@ mod skip;
 
 mod assume;
 pub mod claim;
+mod error_kind;
 pub mod evidence;
 pub mod fields;
 pub mod identify;

@@ -8,6 +8,7 @@
 pub mod disk;
 pub mod disksim;
 mod drive;
+mod error_kind;
 mod event;
 mod interface;
 pub mod profile;

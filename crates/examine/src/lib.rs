@@ -24,6 +24,7 @@
 
 mod below;
 mod connected;
+mod error_kind;
 mod examined;
 mod gone;
 mod in_use;

@@ -150,7 +150,7 @@ impl Bay {
         let Some(Cut { seed, tear, .. }) = self.cut else { return Ok(()) };
         for (drive, slot) in self.slots.iter_mut().enumerate() {
             let lost = slot.served.cut(seed.wrapping_add(drive as u64), tear);
-            lost.map_err(|error| GuestError::Contents { drive, reason: error.to_string() })?;
+            lost.map_err(|error| GuestError::contents(drive, error))?;
         }
         Ok(())
     }
@@ -223,7 +223,7 @@ impl Bay {
                     slot.outstanding.insert(id, request);
                 }
                 Err(MediaError::Store(source)) => {
-                    return Err(GuestError::Contents { drive, reason: source.to_string() });
+                    return Err(GuestError::contents(drive, source));
                 }
                 Err(_) => slot.ready.push((at, request, Status::Error)),
             }
@@ -234,7 +234,7 @@ impl Bay {
 
     fn run(&mut self, drive: usize, at: Time) -> Result<(), GuestError> {
         let slot = &mut self.slots[drive];
-        let failed = |source: std::io::Error| GuestError::Contents { drive, reason: source.to_string() };
+        let failed = |source: std::io::Error| GuestError::contents(drive, source);
         slot.served.advance(at.max(slot.served.now()), &mut self.done).map_err(failed)?;
         slot.collect(&mut self.done);
         Ok(())
@@ -248,8 +248,7 @@ impl Bay {
             let Some(connection) = &mut slot.connection else { continue };
             self.buffer.clear();
             if status == Status::Ok {
-                let failed =
-                    |source: std::io::Error| GuestError::Contents { drive, reason: source.to_string() };
+                let failed = |source: std::io::Error| GuestError::contents(drive, source);
                 virtio::answer(&slot.served, &request, &mut self.buffer).map_err(failed)?;
             }
             connection

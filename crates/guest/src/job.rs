@@ -225,7 +225,7 @@ pub enum GuestError {
         cure: String,
     },
     /// A system call failed.
-    #[error("{doing}: {source}")]
+    #[error("{doing}")]
     Io {
         /// What was being done.
         doing: String,
@@ -233,7 +233,7 @@ pub enum GuestError {
         source: std::io::Error,
     },
     /// The guest did what no guest does.
-    #[error("the guest and drive {drive}: {source}")]
+    #[error("the guest and drive {drive}")]
     Drive {
         /// Which drive, from zero.
         drive: usize,
@@ -241,12 +241,12 @@ pub enum GuestError {
         source: straddle_vhost::VhostError,
     },
     /// The drive or its contents failed.
-    #[error("drive {drive}: {reason}")]
+    #[error("drive {drive}")]
     Contents {
         /// Which drive, from zero.
         drive: usize,
         /// What was wrong.
-        reason: String,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// It took too long.
     #[error("the guest was stopped after {limit:?} of {whose} time: give it longer if it needs that")]
@@ -270,6 +270,13 @@ pub enum GuestError {
 }
 
 impl GuestError {
+    pub(crate) fn contents(
+        drive: usize,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self::Contents { drive, source: source.into() }
+    }
+
     pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let doing = doing.into();
         move |source| match rustix::io::Errno::from_io_error(&source) {

@@ -11,6 +11,7 @@ pub const LIBRARY: &str = include_str!("../init/lib.sh");
 
 mod bay;
 mod confine;
+mod error_kind;
 mod folder;
 mod host;
 mod job;

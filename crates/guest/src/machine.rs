@@ -102,10 +102,11 @@ impl<'a> Machine<'a> {
         let mut drives = Vec::new();
         for (number, drive) in job.drives.iter().enumerate() {
             let capacity = drive.profile.claims.capacity;
-            let contents = |reason: String| GuestError::Contents { drive: number, reason };
             let store = match &drive.store {
-                Some(path) => Store::file(path, capacity).map_err(|error| contents(error.to_string()))?,
-                None => Store::memory(capacity).map_err(|error| contents(error.to_string()))?,
+                Some(path) => {
+                    Store::file(path, capacity).map_err(|error| GuestError::contents(number, error))?
+                }
+                None => Store::memory(capacity).map_err(|error| GuestError::contents(number, error))?,
             };
             drives.push((folder.listen(&socket(number))?, Served::new(&drive.profile, store, None)));
         }

@@ -6,6 +6,7 @@
 //! and where the driver's requests become the drive's.
 
 mod cut;
+mod error_kind;
 mod served;
 mod store;
 mod unsettled;

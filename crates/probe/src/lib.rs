@@ -7,6 +7,7 @@
 
 mod behaviour;
 mod budget;
+mod error_kind;
 mod probe;
 mod report;
 mod rotation;

@@ -4,6 +4,7 @@
 //! [`experiment::Experiment::reproduce`] runs it on modelled drives, [`lab`] runs those of its steps that need a kernel, and [`fit`]
 //! finds the numbers of a profile that come nearest to what was published.
 
+mod error_kind;
 pub mod experiment;
 pub mod fit;
 pub mod lab;

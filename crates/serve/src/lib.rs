@@ -6,6 +6,7 @@
 mod clock;
 mod endpoint;
 mod engine;
+mod error_kind;
 pub mod nbd;
 mod server;
 mod summary;

@@ -14,7 +14,7 @@ pub enum TraceError {
         source: std::io::Error,
     },
     /// A line of it is wrong.
-    #[error("{name}:{line}: {source}")]
+    #[error("{name}:{line}")]
     Line {
         /// The trace's name.
         name: String,
@@ -98,6 +98,6 @@ pub enum LineError {
         capacity: u64,
     },
     /// No drive of this kind would take the request.
-    #[error("{0}")]
+    #[error(transparent)]
     Refused(Refusal),
 }

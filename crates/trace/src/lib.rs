@@ -4,6 +4,7 @@
 //! names the file and the line; and the same trace on the same drive gives the same report on every machine.
 
 mod error;
+mod error_kind;
 mod format;
 mod reader;
 mod replay;

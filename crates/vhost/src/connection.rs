@@ -50,7 +50,7 @@ const NO_FD: u64 = 1 << 8;
 #[derive(Debug, thiserror::Error)]
 pub enum VhostError {
     /// The socket or an event descriptor failed.
-    #[error("{doing}: {source}")]
+    #[error("{doing}")]
     Socket {
         /// What was being done.
         doing: &'static str,
@@ -66,7 +66,7 @@ pub enum VhostError {
         reason: String,
     },
     /// A ring that cannot be set up like this.
-    #[error("a ring of the guest cannot be as it says: {0}")]
+    #[error("a ring of the guest cannot be as it says")]
     Ring(#[source] virtio_queue::Error),
     /// The guest has broken the rules of a ring: the device needs a reset, and does nothing before it.
     #[error("queue {queue} of the guest is damaged: {damage}")]

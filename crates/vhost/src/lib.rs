@@ -18,6 +18,7 @@
 mod chain;
 mod config;
 mod connection;
+mod error_kind;
 mod guard;
 mod memory;
 mod message;

@@ -8,13 +8,13 @@ use anyhow::{Context, Result};
 use straddle_device::Options;
 use straddle_device::image::Format;
 use straddle_repair::apply::{ApplyError, BackedUp, Backup, LaterWrites, Prepared, Progress, Written};
-use straddle_repair::disk::{Disk, DiskError, FileDisk};
+use straddle_repair::disk::{Disk, FileDisk};
 use straddle_repair::{Plan, Step};
 use straddle_units::BlockSize;
 
-use super::plan::{check_raw, of_open_error, of_plan_error, serial_of};
+use super::plan::{check_raw, of_open_error, serial_of};
 use crate::args::{ApplyArguments, UndoArguments};
-use crate::exit::{Exit, RefusedError, UsageError, of_library};
+use crate::exit::{Exit, RefusedError, UsageError};
 use crate::output::{self, Styles, plural, quote_path};
 use crate::view::text;
 
@@ -45,7 +45,7 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
         Ok(prepared) => prepared,
         Err(error) => {
             let is_other = matches!(error, ApplyError::OtherDisk(_));
-            let error = of_apply_error(error, &target.name);
+            let error = anyhow::Error::from(error).context(target.name.clone());
             let earlier = earlier(&target.disk, target.serial.as_deref(), &backup_path, &arguments.write);
             return Err(match earlier.filter(|_| is_other) {
                 Some(earlier) => RefusedError(format!("{error:#}; {earlier}")).into(),
@@ -71,7 +71,7 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
         return Err(RefusedError(format!("{}: nothing was written: {earlier}", target.name)).into());
     }
     let written = prepared.back_up(&backup_path).and_then(BackedUp::write);
-    let written = written.map_err(|error| of_apply_error(error, &target.name))?;
+    let written = written.with_context(|| target.name.clone())?;
     let told = tell_kernel(&written, target.kernel_name.as_deref(), &target.name);
     let name = output::printable(&target.name);
     let count = plural(plan.table().partitions.len(), "partition");
@@ -131,13 +131,13 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
     let backed_up = backup.undo(&mut target.disk, target.serial.as_deref(), later).map_err(|error| {
         let hint = matches!(error, ApplyError::WrittenSince { .. })
             .then_some("--force takes the table back all the same");
-        let error = of_apply_error(error, &target.name);
+        let error = anyhow::Error::from(error).context(target.name.clone());
         match hint {
             Some(hint) => RefusedError(format!("{error:#}; {hint}")).into(),
             None => error,
         }
     })?;
-    let written = backed_up.write().map_err(|error| of_apply_error(error, &target.name))?;
+    let written = backed_up.write().with_context(|| target.name.clone())?;
     let told = tell_kernel(&written, target.kernel_name.as_deref(), &target.name);
     let mut out = output::stdout();
     writeln!(
@@ -161,7 +161,7 @@ fn load(path: &Path) -> Result<Plan> {
         .into());
     }
     let text = fs::read_to_string(path).with_context(told)?;
-    Plan::from_json(&text).map_err(|error| of_plan_error(error, &path.display().to_string()))
+    Plan::from_json(&text).with_context(|| path.display().to_string())
 }
 
 /// Opens the target for writing, once it is known that nobody uses it.
@@ -177,7 +177,7 @@ fn open(path: &Path, format: Option<Format>) -> Result<Opened> {
     if target.read_only {
         return Err(RefusedError(format!("{name}: nothing was written: the device is read-only")).into());
     }
-    let disk = FileDisk::open(path, target.size, target.id).map_err(|error| of_disk_error(error, &name))?;
+    let disk = FileDisk::open(path, target.size, target.id).with_context(|| name.clone())?;
     let serial = target.kernel_name.as_deref().and_then(serial_of);
     let sector = target.topology.logical.value();
     Ok(Opened { name, disk, kernel_name: target.kernel_name, serial, sector })
@@ -186,7 +186,7 @@ fn open(path: &Path, format: Option<Format>) -> Result<Opened> {
 /// Has the kernel take the table of a block device; no kernel has one of an image.
 fn tell_kernel(written: &Written<'_>, kernel_name: Option<&str>, name: &str) -> Result<()> {
     let Some(kernel_name) = kernel_name else { return Ok(()) };
-    written.tell_kernel(kernel_name).map_err(|error| of_apply_error(error, name))
+    written.tell_kernel(kernel_name).with_context(|| name.to_owned())
 }
 
 /// Every write, a line each.
@@ -198,12 +198,4 @@ fn listing(steps: &[Step]) -> String {
         Step::Flush => "flush\n".to_owned(),
     };
     steps.iter().map(line).collect()
-}
-
-fn of_apply_error(error: ApplyError, name: &str) -> anyhow::Error {
-    of_library(error.kind(), format!("{name}: {:#}", anyhow::Error::from(error)))
-}
-
-fn of_disk_error(error: DiskError, name: &str) -> anyhow::Error {
-    of_library(error.kind(), format!("{name}: {:#}", anyhow::Error::from(error)))
 }

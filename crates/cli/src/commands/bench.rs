@@ -8,9 +8,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
-use straddle_bench::{
-    ForeignParameter, Host, Modelled, Parameters, Pattern, RunError, Target, Workload, sweep,
-};
+use straddle_bench::{ForeignParameter, Host, Modelled, Parameters, Pattern, Target, Workload, sweep};
 use straddle_units::ByteCount;
 
 use crate::args::BenchArguments;
@@ -52,7 +50,7 @@ fn on_model(arguments: &BenchArguments, drive: &Drive, workload: &Workload, styl
     let host = Host { overhead_ns: arguments.host_overhead };
     let fresh = || Modelled::new(&name, &drive.profile);
     let mut bar = Bar::new();
-    let sweep = sweep(fresh, workload, &arguments.offsets.0, host, &mut bar).map_err(told)?;
+    let sweep = sweep(fresh, workload, &arguments.offsets.0, host, &mut bar)?;
     drop(bar);
     let target = fresh();
     let bench = Bench {
@@ -85,16 +83,6 @@ fn show(bench: &Bench<'_>, arguments: &BenchArguments, styles: Styles) -> Result
     out.write_all(text::bench::sweep(bench, output::width(), styles).as_bytes())?;
     out.flush()?;
     Ok(())
-}
-
-/// A workload that does not suit the target is the command line's fault; the rest is the target's.
-fn told(error: RunError) -> anyhow::Error {
-    match error {
-        RunError::Target { .. } => error.into(),
-        RunError::Workload(_) | RunError::NoOffsets | RunError::Offset { .. } => {
-            UsageError(error.to_string()).into()
-        }
-    }
 }
 
 /// The workload of the options, with its own defaults where they say nothing. An option that it has no use for is a mistake,

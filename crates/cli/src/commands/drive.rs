@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::Result;
 use straddle_drive::Profile;
-use straddle_reproduce::fit::{FitError, fit as find};
+use straddle_reproduce::fit::fit as find;
 
 use crate::args::{Action, DriveArguments, FitArguments, ShowArguments};
 use crate::exit::{Exit, UsageError};
@@ -51,7 +51,7 @@ fn show(arguments: &ShowArguments, styles: Styles) -> Result<Exit> {
 fn fit(arguments: &FitArguments, styles: Styles) -> Result<Exit> {
     let name = arguments.drive.specification.as_str();
     let mut bar = Bar::new();
-    let fit = find(name, &mut bar).map_err(told)?;
+    let fit = find(name, &mut bar)?;
     drop(bar);
     if let Some(path) = &arguments.write {
         let stem = path.file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
@@ -62,14 +62,6 @@ fn fit(arguments: &FitArguments, styles: Styles) -> Result<Exit> {
         return Ok(Exit::Aligned);
     }
     print(&text::fit::fit(&fit, output::width(), styles))
-}
-
-/// A drive that cannot be fitted is the command line's fault.
-fn told(error: FitError) -> anyhow::Error {
-    match error {
-        FitError::Experiment(_) => error.into(),
-        _ => UsageError(format!("{:#}", anyhow::Error::from(error))).into(),
-    }
 }
 
 fn print(text: &str) -> Result<Exit> {

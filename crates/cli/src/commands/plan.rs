@@ -9,11 +9,11 @@ use straddle_device::sysfs::{Directory, name_of_disk};
 use straddle_device::{DeviceKind, OpenError, Options, Target};
 use straddle_layout::{Stack, TableKind};
 use straddle_repair::peers::{Free, Peer, peers};
-use straddle_repair::{Plan, PlanError, Request, Seed, Situation, from_sfdisk, make, parse_file, to_sfdisk};
+use straddle_repair::{Plan, Request, Seed, Situation, from_sfdisk, make, parse_file, to_sfdisk};
 use straddle_units::{BlockSize, ByteOffset, Lba};
 
 use crate::args::PlanArguments;
-use crate::exit::{Exit, RefusedError, UsageError, of_library};
+use crate::exit::{Exit, RefusedError, UsageError};
 use crate::input;
 use crate::keep;
 use crate::output::{self, Styles};
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
     let serial = target.kernel_name.as_deref().and_then(serial_of);
     let situation =
         Situation { medium, topology: &target.topology, stack: &stack, serial: serial.as_deref() };
-    let plan = make(&situation, &request).map_err(|error| of_plan_error(error, &name))?;
+    let plan = make(&situation, &request).with_context(|| name.clone())?;
     if let Some(path) = &arguments.save {
         keep_plan(path, &plan, arguments)?;
     }
@@ -115,14 +115,11 @@ fn request(arguments: &PlanArguments) -> Result<Request> {
         let text = input::text(path, LARGEST_REQUEST);
         text.with_context(|| format!("{}: cannot read the request", path.display()))
     };
-    let told = |path: &Path, error: PlanError| {
-        UsageError(format!("{}: {:#}", path.display(), anyhow::Error::from(error)))
-    };
     if let Some(path) = &arguments.file {
-        parse_file(&read(path)?, &mut request).map_err(|error| told(path, error))?;
+        parse_file(&read(path)?, &mut request).with_context(|| path.display().to_string())?;
     }
     if let Some(path) = &arguments.from_sfdisk {
-        from_sfdisk(&read(path)?, &mut request).map_err(|error| told(path, error))?;
+        from_sfdisk(&read(path)?, &mut request).with_context(|| path.display().to_string())?;
     }
     request.parts.extend(arguments.part.iter().chain(&arguments.add).cloned());
     request.delete.extend(&arguments.delete);
@@ -175,6 +172,7 @@ fn read_other(target: &mut Target, former: Option<BlockSize>, new: BlockSize, na
 }
 
 /// The error with the target's name. What is known to be no raw image is refused: writing to it would destroy what it holds.
+/// For those who only read it, it is a failure, so that the library cannot say it.
 pub(crate) fn of_open_error(error: OpenError, name: &str) -> anyhow::Error {
     let is_refusal = matches!(error, OpenError::NotRead { .. } | OpenError::Image(_));
     let error = anyhow::Error::from(error).context(name.to_owned());
@@ -243,9 +241,4 @@ fn all_peers(target: &Target, plan: &Plan) -> Vec<(u32, Vec<Peer>)> {
         .filter(|e| e.change == straddle_repair::Change::New && e.slot != straddle_repair::Slot::Extended)
         .map(of)
         .collect()
-}
-
-/// The error with the target's name, and the exit that it stands for.
-pub(crate) fn of_plan_error(error: PlanError, name: &str) -> anyhow::Error {
-    of_library(error.kind(), format!("{name}: {:#}", anyhow::Error::from(error)))
 }

@@ -19,9 +19,7 @@ use straddle_real::{Areas, Before, Claimed, Give, Io, Session, Settings, areas};
 use straddle_units::Span;
 
 use crate::args::ProbeArguments;
-use crate::commands::bench::real::{
-    end_session, in_use, journals, no_session, refuse_unrestored, refused, title,
-};
+use crate::commands::bench::real::{end_session, journals, refuse_unrestored, refused, title};
 use crate::commands::lab::on_interrupt;
 use crate::exit::{Exit, UsageError};
 use crate::keep;
@@ -53,7 +51,7 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
     let description = subject.end(arguments.journals.as_deref())?;
     let report = match probed {
         Err(ProbeError::Target(TargetError::Interrupted)) => return Ok(Exit::INTERRUPTED),
-        report => report.map_err(told)?,
+        report => report?,
     };
     drop(bar);
     let interrupted = stop.load(Ordering::Relaxed);
@@ -132,7 +130,7 @@ fn open_real(path: &Path, arguments: &ProbeArguments, stop: &Arc<AtomicBool>) ->
     refuse_unrestored(path, &journals, arguments.journals.as_deref())?;
     let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
     let give = if arguments.used { Give::Used } else { Give::Free };
-    let claimed = Claimed::open(path, give, Io::Direct).map_err(in_use)?;
+    let claimed = Claimed::open(path, give, Io::Direct)?;
     let opened = claimed.opened();
     let wanted = Areas { give, regions: 0, bytes: u64::MAX };
     let regions = areas(opened, wanted).map_err(refused)?;
@@ -152,7 +150,7 @@ fn open_real(path: &Path, arguments: &ProbeArguments, stop: &Arc<AtomicBool>) ->
     let title = title(path, opened);
     let settings = Settings { depth: 1, largest: LARGEST };
     let session = Session::begin(claimed, title, &[], &journals, settings, Arc::clone(stop));
-    let subject = Subject::Kept(Box::new(session.map_err(no_session)?));
+    let subject = Subject::Kept(Box::new(session?));
     Ok(Probed { subject, claims, regions: Some(regions) })
 }
 
@@ -163,12 +161,4 @@ fn claims(profile: &Profile) -> Claims {
         Body::Ssd(_) => told.minimum_io.unwrap_or(told.physical_sector),
     };
     Claims { unit: Some(unit), phase: Some(told.alignment_offset), rotational: Some(told.rotational) }
-}
-
-/// A target that is too small is the command line's fault; the rest is the target's.
-fn told(error: ProbeError) -> anyhow::Error {
-    match error {
-        ProbeError::Target(_) => error.into(),
-        ProbeError::TooSmall { .. } | ProbeError::Sector(_) => UsageError(error.to_string()).into(),
-    }
 }

@@ -9,15 +9,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use straddle_drive::Profile;
-use straddle_reproduce::experiment::{Experiment, ExperimentError};
-use straddle_reproduce::lab::input::{InputError, Inputs};
-use straddle_reproduce::lab::{
-    Guests, Host, LabError, Machine, Planned, ReproduceError, Settings, StepOutcome,
-};
+use straddle_reproduce::experiment::Experiment;
+use straddle_reproduce::lab::input::Inputs;
+use straddle_reproduce::lab::{Guests, Host, Machine, Planned, Settings, StepOutcome};
 
 use crate::args::ReproduceArguments;
 use crate::commands::lab::on_interrupt;
-use crate::exit::{Exit, RefusedError, UsageError};
+use crate::exit::{Exit, UsageError};
 use crate::keep;
 use crate::output::{self, Styles};
 use crate::progress::Bar;
@@ -38,8 +36,7 @@ pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit
         [] => Experiment::names().collect(),
         named => named.iter().map(String::as_str).collect(),
     };
-    let experiments =
-        names.iter().map(|name| Experiment::open(name)).collect::<Result<Vec<_>, _>>().map_err(told)?;
+    let experiments = names.iter().map(|name| Experiment::open(name)).collect::<Result<Vec<_>, _>>()?;
     if arguments.list {
         return list(&experiments, arguments.json, styles);
     }
@@ -54,7 +51,7 @@ pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit
     if !arguments.lab_only && arguments.on.is_none() {
         for reproduced in &mut experiments {
             let other = drive.filter(|_| !reproduced.judged);
-            reproduced.outcome = Some(reproduced.experiment.reproduce(other, &Profile::open).map_err(told)?);
+            reproduced.outcome = Some(reproduced.experiment.reproduce(other, &Profile::open)?);
         }
     }
     let settings = settings(arguments);
@@ -125,8 +122,7 @@ fn run_lab(
         Some(path) => given_up(path, arguments, &stop)?,
         None => {
             for Planned { drive, .. } in &planned {
-                Profile::open(drive)
-                    .map_err(|error| UsageError(format!("{:#}", anyhow::Error::from(error))))?;
+                Profile::open(drive)?;
             }
             let guests = Guests::new(straddle_reproduce::lab::Charges::default(), HOST_LIMIT, &stop);
             let guests = guests.context("the lab cannot run (--model-only does without)")?;
@@ -141,7 +137,7 @@ fn run_lab(
     };
     let outcomes =
         straddle_reproduce::lab::reproduce(&*machine, &planned, &inputs, settings, &mut Bar::new());
-    let outcomes: Vec<StepOutcome> = outcomes.map_err(told_lab)?;
+    let outcomes: Vec<StepOutcome> = outcomes?;
     let mut outcomes = outcomes.into_iter();
     for reproduced in experiments {
         reproduced.lab = Some(outcomes.by_ref().take(reproduced.experiment.lab.len()).collect());
@@ -160,10 +156,7 @@ fn given_up<'a>(
         let message = format!("--destroy-data: name the device that is used, {}, again", path.display());
         return Err(UsageError(message).into());
     }
-    match Host::new(path, stop) {
-        Err(LabError::InUse(text)) => Err(RefusedError(text).into()),
-        host => Ok(Box::new(host?)),
-    }
+    Ok(Box::new(Host::new(path, stop)?))
 }
 
 /// The folder that made-up inputs are kept in.
@@ -219,20 +212,4 @@ fn print(text: &str) -> Result<()> {
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(())
-}
-
-/// A name or a file that is no experiment or no drive is the command line's fault.
-fn told(error: ExperimentError) -> anyhow::Error {
-    match error {
-        ExperimentError::Run { .. } => error.into(),
-        _ => UsageError(format!("{:#}", anyhow::Error::from(error))).into(),
-    }
-}
-
-/// So is a tarball or a tree that is none.
-fn told_lab(error: ReproduceError) -> anyhow::Error {
-    match error {
-        ReproduceError::Input(InputError::NotAnInput { .. }) => UsageError(error.to_string()).into(),
-        _ => error.into(),
-    }
 }

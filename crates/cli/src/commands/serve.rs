@@ -4,11 +4,11 @@ use std::io::{IsTerminal, Write};
 
 use anyhow::Result;
 use straddle_drive::Profile;
-use straddle_media::{Cut, Served, Store, StoreError};
-use straddle_serve::{Ending, EndpointError, Options, Pace, Server, ServerError, Snapshot};
+use straddle_media::{Cut, Served, Store};
+use straddle_serve::{Ending, Options, Pace, Server, ServerError, Snapshot};
 
 use crate::args::ServeArguments;
-use crate::exit::{Exit, RefusedError};
+use crate::exit::Exit;
 use crate::output::{self, printable};
 use crate::view::json::serve::{Serve, ServeReport};
 use crate::view::text;
@@ -17,7 +17,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
     let drive = arguments.target.modelled("serve")?;
     let profile = &drive.profile;
     let store = match &arguments.store {
-        Some(path) => Store::file(path, profile.claims.capacity).map_err(store_error)?,
+        Some(path) => Store::file(path, profile.claims.capacity)?,
         None => Store::memory(profile.claims.capacity)?,
     };
     let cut =
@@ -32,13 +32,13 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
         tear: arguments.tear.into(),
     };
     let served = Served::new(profile, store, cut);
-    let mut server = Server::new(profile, served, &options).map_err(server_error)?;
+    let mut server = Server::new(profile, served, &options)?;
     announce(arguments, profile, &server);
     let most = arguments.max_clients;
     server.on_full(move || {
         output::complain(&format!("{most} clients are here: another one was turned away (--max-clients)"));
     });
-    let ending = serve(&mut server).map_err(server_error)?;
+    let ending = serve(&mut server)?;
     let snapshot = server.snapshot();
     let serve = Serve { target: &drive.to_string(), profile, ending, snapshot };
     if arguments.json {
@@ -80,23 +80,5 @@ fn announce(arguments: &ServeArguments, profile: &Profile, server: &Server) {
     output::complain(&printable(&line));
     if let Some(after) = arguments.cut_after {
         output::complain(&format!("the power fails after {after} requests; seed {}", arguments.seed));
-    }
-}
-
-fn store_error(error: StoreError) -> anyhow::Error {
-    match error {
-        StoreError::InUse { .. } | StoreError::OtherSize { .. } | StoreError::NotAFile { .. } => {
-            RefusedError(error.to_string()).into()
-        }
-        StoreError::Unusable { .. } => error.into(),
-    }
-}
-
-fn server_error(error: ServerError) -> anyhow::Error {
-    match error {
-        ServerError::Endpoint(
-            refused @ (EndpointError::InUse(_) | EndpointError::NotASocket(_) | EndpointError::Remote(_)),
-        ) => RefusedError(refused.to_string()).into(),
-        error => error.into(),
     }
 }

@@ -5,7 +5,7 @@ use std::io::{BufReader, Write};
 
 use anyhow::{Context, Result};
 use straddle_drive::Profile;
-use straddle_trace::{Options, Pace, Reader, Replayed, TraceError, replay};
+use straddle_trace::{Options, Pace, Reader, Replayed, replay};
 
 use crate::args::SimArguments;
 use crate::exit::{Exit, UsageError};
@@ -58,14 +58,6 @@ fn one(arguments: &SimArguments, profile: &Profile, shift: u64) -> Result<Run> {
         _ => None,
     };
     let options = Options { pace, shift, depth: arguments.queue_depth, wrap: arguments.wrap };
-    let replayed: Replayed = replay(profile, &mut reader, &options, &mut |_| {}).map_err(told)?;
+    let replayed: Replayed = replay(profile, &mut reader, &options, &mut |_| {})?;
     Ok(Run { shift, format: reader.format(), replayed })
-}
-
-/// A depth that does not suit the trace is the command line's fault; the rest is the trace's.
-fn told(error: TraceError) -> anyhow::Error {
-    match error {
-        TraceError::Depth { .. } => UsageError(error.to_string()).into(),
-        TraceError::Read { .. } | TraceError::Line { .. } => error.into(),
-    }
 }

@@ -72,13 +72,13 @@ fn other_files_are_refused() {
     for file in files {
         for (name, answer) in ask(&file) {
             let error = answer.unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{name}: {error}");
+            assert_eq!(error.os_kind(), io::ErrorKind::Unsupported, "{name}: {error}");
             assert!(error.to_string().ends_with("not supported by this device") && error.source().is_none());
         }
     }
     // A character device that is no disk: block requests are not even sent, the others it does not know.
     for (name, answer) in ask(&File::open("/dev/null").unwrap()) {
-        assert_eq!(answer.unwrap_err().kind(), io::ErrorKind::Unsupported, "{name}");
+        assert_eq!(answer.unwrap_err().os_kind(), io::ErrorKind::Unsupported, "{name}");
     }
 }
 
@@ -102,7 +102,7 @@ fn a_device_answers_or_says_why_not() {
     for (name, answer) in &answers {
         match answer {
             Ok(text) => eprintln!("{}: {name}: {text}", path.display()),
-            Err(error) => eprintln!("{}: {name}: {:?}: {error}", path.display(), error.kind()),
+            Err(error) => eprintln!("{}: {name}: {:?}: {error}", path.display(), error.os_kind()),
         }
     }
     // The kernel answers for any block device; drives need not.
@@ -125,7 +125,7 @@ fn sense_data() {
     let sense = Sense::parse(&fixed).unwrap();
     assert_eq!(sense.to_string(), "illegal request (sense 5h, code 24h/00h)");
     assert!(sense.is_unsupported() && !sense.is_success() && !sense.is_attention());
-    assert_eq!(IoctlError::Sense { what: "X", sense }.kind(), io::ErrorKind::Unsupported);
+    assert_eq!(IoctlError::Sense { what: "X", sense }.os_kind(), io::ErrorKind::Unsupported);
 
     let mut descriptor = [0u8; 22];
     descriptor[..4].copy_from_slice(&[0x72, 0x01, 0x00, 0x1d]);
@@ -143,10 +143,10 @@ fn sense_data() {
 fn errors_keep_the_kind_and_do_not_repeat_their_source() {
     use rustix::io::Errno;
     let refused = IoctlError::os("SG_IO", Errno::PERM);
-    assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+    assert_eq!(refused.os_kind(), io::ErrorKind::PermissionDenied);
     assert_eq!(refused.to_string(), "SG_IO: the request failed");
     assert!(refused.source().is_some());
     for errno in [Errno::NOTTY, Errno::OPNOTSUPP] {
-        assert_eq!(IoctlError::os("SG_IO", errno).kind(), io::ErrorKind::Unsupported);
+        assert_eq!(IoctlError::os("SG_IO", errno).os_kind(), io::ErrorKind::Unsupported);
     }
 }

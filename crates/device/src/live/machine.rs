@@ -351,7 +351,8 @@ impl Machine {
                 match ask_table(control, major.parse().ok()?, minor.parse().ok()?) {
                     Ok(lines) => lines,
                     Err(error) => {
-                        let remark = format!("{name}: its table cannot be read ({error}, {})", error.kind());
+                        let remark =
+                            format!("{name}: its table cannot be read ({error}, {})", error.os_kind());
                         if !remarks.contains(&remark) {
                             remarks.push(remark);
                         }

@@ -88,7 +88,7 @@ impl Written<'_> {
             None => return Ok(()),
             Some(Ok(())) => {}
             Some(Err(error)) => {
-                let still = error.kind() == io::ErrorKind::ResourceBusy && !former.is_empty();
+                let still = error.os_kind() == io::ErrorKind::ResourceBusy && !former.is_empty();
                 return Err(ApplyError::Kernel(if still {
                     format!(
                         "the kernel still has the former one, a partition of which somebody has open ({}): reboot before using the disk",
@@ -171,7 +171,7 @@ fn told(error: &dyn std::error::Error) -> String {
 /// open (BLKRRPART), by whomever, and so would refuse the new one.
 pub(super) fn check_kernel(disk: &dyn Disk) -> Result<(), ApplyError> {
     match disk.reread_table() {
-        Some(Err(error)) if error.kind() == io::ErrorKind::ResourceBusy => {
+        Some(Err(error)) if error.os_kind() == io::ErrorKind::ResourceBusy => {
             Err(ApplyError::InUse(format!("somebody has a partition of it open ({})", told(&error))))
         }
         // A kernel that reads no tables, or none of this device, has none to give up.

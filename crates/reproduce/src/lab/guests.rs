@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use straddle_drive::Profile;
-use straddle_guest::{Charges, GuestDrive, Kernel, LIBRARY, Limits};
+use straddle_guest::{Charges, GuestDrive, GuestError, Kernel, LIBRARY, Limits};
 
 use crate::lab::job::{Ended, Job, LabError, Machine, Measured};
 
@@ -24,7 +24,7 @@ pub struct Guests<'a> {
 impl<'a> Guests<'a> {
     /// Finds the guests' kernel. Setting `stop` ends every guest that runs.
     pub fn new(charges: Charges, host_limit: Duration, stop: &'a AtomicBool) -> Result<Self, LabError> {
-        let kernel = Kernel::find().map_err(|error| LabError::Failed(error.to_string()))?;
+        let kernel = Kernel::find()?;
         let free = Mutex::new(straddle_guest::processors().into_iter().collect());
         Ok(Self { kernel, charges, host_limit, stop, unconfined: false, free })
     }
@@ -47,11 +47,19 @@ impl<'a> Guests<'a> {
     }
 }
 
+impl From<GuestError> for LabError {
+    fn from(error: GuestError) -> Self {
+        match error {
+            GuestError::Interrupted => Self::Interrupted,
+            error => Self::Guest(error),
+        }
+    }
+}
+
 impl Machine for Guests<'_> {
     fn run(&self, job: &Job) -> Result<Ended, LabError> {
-        let failed = |error: &dyn std::fmt::Display| LabError::Failed(error.to_string());
         let drive = |drive: &crate::lab::job::JobDrive| {
-            let profile = Profile::open(&drive.spec).map_err(|error| failed(&error))?;
+            let profile = Profile::open(&drive.spec)?;
             Ok(GuestDrive { profile, start: drive.start, size: None, store: None })
         };
         let processor = self.claim();
@@ -75,10 +83,7 @@ impl Machine for Guests<'_> {
         };
         let ended = straddle_guest::run(&self.kernel, &guest_job, &|_, _| (), self.stop);
         self.release(processor);
-        let ended = ended.map_err(|error| match error {
-            straddle_guest::GuestError::Interrupted => LabError::Interrupted,
-            error => failed(&error),
-        })?;
+        let ended = ended?;
         let measured =
             |measured: straddle_guest::Measured| Measured { name: measured.name, seconds: measured.value };
         Ok(Ended {

@@ -40,18 +40,18 @@ pub struct Host<'a> {
 impl<'a> Host<'a> {
     /// Uses `device`, whose contents are lost. Setting `stop` ends the script that runs.
     pub fn new(device: &Path, stop: &'a AtomicBool) -> Result<Self, LabError> {
-        let told = |what: &dyn std::fmt::Display| LabError::Failed(format!("{}: {what}", device.display()));
-        let path = device.canonicalize().map_err(|error| told(&error))?;
-        let kind = fs::metadata(&path).map_err(|error| told(&error))?.file_type();
+        let told = |what: &str| LabError::Failed(format!("{}: {what}", device.display()));
+        let path = device.canonicalize().map_err(LabError::on(device))?;
+        let kind = fs::metadata(&path).map_err(LabError::on(device))?.file_type();
         if !kind.is_block_device() {
-            return Err(told(&"not a block device (losetup -P makes one of a file)"));
+            return Err(told("not a block device (losetup -P makes one of a file)"));
         }
         let name = path.file_name().unwrap_or_default();
         let queue = Path::new("/sys/block").join(name).join("queue/logical_block_size");
-        let sector = fs::read_to_string(queue).map_err(|_| told(&"not a whole disk"))?;
-        let sector = sector.trim().parse().map_err(|_| told(&"its logical sector is not known"))?;
+        let sector = fs::read_to_string(queue).map_err(|_| told("not a whole disk"))?;
+        let sector = sector.trim().parse().map_err(|_| told("its logical sector is not known"))?;
         if !rustix::process::geteuid().is_root() {
-            return Err(told(&"only root may make and mount file systems on it"));
+            return Err(told("only root may make and mount file systems on it"));
         }
         let claimed = claim(&path)?;
         Ok(Self { device: path, sector, stop, turn: Mutex::new(()), _claimed: claimed })
@@ -74,9 +74,8 @@ impl<'a> Host<'a> {
         let script = format!("label: gpt\nfirst-lba: {}\nstart={first}\n", first.min(34));
         let run = |program: &str, words: &[&str], input: &str| run(program, words, input, &self.device);
         // What an earlier job left would be found again.
-        run("wipefs", &["-q", "-a"], "").map_err(|what| told(format!("wipefs: {what}")))?;
-        run("sfdisk", &["-q", "--wipe", "always", "--wipe-partitions", "always"], &script)
-            .map_err(|what| told(format!("sfdisk: {what}")))?;
+        run("wipefs", &["-q", "-a"], "")?;
+        run("sfdisk", &["-q", "--wipe", "always", "--wipe-partitions", "always"], &script)?;
         let node = self.partition();
         let begun = Instant::now();
         while !fs::metadata(&node).is_ok_and(|found| found.file_type().is_block_device()) {
@@ -91,8 +90,7 @@ impl<'a> Host<'a> {
 
 /// Opens and locks the device, unless somebody has it, or a partition of it.
 fn claim(path: &Path) -> Result<(File, Claim), LabError> {
-    let in_use = |by: &dyn std::fmt::Display| LabError::InUse(format!("{}: in use: {by}", path.display()));
-    let failed = |error: io::Error| LabError::Failed(format!("{}: {error}", path.display()));
+    let in_use = |by: String| LabError::InUse { path: path.to_owned(), by };
     let open = |flags: OFlags| {
         OpenOptions::new().read(true).write(true).custom_flags(flags.bits().cast_signed()).open(path)
     };
@@ -102,33 +100,44 @@ fn claim(path: &Path) -> Result<(File, Claim), LabError> {
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
             let uses = LiveMachine::read(None).uses(path);
             let unknown = || "another layer or program holds it".to_owned();
-            return Err(in_use(&if uses.is_empty() { unknown() } else { uses.join("; ") }));
+            return Err(in_use(if uses.is_empty() { unknown() } else { uses.join("; ") }));
         }
-        Err(error) => return Err(failed(error)),
+        Err(error) => return Err(LabError::on(path)(error)),
     }
-    let file = open(OFlags::empty()).map_err(failed)?;
+    let file = open(OFlags::empty()).map_err(LabError::on(path))?;
     match take(&file, path) {
         Ok(claim) => Ok((file, claim)),
-        Err(LockError::Io(error)) => Err(failed(error)),
-        Err(error) => Err(in_use(&error)),
+        Err(LockError::Io(error)) => Err(LabError::on(path)(error)),
+        Err(error) => Err(in_use(error.to_string())),
     }
 }
 
-/// Runs a tool on the device; what it said, if it failed.
-fn run(program: &str, words: &[&str], input: &str, device: &Path) -> Result<(), String> {
+impl LabError {
+    /// Of the system, about `path`.
+    fn on(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let doing = path.display().to_string();
+        move |source| Self::Io { doing, source }
+    }
+}
+
+/// Runs a tool on the device.
+fn run(program: &str, words: &[&str], input: &str, device: &Path) -> Result<(), LabError> {
     use std::io::Write;
+    let doing = || format!("{}: {program}", device.display());
+    let failed = |source| LabError::Io { doing: doing(), source };
     let mut command = Command::new(program);
     command.args(words).arg(device).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| error.to_string())?;
+    let mut child = command.spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
         // A tool that reads nothing may be gone already.
         let _ = stdin.write_all(input.as_bytes());
     }
-    let output = child.wait_with_output().map_err(|error| error.to_string())?;
+    let output = child.wait_with_output().map_err(failed)?;
     if output.status.success() {
         Ok(())
     } else {
-        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(LabError::Failed(format!("{}: {}", doing(), said.trim())))
     }
 }
 
@@ -150,7 +159,7 @@ impl Drop for Folder {
 
 impl Machine for Host<'_> {
     fn run(&self, job: &Job) -> Result<Ended, LabError> {
-        let failed = |error: std::io::Error| LabError::Failed(error.to_string());
+        let failed = |source| LabError::Io { doing: "running the script".to_owned(), source };
         let _turn = self.turn.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if self.stop.load(Ordering::Relaxed) {
             return Err(LabError::Interrupted);

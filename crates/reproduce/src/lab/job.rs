@@ -3,8 +3,11 @@
 //! The law of this module: plain values. Whoever makes a job knows nothing of guests, and whoever runs it knows nothing of
 //! experiments.
 
+use std::io;
 use std::path::PathBuf;
 
+use straddle_drive::ProfileError;
+use straddle_guest::GuestError;
 use straddle_io::Counters;
 
 /// Work for one guest, from boot to halt.
@@ -76,12 +79,31 @@ pub trait Machine: Sync {
 /// Why a job came to nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// The guest could not be run, with the cause.
+    /// The guest could not be run.
+    #[error(transparent)]
+    Guest(GuestError),
+    /// There is no such drive.
+    #[error(transparent)]
+    Drive(#[from] ProfileError),
+    /// A system call failed.
+    #[error("{doing}")]
+    Io {
+        /// What was being done, or on what.
+        doing: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The machine or the device cannot run it.
     #[error("{0}")]
     Failed(String),
-    /// Somebody else uses the device.
-    #[error("{0}")]
-    InUse(String),
+    /// Another program or layer uses the device.
+    #[error("{}: in use: {by}", path.display())]
+    InUse {
+        /// The device.
+        path: PathBuf,
+        /// What uses it.
+        by: String,
+    },
     /// The user interrupted it.
     #[error("interrupted")]
     Interrupted,

@@ -40,7 +40,7 @@ pub(super) fn emit(
         bytes: arguments.real.area.map(|area| area.get()),
         seconds: arguments.real.runtime.unwrap_or(SECONDS),
     };
-    let text = fio::emit(workload, &job).map_err(|error| UsageError(error.to_string()))?;
+    let text = fio::emit(workload, &job)?;
     keep::write(path, text.as_bytes(), &super::target(arguments))?;
     Ok(Exit::Aligned)
 }

@@ -17,10 +17,10 @@ use straddle_device::shown::quote_path;
 use straddle_drive::Profile;
 use straddle_io::Nanos;
 use straddle_real::{
-    Areas, Before, Claimed, Conditions, Finished, Give, GivenUp, Io, Kind, OpenError, Opened, Real, Session,
+    Areas, Before, Claimed, Conditions, Finished, Give, GivenUp, Io, Kind, Opened, Real, Session,
     SessionError, Settings, Unrestored, areas, unrestored,
 };
-use straddle_units::{ByteCount, ByteOffset, ErrorKind, Span};
+use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::args::{BenchArguments, Way};
 use crate::commands::lab::on_interrupt;
@@ -76,7 +76,7 @@ pub(super) fn run(
             output::complain("interrupted before the first round was complete: nothing is known");
             return Ok(INTERRUPTED);
         }
-        measured => measured.map_err(super::told)?,
+        measured => measured?,
     };
     if let Some(error) = failed {
         return Err(error).context("cannot export the samples");
@@ -238,9 +238,9 @@ fn prepare(
     let stop = Arc::clone(stop);
     let (subject, regions, before, kept) = if workload.writes() {
         let claimed = if give == Give::Destroyed {
-            Writable::GivenUp(GivenUp::open(path, io).map_err(in_use)?)
+            Writable::GivenUp(GivenUp::open(path, io)?)
         } else {
-            Writable::Kept(Claimed::open(path, give, io).map_err(in_use)?)
+            Writable::Kept(Claimed::open(path, give, io)?)
         };
         let opened = claimed.opened();
         let regions = arguments.real.regions.unwrap_or(if opened.kind == Kind::Block { REGIONS } else { 1 });
@@ -260,12 +260,12 @@ fn prepare(
             }
             Writable::Kept(claimed) => {
                 let session = Session::begin(claimed, title, &found, journals, settings, stop);
-                Subject::Kept(Box::new(session.map_err(no_session)?))
+                Subject::Kept(Box::new(session?))
             }
         };
         (subject, found, before, told)
     } else {
-        let opened = Opened::for_reading(path, io).map_err(in_use)?;
+        let opened = Opened::for_reading(path, io)?;
         let whole = Span::new(ByteOffset::ZERO, ByteCount::new(opened.size));
         let (before, title) = (Before::look(&opened), title(path, &opened));
         let real = Real::reading(opened, title, settings, stop)?;
@@ -284,28 +284,12 @@ fn prepare(
     Ok(Prepared { subject, order, before, kept })
 }
 
-/// Whom somebody uses is refused, and not failed.
-pub(crate) fn no_session(error: SessionError) -> anyhow::Error {
-    match error.kind() {
-        ErrorKind::Refused => RefusedError(error.to_string()).into(),
-        _ => error.into(),
-    }
-}
-
-/// Whom somebody uses is refused, and not failed.
-pub(crate) fn in_use(error: OpenError) -> anyhow::Error {
-    match error.kind() {
-        ErrorKind::Refused => RefusedError(error.to_string()).into(),
-        _ => error.into(),
-    }
-}
-
+/// The error, with the option that helps.
 pub(crate) fn refused(error: straddle_real::AreaError) -> anyhow::Error {
     use straddle_real::AreaError::{Damaged, Full, Look, NoTable, TooSmall};
     let hint = "; --used measures where data are, and puts them back";
     match error {
-        Look { .. } => error.into(),
-        TooSmall { .. } => RefusedError(error.to_string()).into(),
+        Look { .. } | TooSmall { .. } => error.into(),
         NoTable { .. } | Damaged { .. } | Full { .. } => RefusedError(format!("{error}{hint}")).into(),
     }
 }

@@ -1,0 +1,117 @@
+//! Of which kind each error is.
+
+use straddle_units::ErrorKind;
+
+use crate::assume::AssumeError;
+use crate::claim::LockError;
+use crate::identify::IdentifyError;
+use crate::image::{ImageError, UnpackError};
+use crate::ioctl::IoctlError;
+use crate::medium::ReadError;
+use crate::target::OpenError;
+
+impl OpenError {
+    /// What kind of failure it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Io(_)
+            | Self::NotATarget(_)
+            | Self::Empty
+            | Self::NoMedium
+            | Self::NotRead { .. }
+            | Self::Unpack { .. }
+            | Self::Image(_)
+            | Self::Allowed { .. }
+            | Self::NoSuchDevice(_)
+            | Self::BadSysfs { .. } => ErrorKind::Failed,
+        }
+    }
+}
+
+impl ReadError {
+    /// What kind of failure it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::PastEnd { .. } | Self::Unmapped { .. } | Self::Image { .. } | Self::Io { .. } => {
+                ErrorKind::Failed
+            }
+        }
+    }
+}
+
+impl ImageError {
+    /// What kind of failure it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Damaged { .. }
+            | Self::Unsupported { .. }
+            | Self::NotOpened { .. }
+            | Self::Open { .. }
+            | Self::TooDeep { .. }
+            | Self::Other { .. }
+            | Self::NotRead(_)
+            | Self::Read { .. } => ErrorKind::Failed,
+        }
+    }
+}
+
+impl UnpackError {
+    /// What kind of failure it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Damaged { .. } | Self::TooLarge { .. } | Self::Scratch { .. } => ErrorKind::Failed,
+        }
+    }
+}
+
+impl IdentifyError {
+    /// What kind of failure it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Short { .. }
+            | Self::Blank { .. }
+            | Self::Checksum { .. }
+            | Self::Kind { .. }
+            | Self::LogicalBlock { .. }
+            | Self::LbaFormat { .. } => ErrorKind::Failed,
+        }
+    }
+}
+
+impl IoctlError {
+    /// What kind of failure it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Unsupported { .. }
+            | Self::Os { .. }
+            | Self::Sense { .. }
+            | Self::Transport { .. }
+            | Self::Ata { .. }
+            | Self::Nvme { .. }
+            | Self::Short { .. } => ErrorKind::Failed,
+        }
+    }
+}
+
+impl LockError {
+    /// What kind of failure it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Locked | Self::Opened | Self::Used(_) => ErrorKind::Refused,
+            Self::Io(_) => ErrorKind::Failed,
+        }
+    }
+}
+
+impl AssumeError {
+    /// What kind of failure it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::UnknownWord(_)
+            | Self::Size { .. }
+            | Self::Logical(_)
+            | Self::Twice(_)
+            | Self::Impossible { .. } => ErrorKind::Usage,
+        }
+    }
+}

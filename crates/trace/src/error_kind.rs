@@ -1,0 +1,34 @@
+//! Of which kind each error is.
+
+use straddle_units::ErrorKind;
+
+use crate::error::{LineError, TraceError};
+
+impl TraceError {
+    /// What kind of failure it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Line { source, .. } => source.kind(),
+            Self::Read { .. } => ErrorKind::Failed,
+            Self::Depth { .. } => ErrorKind::Usage,
+        }
+    }
+}
+
+impl LineError {
+    /// What kind of failure it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Unknown
+            | Self::NoColumn { .. }
+            | Self::TwoColumns { .. }
+            | Self::Missing { .. }
+            | Self::Field { .. }
+            | Self::Long { .. }
+            | Self::NotText
+            | Self::Backwards
+            | Self::PastEnd { .. }
+            | Self::Refused(_) => ErrorKind::Failed,
+        }
+    }
+}
