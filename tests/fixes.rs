@@ -1,5 +1,5 @@
 //! Every printed fix is run, on damaged tables, on file systems and on stacks of layers in a guest: what `check` finds
-//! afterwards is better, and never worse. tests/cures.rs does the same for the places of partitions.
+//! afterwards is better, and never worse. tests/fixes_run.rs does the same for the places of partitions.
 //!
 //! "Better" is: the finding that the fix belongs to is gone, or weighs less; "never worse": no other finding is new, or weighs
 //! more. What a fix does to data is said before its commands: nothing, "back up first", or in capitals that it reformats.

@@ -18,7 +18,7 @@ mod boundaries;
 mod catalogue;
 mod causes;
 mod container;
-mod cure;
+mod fix;
 mod device;
 mod efficiency;
 mod filesystems;

@@ -40,7 +40,7 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
         true => Some(Cure::advice(
             "leave its start where it is: data on it is aligned there. Where only the end is off, end it earlier",
         )),
-        false if found.iter().any(|f| curable(&f)) => cure::relocate(context, partition),
+        false if found.iter().any(|f| curable(&f)) => fix::relocate(context, partition),
         false => None,
     };
     if let Some(cure) = cure {
