@@ -56,10 +56,10 @@ fn weights(report: &Value) -> BTreeMap<Place, Vec<usize>> {
 fn fixes(report: &Value) -> Vec<Fix> {
     let mut fixes: Vec<Fix> = Vec::new();
     for finding in list(report, "findings") {
-        let Some(cure) = finding.get("fix") else { continue };
-        let commands = cure.get("commands").and_then(Value::as_array).into_iter().flatten();
+        let Some(fix) = finding.get("fix") else { continue };
+        let commands = fix.get("commands").and_then(Value::as_array).into_iter().flatten();
         let lines: Vec<String> = commands.map(|command| word(command, "line")).collect();
-        let fix = Fix { of: place(finding), line: lines.join("\n"), risk: word(cure, "risk") };
+        let fix = Fix { of: place(finding), line: lines.join("\n"), risk: word(fix, "risk") };
         if !lines.is_empty() && !fixes.iter().any(|known| known.line == fix.line) {
             fixes.push(fix);
         }

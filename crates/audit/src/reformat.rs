@@ -7,7 +7,7 @@ use straddle_layout::FsKind;
 use straddle_layout::layer::FileSystem;
 use straddle_units::{ByteCount, MIB};
 
-use crate::finding::{Command, Cure, Risk};
+use crate::finding::{Command, Fix, Risk};
 
 /// The largest block of ext, NILFS2 and XFS that every kernel mounts: the page of x86.
 const PAGE: u64 = 4096;
@@ -32,11 +32,11 @@ const FAT16_LEAST: u64 = 4085;
 const FAT32_LEAST: u64 = 65525;
 const FAT32_MOST: u64 = 0x0FFF_FFF5;
 
-/// The cure for a file system on `len` bytes that writes less than `wanted` bytes at a time.
-pub(crate) fn with_block(kind: FsKind, fs: &FileSystem, len: ByteCount, wanted: ByteCount) -> Cure {
+/// The fix for a file system on `len` bytes that writes less than `wanted` bytes at a time.
+pub(crate) fn with_block(kind: FsKind, fs: &FileSystem, len: ByteCount, wanted: ByteCount) -> Fix {
     command(kind, fs, len, wanted).map_or_else(
         || {
-            Cure::advice(format!(
+            Fix::advice(format!(
                 "none by making it again: no {kind} of this kind and size has a block of {} bytes that every system \
                  mounts; larger writes above it help",
                 wanted.get()
@@ -102,9 +102,9 @@ pub(crate) fn exfat(len: ByteCount, cluster: ByteCount) -> Command {
     Command { tool: "mkfs", line }
 }
 
-/// The cure of making a file system anew.
-pub(crate) fn remake(command: Command) -> Cure {
-    Cure {
+/// The fix of making a file system anew.
+pub(crate) fn remake(command: Command) -> Fix {
+    Fix {
         summary: "make the file system anew, and restore what it held".to_owned(),
         commands: vec![command],
         risk: Risk::Destroys,

@@ -67,6 +67,6 @@ impl Step {
 }
 
 /// The way as people are shown it: `partition 1 > PV vg > LV vg/root`.
-pub(crate) fn told(way: &[Step]) -> String {
+pub(crate) fn label(way: &[Step]) -> String {
     way.iter().map(|step| step.called.as_str()).collect::<Vec<_>>().join(" > ")
 }

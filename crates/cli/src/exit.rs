@@ -16,7 +16,7 @@ use crate::output::{self, Styles};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exit {
     /// Done, and nothing to find fault with.
-    Aligned,
+    Success,
     /// Done, with findings.
     Findings,
     /// The command line cannot be understood.
@@ -57,7 +57,7 @@ impl Exit {
 
     pub(crate) fn code(self) -> u8 {
         match self {
-            Self::Aligned => 0,
+            Self::Success => 0,
             Self::Findings => 1,
             Self::Usage => 2,
             Self::Failed => 3,
@@ -123,7 +123,7 @@ pub(crate) fn of_command_line(error: clap::Error) -> anyhow::Result<Exit> {
     let mut out = output::stdout();
     out.write_all(text.as_bytes())?;
     out.flush()?;
-    Ok(Exit::Aligned)
+    Ok(Exit::Success)
 }
 
 /// The same error with what was typed, or came from a file's name, made printable: the message has it as it is.
@@ -146,7 +146,7 @@ pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
         cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
     };
     if error.chain().any(closed) {
-        return Exit::Aligned;
+        return Exit::Success;
     }
     // Whoever interrupts it knows why it ended.
     if error.chain().any(is_interruption) {

@@ -18,7 +18,7 @@ use straddle_device::claim;
 use straddle_io::{Completion, Counters, Nanos, Operation, Request, Time};
 use straddle_units::Span;
 
-use crate::area::Give;
+use crate::area::Scope;
 use crate::finished::Finished;
 use crate::journal::{Journal, JournalError};
 use crate::lookout::{Lookout, Readers};
@@ -36,8 +36,8 @@ pub struct Claimed {
 
 impl Claimed {
     /// Opens and locks `path`, for what is given of it.
-    pub fn open(path: &Path, give: Give, io: Io) -> Result<Self, OpenError> {
-        let access = if give == Give::Free { Access::Share } else { Access::Claim };
+    pub fn open(path: &Path, scope: Scope, io: Io) -> Result<Self, OpenError> {
+        let access = if scope == Scope::FreeSpace { Access::Share } else { Access::Claim };
         let opened = Opened::open(path, access, io)?;
         let mut others = Others::of(&opened, access);
         if let Ok(others) = &mut others {
@@ -63,7 +63,7 @@ pub struct GivenUp(Claimed);
 impl GivenUp {
     /// Opens and locks `path`. That its contents may go is the caller's word: its owner has named it for that.
     pub fn open(path: &Path, io: Io) -> Result<Self, OpenError> {
-        Claimed::open(path, Give::Destroyed, io).map(Self)
+        Claimed::open(path, Scope::Overwrite, io).map(Self)
     }
 
     /// The target.

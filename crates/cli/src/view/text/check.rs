@@ -34,7 +34,7 @@ pub(crate) fn lines(audited: &Examined) -> String {
     text
 }
 
-/// A target in full: what it is, its partitions with their verdicts, and each finding with its cure.
+/// A target in full: what it is, its partitions with their verdicts, and each finding with its fix.
 pub(crate) fn target(audited: &Examined, verbose: bool, styles: Styles) -> String {
     let mut text = heading(audited, styles);
     let topology = &audited.target.topology;
