@@ -1,4 +1,4 @@
-//! Where a target may be written, and who says so.
+//! Where a target may be written, and on whose authority.
 
 use std::path::PathBuf;
 
@@ -48,7 +48,7 @@ pub enum AreaError {
         /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// It has no partition table, so that nobody knows what is free.
+    /// It has no partition table: what is free is unknown.
     #[error("{path}: no partition table, so what is free is not known ({holds})", path = path.display())]
     NoTable {
         /// The target.
