@@ -28,7 +28,7 @@ pub struct Seen<'a> {
     pub findings: &'a mut [Finding],
 }
 
-/// Says of all that is found on one target what follows from what, as far as both are reported in the end.
+/// Determines of all that is found on one target what follows from what, as far as both are reported in the end.
 pub(crate) fn suspect(context: &Context<'_>, findings: &mut [Finding]) {
     for partition in &context.stack.partitions {
         let number = Subject::Partition(partition.number);

@@ -36,7 +36,7 @@ fn check_kernel_misaligned(context: &Context<'_>, findings: &mut Vec<Finding>) {
         }
     };
     let fix = Fix::advice(
-        "align the partitions or devices that it is made of (check each of them), then make it anew on them",
+        "align the partitions or devices that it is made of (check each of them), then recreate it on them",
     );
     findings.push(Finding::on_disk(&rules::KERNEL_MISALIGNED, None, message.to_owned()).fixed_by(fix));
 }
@@ -150,7 +150,7 @@ fn reason_of_offset(context: &Context<'_>, offset: ByteCount) -> (&'static str, 
     match context.kind {
         DeviceKind::Loop => (
             ": what this loop device shows begins off a boundary of what it is over",
-            "set it up at an offset that is on a boundary (losetup -o) and make what is in it anew; until then use starts \
+            "set it up at an offset that is on a boundary (losetup -o) and recreate what is in it; until then use starts \
              that this audit calls aligned",
         ),
         DeviceKind::Md | DeviceKind::DeviceMapper => (
@@ -160,7 +160,7 @@ fn reason_of_offset(context: &Context<'_>, offset: ByteCount) -> (&'static str, 
         ),
         DeviceKind::Scsi | DeviceKind::Image | DeviceKind::Modelled if at_63 => (
             ": such an offset (the XP jumper of early WD drives) makes sector 63 aligned and every multiple of 1 MiB not",
-            "remove the jumper (pins 7 and 8 on WD drives) before partitioning anew; until then use starts that this \
+            "remove the jumper (pins 7 and 8 on WD drives) before repartitioning; until then use starts that this \
              audit calls aligned",
         ),
         DeviceKind::Virtual => (

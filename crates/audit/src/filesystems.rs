@@ -113,7 +113,7 @@ fn check_data_area(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut 
         FsKind::Squashfs | FsKind::Erofs | FsKind::Ntfs | FsKind::Swap | FsKind::Zfs => None,
     };
     let fix =
-        fix.unwrap_or_else(|| Fix::advice("make the file system anew with tools that align its data area"));
+        fix.unwrap_or_else(|| Fix::advice("recreate the file system with tools that align its data area"));
     let miss = Some(Miss { name: "physical sector", boundary, past });
     findings.push(Finding { miss, ..finding(&rules::DATA_AREA_OFF, place, Some(at), message, fix) });
 }
@@ -166,7 +166,7 @@ fn hints_fix(
     };
     let (Some(unit), Some(stripe)) = (chunk.filter(|_| whole(chunk)), width.filter(|_| whole(width))) else {
         return Fix::advice(
-            "none: the array's figures are no whole blocks of this file system, or not known",
+            "none: the array's figures are not whole blocks of this file system, or not known",
         );
     };
     let blocks = |size: ByteCount| size.get() / fs.block.get();
@@ -178,7 +178,7 @@ fn hints_fix(
         }
         FsKind::Xfs if fs.stripe_unit != chunk => {
             return Fix::advice(
-                "make it anew if it matters: XFS takes another chunk for what it writes only where its first structures \
+                "recreate it if it matters: XFS takes another chunk for what it writes only where its first structures \
                  would lie at the same place, which is seldom so",
             );
         }
@@ -202,9 +202,7 @@ fn hints_fix(
         | FsKind::Ntfs
         | FsKind::Swap
         | FsKind::Zfs => {
-            return Fix::advice(
-                "make the file system anew: it takes the figures of the device it is made on",
-            );
+            return Fix::advice("recreate the file system: it takes the figures of the device it is made on");
         }
     };
     Fix {
@@ -237,7 +235,7 @@ fn check_ashift(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec
     );
     let fix = if ashift <= MAX_ASHIFT {
         Fix::advice(format!(
-            "send the data sets to another pool, and make this one anew with -o ashift={ashift} (zpool create): the ashift \
+            "send the data sets to another pool, and recreate this one with -o ashift={ashift} (zpool create): the ashift \
              of a vdev cannot be changed"
         ))
     } else {
@@ -277,7 +275,7 @@ fn straddling(place: &FileSystemPlace<'_>, page: ByteCount) -> Vec<String> {
         let Some(boundary) = topology.boundary_of(size) else { continue };
         let past = boundary.past(start);
         if !page.is_multiple_of(size) {
-            reasons.push(format!("it is no multiple of the {name} of {} bytes", size.get()));
+            reasons.push(format!("it is not a multiple of the {name} of {} bytes", size.get()));
         } else if past != ByteCount::ZERO {
             reasons.push(format!("the file system is {} bytes past a {name} boundary", past.get()));
         }

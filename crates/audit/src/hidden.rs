@@ -72,7 +72,7 @@ fn behind_record(context: &Context<'_>, partition: &Partition, sector: ByteCount
 
 fn fix(context: &Context<'_>, partition: &Partition, kind: FsKind, fs: &FileSystem, start: u64) -> Fix {
     let (Ok(number), false) = (u32::try_from(start), kind == FsKind::Exfat) else {
-        return Fix::advice("none needed: what reads exFAT does not look at it; mkfs.exfat writes it anew");
+        return Fix::advice("none needed: what reads exFAT does not look at it; mkfs.exfat rewrites it");
     };
     let octal: String = number.to_le_bytes().iter().map(|byte| format!("\\{byte:03o}")).collect();
     let write = |sector: ByteOffset| {

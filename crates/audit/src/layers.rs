@@ -371,7 +371,7 @@ fn check_md(place: &Place<'_>, layer: &Layer, md: &Md, findings: &mut Vec<Findin
     for (name, size) in wanted {
         let Some(size) = size.filter(|size| !md.chunk.is_multiple_of(*size)) else { continue };
         let message = format!(
-            "{}: its chunk of {} bytes is no multiple of the {name} ({} bytes): chunks straddle from one member to the next",
+            "{}: its chunk of {} bytes is not a multiple of the {name} ({} bytes): chunks straddle from one member to the next",
             place.label(),
             md.chunk.get(),
             size.get()

@@ -99,7 +99,7 @@ pub struct Context<'a> {
 pub struct Asked {
     /// The rules asked for, by code; all of them where none is given.
     pub only: Vec<Code>,
-    /// The rules not to be told of, by code.
+    /// The rules not to be reported, by code.
     pub ignore: Vec<Code>,
     /// The partition asked for, where it is one and not the disk.
     pub partition: Option<u32>,
@@ -149,7 +149,7 @@ pub fn run(context: &Context<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Says of each of all findings on a target where it is reported. None is dropped: a verdict is about what is true.
+/// Determines for each finding on a target where it is reported. None is dropped: a verdict is about what is true.
 pub fn ask(findings: &mut [Finding], asked: &Asked) {
     findings.iter_mut().for_each(|finding| finding.reported = asked.reported(finding));
     repeated::merge(findings);

@@ -169,8 +169,8 @@ fn check_end(context: &Context<'_>, partition: &Partition, found: &mut Vec<Findi
         return;
     }
     let message = format!(
-        "ends at byte {end}, {} bytes past a {}-byte physical sector boundary: its last {} bytes are no whole physical \
-         sector",
+        "ends at byte {end}, {} bytes past a {}-byte physical sector boundary: its last {} bytes do not fill a \
+         physical sector",
         past.get(),
         physical.size().get(),
         rest.get()

@@ -30,10 +30,10 @@ pub(crate) fn on_boundary(label: &str, layer: &Layer, boundary: Boundary) -> Fix
     let (kib, sectors) = (unit / KIB, unit / 512);
     match &layer.facts {
         Facts::Md(_) => Fix::advice(format!(
-            "make the array anew on all its members with mdadm --create --data-offset={kib}K, and restore what it held"
+            "recreate the array on all its members with mdadm --create --data-offset={kib}K, and restore what it held"
         )),
         Facts::Pv(_) => Fix::advice(format!(
-            "move its extents to another physical volume (vgextend, pvmove, vgreduce), make it anew with pvcreate \
+            "move its extents to another physical volume (vgextend, pvmove, vgreduce), recreate it with pvcreate \
              --dataalignment {kib}k --dataalignmentoffset 0, and move them back"
         )),
         Facts::Luks(luks) if luks.version == 1 => destroying(
@@ -61,29 +61,29 @@ pub(crate) fn on_boundary(label: &str, layer: &Layer, boundary: Boundary) -> Fix
             }
         }
         Facts::Mapped(_) if layer.kind == Content::Volume(VolumeKind::Bcache) => Fix::advice(format!(
-            "make it anew with make-bcache --data-offset {sectors} -B, and restore what it held"
+            "recreate it with make-bcache --data-offset {sectors} -B, and restore what it held"
         )),
         Facts::Table(_) => {
             Fix::advice(format!("move {label} to a multiple of {unit} bytes of what its table is on"))
         }
-        _ => Fix::advice(format!("make {label} anew with its data on a multiple of {unit} bytes")),
+        _ => Fix::advice(format!("recreate {label} with its data on a multiple of {unit} bytes")),
     }
 }
 
 fn destroying(tool: &'static str, line: String) -> Fix {
     Fix {
-        summary: "make the layer anew with its data on the boundary, and restore what it held".to_owned(),
+        summary: "recreate the layer with its data on the boundary, and restore what it held".to_owned(),
         commands: vec![Command { tool, line }],
         risk: Risk::Destroys,
         caution: Some("DEVICE stands for the device that the layer is on".to_owned()),
     }
 }
 
-/// The fix for a chunk that is no multiple of `unit`.
+/// The fix for a chunk that is not a multiple of `unit`.
 pub(crate) fn larger_chunk(chunk: ByteCount, unit: ByteCount) -> Fix {
     if chunk == CHUNK || !CHUNK.is_multiple_of(unit) {
         return Fix::advice(format!(
-            "make the array anew with a chunk that is a multiple of {} bytes, and restore what it held",
+            "recreate the array with a chunk that is a multiple of {} bytes, and restore what it held",
             unit.get()
         ));
     }

@@ -23,7 +23,7 @@ const NILFS2_LEAST: u64 = 160 * MIB;
 /// mkfs.exfat refuses its own default boundary of 1 MiB on small devices.
 const EXFAT_SMALL: u64 = 16 * MIB;
 
-/// mkfs.fat puts the clusters of a file system of up to so many sectors right behind its tables, on no boundary
+/// mkfs.fat puts the clusters of a file system of up to this many sectors right behind its tables, on no boundary
 /// (`align_structures`, dosfstools mkfs.fat.c).
 const FAT_UNALIGNED_SECTORS: u64 = 8192;
 
@@ -84,7 +84,7 @@ pub(crate) fn fat(fs: &FileSystem, len: ByteCount, cluster: ByteCount) -> Option
     (aligns && fits && (1..=128).contains(&sectors)).then_some(Command { tool: "mkfs", line })
 }
 
-/// Whether a FAT of `bits` bits can have about so many clusters: its tables and directories take a few of them.
+/// Whether a FAT of `bits` bits can have about this many clusters: its tables and directories take a few of them.
 fn has_clusters(bits: u8, clusters: u64) -> bool {
     let most = if bits == 32 { FAT32_MOST } else { 1 << bits };
     let least = match bits {
@@ -102,10 +102,10 @@ pub(crate) fn exfat(len: ByteCount, cluster: ByteCount) -> Command {
     Command { tool: "mkfs", line }
 }
 
-/// The fix of making a file system anew.
+/// The fix of recreating a file system.
 pub(crate) fn remake(command: Command) -> Fix {
     Fix {
-        summary: "make the file system anew, and restore what it held".to_owned(),
+        summary: "recreate the file system, and restore what it held".to_owned(),
         commands: vec![command],
         risk: Risk::Destroys,
         caution: Some("DEVICE stands for what it is on".to_owned()),

@@ -52,7 +52,7 @@ pub(crate) fn merge(findings: &mut [Finding]) {
     }
 }
 
-/// Has the finding `index` told at `first`.
+/// Reports the finding `index` at `first`.
 fn tell_at(findings: &mut [Finding], index: usize, first: usize) {
     let ways = [first, index].map(|at| branch(&findings[at].layer, shared_with(findings, first, index)));
     let [there, here] = ways.map(Place::Way);
@@ -83,7 +83,7 @@ impl Seen<'_> {
 /// A finding of a run: the target's place, and its own there.
 type At = (usize, usize);
 
-/// Has what several targets show of the same thing told at the target that is lowest in the stack, or comes first.
+/// Reports what several targets show of the same thing at the target that is lowest in the stack, or comes first.
 pub fn merge_targets(seen: &mut [Seen<'_>]) {
     let mut repeats: BTreeMap<At, At> = BTreeMap::new();
     for upper in (0..seen.len()).filter(|upper| seen[*upper].device.is_some()) {

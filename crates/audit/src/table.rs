@@ -136,13 +136,13 @@ pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
 fn rewrite_gpt(context: &Context<'_>) -> Fix {
     if !is_read_alike(context) || context.stack.has_long_entries {
         return Fix::advice(format!(
-            "have the protective MBR and both copies written anew from the good one: straddle plan {} --repair --relocate-backup --save plan.json",
+            "have the protective MBR and both copies rewritten from the good one: straddle plan {} --repair --relocate-backup --save plan.json",
             operand(context.target)
         ));
     }
     let command = Command { tool: "sgdisk", line: format!("sgdisk -e {}", operand(context.target)) };
     Fix {
-        summary: "write both copies anew from the good one, at their places".to_owned(),
+        summary: "rewrite both copies from the good one, at their places".to_owned(),
         // sgdisk cannot be told an image's sector size.
         commands: if context.is_image && context.stack.block.get() != 512 {
             Vec::new()

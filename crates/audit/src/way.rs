@@ -48,7 +48,7 @@ impl Step {
         self.kind == StepKind::Partition
     }
 
-    /// Whether the two are the same thing, as far as can be told.
+    /// Whether the two are the same thing, as far as is known.
     pub(crate) fn is(&self, other: &Self) -> bool {
         if self.kind != other.kind {
             return false;

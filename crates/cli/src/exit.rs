@@ -29,7 +29,7 @@ pub(crate) enum Exit {
     Command(u8),
 }
 
-/// The codes as `--help` and the man page tell them.
+/// The codes as shown by `--help` and the man page.
 pub(crate) const HELP: &str = "\
 Exit status:
   0  done, and nothing found above advice
@@ -79,7 +79,7 @@ impl std::fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
-/// What was asked would harm somebody.
+/// Refused for safety.
 #[derive(Debug)]
 pub(crate) struct RefusedError(pub(crate) String);
 

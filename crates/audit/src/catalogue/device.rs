@@ -12,10 +12,10 @@ pub(crate) static KERNEL_MISALIGNED: Rule = Rule {
     why: "Of a stacked device (md, device mapper) it means that members are at different distances from \
           their physical sectors, or that data begins off them: no start on it can be aligned for all. \
           libblkid turns -1 into 0, so parted, fdisk, mkfs.xfs and cryptsetup see nothing. The kernel says -1 \
-          also where only an optimal I/O size below is no multiple of the physical sector; that is S021.",
+          also where only an optimal I/O size below is not a multiple of the physical sector; that is S021.",
     cost: "What S001 says, on at least one member. Devices that stand on a misaligned one inherit the -1: in a run over \
            several targets the lowest is reported, and lists them.",
-    fix: "Align each member (check them), then build the stack anew on them.",
+    fix: "Align each member (check them), then recreate the stack on them.",
     sources: &["Linux block/blk-settings.c, blk_stack_limits", "util-linux libblkid/src/topology/topology.c"],
 };
 
@@ -29,7 +29,7 @@ pub(crate) static BOGUS_IO_OPT: Rule = Rule {
            becomes of it when it is rounded down to a larger sector (33550336), a multiple of 0xFFF000, or none \
            of the physical sector or the minimum I/O size.",
     why: "USB bridges fill the field with ones; some HBAs put their own transfer limit in it; md multiplies \
-          what its members say. parted and LVM believe it. fdisk ignores 33553920, and what is no multiple \
+          what its members say. parted and LVM believe it. fdisk ignores 33553920, and what is not a multiple \
           of the physical sector.",
     cost: "Partitions that parted makes by default start at sector 65535, an odd one: see S001.",
     fix: "Give starts in MiB, or align to the minimum (parted -a minimal).",
@@ -69,7 +69,7 @@ pub(crate) static FIRMWARE_OFFSET: Rule = Rule {
           where what it stands on begins off a boundary.",
     cost: "Nothing by itself; but tools that do not read alignment_offset, and every image copied to the \
            disk, will be misaligned.",
-    fix: "Of a drive: remove the jumper before partitioning anew. Of a stacked device: align what it is made of.",
+    fix: "Of a drive: remove the jumper before repartitioning. Of a stacked device: align what it is made of.",
     sources: &[
         "Documentation/ABI/stable/sysfs-block, alignment_offset",
         "ATA8-ACS, IDENTIFY DEVICE word 209",

@@ -29,7 +29,7 @@ pub(crate) static FS_BLOCK_SMALL: Rule = Rule {
           device reports (XFS: 512-byte sectors on an image file or a drive that lies).",
     cost: "Each such write is a read-modify-write, however well it is aligned. It is advice where only firmware reads it: an EFI \
            system partition, or the small FAT that a Raspberry Pi boots from.",
-    fix: "Make it anew with blocks and sectors of 4096 bytes.",
+    fix: "Recreate it with blocks and sectors of 4096 bytes.",
     sources: &["mke2fs(8), -b and mke2fs.conf", "mkfs.xfs(8), -s size"],
 };
 
@@ -57,9 +57,9 @@ pub(crate) static DATA_AREA_OFF: Rule = Rule {
     what: "The file system starts on a physical sector, but its clusters are counted from a byte that is \
            none.",
     why: "FAT counts clusters from the end of its reserved sectors, tables and root directory; exFAT from \
-          its cluster heap. mkfs.fat aligns them unless told not to, other formatters do not.",
+          its cluster heap. mkfs.fat aligns them by default, other formatters do not.",
     cost: "Every cluster lies across one sector more than it needs: see S001.",
-    fix: "Make it anew with mkfs.fat (without -a) or mkfs.exfat -b 1M.",
+    fix: "Recreate it with mkfs.fat (without -a) or mkfs.exfat -b 1M.",
     sources: &[
         "Microsoft FAT specification, FirstDataSector",
         "exFAT file system specification, ClusterHeapOffset",
@@ -72,7 +72,7 @@ pub(crate) static HINTS_CONTRADICT: Rule = Rule {
     kind: Kind::Layers,
     about: About::FileSystem,
     title: "stripe hints contradict the array",
-    what: "The file system was told of a chunk or stripe that is no multiple of the one that the array below has.",
+    what: "The file system was given a chunk or stripe that is not a multiple of the one that the array below has.",
     why: "Hints are written once, by mkfs, which takes them from the device's I/O sizes (multiples of the chunk and the \
           stripe are fine). They are wrong after the array was reshaped, or when the file \
           system was copied from elsewhere.",
@@ -91,7 +91,7 @@ pub(crate) static ASHIFT_SMALL: Rule = Rule {
     what: "The vdev's ashift is smaller than the physical sector or indirection unit.",
     why: "ZFS takes the ashift from what the drive reports when the vdev is made, and keeps it for life.",
     cost: "Every small record is a read-modify-write.",
-    fix: "Make the pool anew with -o ashift=12 (4 KiB), 13 (8 KiB) or 14 (16 KiB).",
+    fix: "Recreate the pool with -o ashift=12 (4 KiB), 13 (8 KiB) or 14 (16 KiB).",
     sources: &["zpoolprops(7), ashift", "OpenZFS issues 287 and 289"],
 };
 
@@ -102,7 +102,7 @@ pub(crate) static PAGE_STRADDLES: Rule = Rule {
     about: About::Layer,
     title: "database pages straddle",
     what: "Pages of the given size (--page) do not cover whole units of the drive.",
-    why: "The page is no multiple of the unit, or the file system is off it.",
+    why: "The page is not a multiple of the unit, or the file system is off it.",
     cost: "Each page write is two partial ones, and may be torn between them.",
     fix: "Align what is below; use a page that is a multiple of the unit.",
     sources: &["PostgreSQL documentation, full_page_writes", "MySQL documentation, innodb_doublewrite"],

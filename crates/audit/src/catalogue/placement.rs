@@ -156,7 +156,7 @@ pub(crate) static OFF_GRAIN: Rule = Rule {
     title: "start is not on the 1 MiB grain",
     what: "The start is aligned to every boundary that the device has, but not on a multiple of 1 MiB.",
     why: "1 MiB is the grain of all current partitioning tools. It is a round number that every physical \
-          sector, indirection unit and most stripes divide; it is no property of a drive. parted says \"not \
+          sector, indirection unit and most stripes divide; it is not a property of the drive. parted says \"not \
           properly aligned for best performance\" of such a start, although sector 40 is as good as sector \
           2048 for a 512e disk.",
     cost: "Nothing, unless the disk is later copied to a device with larger units.",

@@ -30,7 +30,7 @@ pub(crate) static GPT_PRIMARY_DAMAGED: Rule = Rule {
     what: "The primary GPT header or its entries fail their checks; the backup at the disk's end is good.",
     why: "Boot loaders, imaging tools or a table made for another sector size wrote over the first sectors.",
     cost: "The kernel boots from the backup only with the parameter gpt; firmware may not find the ESP.",
-    fix: "Write the primary anew from the backup.",
+    fix: "Rewrite the primary from the backup.",
     sources: &["UEFI specification 2.10, section 5.3.2", "Linux block/partitions/efi.c"],
 };
 
@@ -43,7 +43,7 @@ pub(crate) static GPT_BACKUP_DAMAGED: Rule = Rule {
     what: "The primary GPT is good, the backup is not.",
     why: "The end of the disk was overwritten (old RAID metadata, a shorter copy), or never written.",
     cost: "Nothing until the primary is damaged as well.",
-    fix: "Write the backup anew from the primary.",
+    fix: "Rewrite the backup from the primary.",
     sources: &["UEFI specification 2.10, section 5.3.2"],
 };
 
@@ -172,7 +172,7 @@ pub(crate) static TOO_MANY: Rule = Rule {
     about: About::Table,
     title: "more partitions than are listed",
     what: "The table holds more partitions than this audit lists.",
-    why: "No real disk has so many; Linux itself stops at 256.",
+    why: "No real disk has that many; Linux itself stops at 256.",
     cost: "Those not listed are not audited.",
     fix: "Look at the table by hand.",
     sources: &["Linux include/linux/blkdev.h, DISK_MAX_PARTS"],

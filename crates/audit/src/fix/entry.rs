@@ -108,7 +108,7 @@ impl Entry<'_> {
         Some(Command { tool: "parted", line })
     }
 
-    /// The file system that parted has to be told, to give the partition the type that it has.
+    /// The file system to be passed to parted, to give the partition the type that it has.
     fn parted_file_system(&self) -> Option<&'static str> {
         let has = |(mbr, name, _): &&(u8, &str, &str)| match self.partition.kind {
             PartitionType::Mbr(kind) => kind == *mbr,
@@ -129,7 +129,7 @@ impl Entry<'_> {
         }
     }
 
-    /// sgdisk works on GPT only, and cannot be told an image's sector size.
+    /// sgdisk works on GPT only, and has no option for an image's sector size.
     fn sgdisk(&self) -> Option<Command> {
         let PartitionType::Guid(kind) = self.partition.kind else { return None };
         if self.explicit_sector_size().is_some() || !self.name_can_be_shown() || !self.name_is_for_sgdisk() {

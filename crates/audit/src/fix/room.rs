@@ -11,7 +11,7 @@ use super::Place;
 use crate::Context;
 use crate::boundaries::GRAIN;
 
-/// A gap of so many blocks at the end is none to libfdisk; elsewhere one of a single block.
+/// A gap of this many blocks at the end is none to libfdisk; elsewhere one of a single block.
 const SMALL_GAP: u64 = 3;
 
 /// Whether sfdisk can put `partition`, which lies at `old`, at `place`, within the `free` bytes around it and its own.

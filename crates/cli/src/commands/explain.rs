@@ -68,7 +68,7 @@ fn list(json: bool, styles: Styles) -> Result<Exit> {
         let severity = paint(text::severity_style(rule.severity, styles), &format!("{:8}", rule.severity));
         writeln!(out, "{}  {severity} {}", rule.code, rule.title)?;
     }
-    writeln!(out, "\n'straddle explain CODE' tells more.")?;
+    writeln!(out, "\nFor details run 'straddle explain CODE'.")?;
     out.flush()?;
     Ok(Exit::Success)
 }
