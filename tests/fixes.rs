@@ -1,5 +1,5 @@
 //! Every printed fix is run, on damaged tables, on file systems and on stacks of layers in a guest: what `check` finds
-//! afterwards is better, and never worse. tests/cures.rs does the same for the places of partitions.
+//! afterwards is better, and never worse. tests/fixes_run.rs does the same for the places of partitions.
 //!
 //! "Better" is: the finding that the fix belongs to is gone, or weighs less; "never worse": no other finding is new, or weighs
 //! more. What a fix does to data is said before its commands: nothing, "back up first", or in capitals that it reformats.
@@ -56,10 +56,10 @@ fn weights(report: &Value) -> BTreeMap<Place, Vec<usize>> {
 fn fixes(report: &Value) -> Vec<Fix> {
     let mut fixes: Vec<Fix> = Vec::new();
     for finding in list(report, "findings") {
-        let Some(cure) = finding.get("fix") else { continue };
-        let commands = cure.get("commands").and_then(Value::as_array).into_iter().flatten();
+        let Some(fix) = finding.get("fix") else { continue };
+        let commands = fix.get("commands").and_then(Value::as_array).into_iter().flatten();
         let lines: Vec<String> = commands.map(|command| word(command, "line")).collect();
-        let fix = Fix { of: place(finding), line: lines.join("\n"), risk: word(cure, "risk") };
+        let fix = Fix { of: place(finding), line: lines.join("\n"), risk: word(fix, "risk") };
         if !lines.is_empty() && !fixes.iter().any(|known| known.line == fix.line) {
             fixes.push(fix);
         }

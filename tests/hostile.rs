@@ -160,7 +160,7 @@ fn names_that_are_no_text() {
     }
     fs::remove_file(&image).unwrap();
     check(&image).ended(&[3]).says("disk \u{fffd}\u{fffd} it's $(reboot) .img: cannot open: No such file");
-    // A name that looks like an option, behind "--", and in the commands of a cure.
+    // A name that looks like an option, behind "--", and in the commands of a fix.
     Gpt::new(&[(2049, 4096)]).write(&dir.path().join("-x.img"));
     let dashed = run(command().current_dir(dir.path()).args(["check", "--", "-x.img"]));
     assert!(!dashed.ended(&[1]).says("-N 1 ./-x.img").out.contains(" -N 1 -x.img"));

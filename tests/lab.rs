@@ -353,7 +353,7 @@ fn a_temporary_folder_that_the_guest_cannot_see_is_no_obstacle() {
 }
 
 #[test]
-fn what_is_missing_is_told_with_the_cure() {
+fn what_is_missing_is_told_with_the_fix() {
     let drive = ["lab", "--drive", "wd10ears"];
     let run = |arguments: &[&str]| {
         let mut command = Command::new(STRADDLE);

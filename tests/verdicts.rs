@@ -225,7 +225,7 @@ fn an_overlay_gives_the_command_that_reads_it() {
 #[test]
 fn a_fix_is_told_once_and_names_what_it_is_for() {
     let dir = Dir::new("shared");
-    let (mut shared, mut cures) = (0, 0);
+    let (mut shared, mut fixes) = (0, 0);
     for script in [
         "start=63, size=4000\nstart=5000, size=3001\n",
         "start=2049, size=40001\nstart=43008, size=4096\n",
@@ -251,21 +251,21 @@ fn a_fix_is_told_once_and_names_what_it_is_for() {
                 let mut groups: Vec<(&Value, Vec<String>)> = Vec::new();
                 for finding in findings.iter().filter(|finding| finding.get("fix").is_some()) {
                     let code = word(finding, "code");
-                    match groups.iter_mut().find(|(cure, _)| **cure == finding["fix"]) {
+                    match groups.iter_mut().find(|(fix, _)| **fix == finding["fix"]) {
                         Some((_, codes)) => codes.push(code),
                         None => groups.push((&finding["fix"], vec![code])),
                     }
                 }
                 assert_eq!(blocks.len(), groups.len(), "{seen}");
-                for (block, (cure, codes)) in blocks.iter().zip(&groups) {
-                    cures += 1;
-                    assert!(block.starts_with(&word(cure, "summary")), "{block}: {cure}");
+                for (block, (fix, codes)) in blocks.iter().zip(&groups) {
+                    fixes += 1;
+                    assert!(block.starts_with(&word(fix, "summary")), "{block}: {fix}");
                     assert_eq!(block.contains(" as well"), codes.len() > 1, "{block}: {codes:?}");
                     for code in &codes[1..] {
                         shared += 1;
                         assert!(block.contains(code.as_str()), "{block}: {codes:?}");
                     }
-                    for command in cure["commands"].as_array().into_iter().flatten() {
+                    for command in fix["commands"].as_array().into_iter().flatten() {
                         let line = word(command, "line");
                         assert_eq!(
                             seen.lines().filter(|seen| seen.trim() == line).count(),
@@ -277,7 +277,7 @@ fn a_fix_is_told_once_and_names_what_it_is_for() {
             }
         }
     }
-    assert!(cures > 20 && shared > 10, "{cures} {shared}");
+    assert!(fixes > 20 && shared > 10, "{fixes} {shared}");
 }
 
 #[test]

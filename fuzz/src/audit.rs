@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use straddle_audit::{Asked, Context, Cure, Finding, Judgement, Recognised, Severity, Subject};
+use straddle_audit::{Asked, Context, Fix, Finding, Judgement, Recognised, Severity, Subject};
 use straddle_device::DeviceKind;
 use straddle_device::image::Container;
 use straddle_device::topology::{AlignmentOffset, Figure, Source, Topology};
@@ -136,15 +136,15 @@ fn audit(
     );
     let asked = Judgement::of(stack, &findings, Recognised::Known);
     assert_eq!(judgement.partitions, asked.partitions);
-    let mut cured = 0;
+    let mut fixed = 0;
     for finding in &findings {
         check_finding(finding);
-        let Some(cure) = &finding.cure else { continue };
-        check_commands(cure, finding.layer.is_empty());
+        let Some(fix) = &finding.fix else { continue };
+        check_commands(fix, finding.layer.is_empty());
         let Subject::Partition(number) = finding.subject else { continue };
-        if finding.miss.is_some() && finding.layer.is_empty() && cured < FEW {
-            cured += 1;
-            check_place(&context, number, cure);
+        if finding.miss.is_some() && finding.layer.is_empty() && fixed < FEW {
+            fixed += 1;
+            check_place(&context, number, fix);
         }
     }
 }
@@ -184,8 +184,8 @@ fn check_finding(finding: &Finding) {
 }
 
 /// Commands are one line each, safe to show on a terminal, and a shell sees the target as one word, where it is named.
-fn check_commands(cure: &Cure, names_target: bool) {
-    for command in &cure.commands {
+fn check_commands(fix: &Fix, names_target: bool) {
+    for command in &fix.commands {
         let line = &command.line;
         assert!(!line.contains(char::is_control), "{line:?}");
         let words = shell_words(line).unwrap_or_else(|| panic!("a quote is left open: {line:?}"));
@@ -220,10 +220,10 @@ fn shell_words(line: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// The place that a cure gives a partition is on the disk, beside the other partitions, and cures.
-fn check_place(context: &Context<'_>, number: u32, cure: &Cure) {
+/// The place that a fix gives a partition is on the disk, beside the other partitions, and fixes.
+fn check_place(context: &Context<'_>, number: u32, fix: &Fix) {
     let stack = context.stack;
-    let Some((start, count)) = cure.commands.iter().find_map(|command| place_of(&command.line)) else {
+    let Some((start, count)) = fix.commands.iter().find_map(|command| place_of(&command.line)) else {
         return;
     };
     let index = stack.partitions.iter().position(|p| p.number == number).expect("findings are on partitions");

@@ -1,7 +1,7 @@
 //! What the fuzz targets do, apart from the fuzzer: so that `cargo test` can replay every input on stable Rust.
 //!
 //! The law of this crate: a target takes any bytes, and what it asserts holds for any bytes. Beside "no panic, no
-//! hang, little memory" that is what the crates promise: a partition lies where it says, lists are bounded, and a cure
+//! hang, little memory" that is what the crates promise: a partition lies where it says, lists are bounded, and a fix
 //! never puts a partition off a boundary, off the disk or over another one.
 
 mod attributes;
@@ -107,7 +107,7 @@ fn audit_device(kind: DeviceKind, map: &Map) {
     let stack = straddle_layout::kernel_stack(&partitions, topology.logical.value());
     let size = size.unwrap_or(ByteCount::new(1 << 40));
     audit::on_topology(&stack, &topology, size, false);
-    // The same partitions as the disk's own table would list them: then cures have commands.
+    // The same partitions as the disk's own table would list them: then fixes have commands.
     audit::on_topology(&audit::as_table(&stack), &topology, size, false);
 }
 

@@ -158,9 +158,9 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_is_told_in_full() {
+    fn every_rule_is_reported_in_full() {
         for rule in RULES {
-            for text in [rule.title, rule.what, rule.why, rule.cost, rule.cure] {
+            for text in [rule.title, rule.what, rule.why, rule.cost, rule.fix] {
                 assert!(!text.is_empty(), "{}", rule.code);
             }
             assert!(!rule.sources.is_empty(), "{} has no source", rule.code);

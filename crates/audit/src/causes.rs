@@ -1,7 +1,7 @@
 //! One cause, one fix: a finding that only follows from another one says from which, and has no fix of its own.
 //!
 //! The law of this module: what follows stays a finding, with its code and its severity, and counts in every verdict. Only
-//! what is told can be a cause, so that its fix is told somewhere; in doubt a finding stands for itself.
+//! what is reported can be a cause, so that its fix is reported somewhere; in doubt a finding stands for itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use straddle_device::DeviceKind;
 use straddle_units::Boundary;
 
 use crate::catalogue as rules;
-use crate::finding::{About, Cause, Cure, Finding, Kind, Place, Rule, Severity, Subject, Told};
+use crate::finding::{About, Cause, Finding, Fix, Kind, Place, Reported, Rule, Severity, Subject};
 use crate::{Context, layers};
 
 /// A target of a run, with what is found on it.
@@ -28,7 +28,7 @@ pub struct Seen<'a> {
     pub findings: &'a mut [Finding],
 }
 
-/// Says of all that is found on one target what follows from what, as far as both are told in the end.
+/// Determines of all that is found on one target what follows from what, as far as both are reported in the end.
 pub(crate) fn suspect(context: &Context<'_>, findings: &mut [Finding]) {
     for partition in &context.stack.partitions {
         let number = Subject::Partition(partition.number);
@@ -69,17 +69,18 @@ fn is_shift(finding: &Finding) -> bool {
 fn is_shifted(finding: &Finding) -> bool {
     let Some((miss, at)) = finding.miss.zip(finding.at) else { return false };
     let unshifted = Boundary::multiples_of(miss.boundary.size());
-    let stays = finding.cure.as_ref().is_some_and(|cure| cure.summary.starts_with(layers::STAYS));
+    let stays = finding.fix.as_ref().is_some_and(|fix| fix.summary.starts_with(layers::STAYS));
     finding.layer.is_empty() && !stays && unshifted.is_some_and(|boundary| boundary.is_aligned(at))
 }
 
-/// Settles what follows from what, now that it is known what is told.
+/// Settles what follows from what, now that it is known what is reported.
 pub(crate) fn settle(findings: &mut [Finding]) {
-    let told: Vec<Cause> = findings.iter().filter(|f| f.told == Told::Here).map(Cause::of).collect();
+    let reported: Vec<Cause> =
+        findings.iter().filter(|f| f.reported == Reported::Here).map(Cause::of).collect();
     for finding in findings.iter_mut() {
-        finding.follows.retain(|cause| told.contains(cause));
+        finding.follows.retain(|cause| reported.contains(cause));
         if !finding.follows.is_empty() {
-            finding.cure = None;
+            finding.fix = None;
         }
     }
     wait_for_the_move(findings);
@@ -88,16 +89,16 @@ pub(crate) fn settle(findings: &mut [Finding]) {
 /// The bytes that a boot sector's fix names are those of its present place: they are another's once the partition moved.
 fn wait_for_the_move(findings: &mut [Finding]) {
     let moves = |f: &&Finding| {
-        f.told == Told::Here
+        f.reported == Reported::Here
             && f.rule.about == About::Placement
             && *f.rule != rules::HIDDEN_SECTORS
-            && f.cure.as_ref().is_some_and(|cure| !cure.commands.is_empty())
+            && f.fix.as_ref().is_some_and(|fix| !fix.commands.is_empty())
     };
     let moved: Vec<Cause> = findings.iter().filter(moves).map(Cause::of).collect();
     for finding in findings.iter_mut().filter(|f| *f.rule == rules::HIDDEN_SECTORS) {
         let Some(cause) = moved.iter().find(|cause| cause.subject == finding.subject) else { continue };
-        if finding.cure.as_ref().is_some_and(|cure| !cure.commands.is_empty()) {
-            finding.cure = Some(Cure::advice(format!(
+        if finding.fix.as_ref().is_some_and(|fix| !fix.commands.is_empty()) {
+            finding.fix = Some(Fix::advice(format!(
                 "after that of {}: check again, for its boot sectors will be at other bytes. Where the partition stays, \
                  check --only {} has the commands for this place",
                 cause.code, finding.rule.code
@@ -113,16 +114,16 @@ pub(crate) fn follow_down(seen: &mut [Seen<'_>]) {
         // What is off for itself, or is made up for, is another matter.
         let follows = |f: &&mut Finding| {
             let own = f.follows.iter().any(|cause| cause.code == rules::LAYERS_CANCEL.code);
-            f.told == Told::Here && !own && (is_shift(f) || is_phase(f) && is_shifted(f))
+            f.reported == Reported::Here && !own && (is_shift(f) || is_phase(f) && is_shifted(f))
         };
         for finding in seen[upper].findings.iter_mut().filter(follows) {
             finding.follows.clone_from(&causes);
-            finding.cure = None;
+            finding.fix = None;
         }
     }
 }
 
-/// Everything that is off below the target `upper`; `None` where some of it is not told, or may not be seen: then what shows
+/// Everything that is off below the target `upper`; `None` where some of it is not reported, or may not be seen: then what shows
 /// above would still be there with the rest of it right.
 fn below(seen: &[Seen<'_>], upper: usize) -> Option<Vec<Cause>> {
     let device = seen[upper].device?;
@@ -143,12 +144,12 @@ fn below(seen: &[Seen<'_>], upper: usize) -> Option<Vec<Cause>> {
     Some(causes)
 }
 
-/// A finding on the target `lower` as the cause of what shows above: as it is told, there or at another target.
+/// A finding on the target `lower` as the cause of what shows above: as it is reported, there or at another target.
 fn cause_of(seen: &[Seen<'_>], lower: usize, finding: &Finding) -> Option<Cause> {
     let at = |seen: &Seen<'_>, finding| Cause { target: Some(seen.name.to_owned()), ..Cause::of(finding) };
-    match &finding.told {
-        Told::Here => Some(at(&seen[lower], finding)),
-        Told::At(Place::Target(name)) => {
+    match &finding.reported {
+        Reported::Here => Some(at(&seen[lower], finding)),
+        Reported::At(Place::Target(name)) => {
             let device = Place::Target(seen[lower].device?.to_owned());
             let culprit = seen.iter().find(|other| other.name == name.as_str())?;
             let is_it = |other: &&Finding| other.rule == finding.rule && other.also.contains(&device);

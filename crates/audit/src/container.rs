@@ -5,7 +5,7 @@ use straddle_units::{Boundary, ByteCount};
 
 use crate::Context;
 use crate::catalogue as rules;
-use crate::finding::{Command, Cure, Finding, Miss, Risk};
+use crate::finding::{Command, Finding, Fix, Miss, Risk};
 use crate::shell::operand;
 
 /// Finds everything about the container that the image is in.
@@ -21,8 +21,8 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             container.block.get(),
             physical.get()
         );
-        let cure = convert(context, "qcow2 -o cluster_size=64k");
-        findings.push(Finding::on_disk(&rules::CONTAINER_UNIT_SMALL, None, message).cured_by(cure));
+        let fix = convert(context, "qcow2 -o cluster_size=64k");
+        findings.push(Finding::on_disk(&rules::CONTAINER_UNIT_SMALL, None, message).fixed_by(fix));
     }
 }
 
@@ -48,13 +48,13 @@ fn check_placement(context: &Context<'_>, container: &Container, findings: &mut 
     );
     let miss = Some(Miss { name: "physical sector of the host", boundary, past });
     let finding = Finding::on_disk(&rules::CONTAINER_OFF, Some(placed.host), message);
-    findings.push(Finding { miss, ..finding.cured_by(convert(context, "qcow2")) });
+    findings.push(Finding { miss, ..finding.fixed_by(convert(context, "qcow2")) });
 }
 
 /// Converts the image to another format.
-fn convert(context: &Context<'_>, format: &str) -> Cure {
+fn convert(context: &Context<'_>, format: &str) -> Fix {
     let target = operand(context.file);
-    Cure {
+    Fix {
         summary: "convert the image to a format that keeps blocks aligned (raw, qcow2, VHDX, or a fixed VHD)"
             .to_owned(),
         commands: vec![Command {

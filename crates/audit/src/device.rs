@@ -7,7 +7,7 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba, MIB};
 
 use crate::Context;
 use crate::catalogue as rules;
-use crate::finding::{Cure, Finding};
+use crate::finding::{Finding, Fix};
 use crate::optimum::bogus_io_opt;
 
 /// Finds everything about the device.
@@ -35,10 +35,10 @@ fn check_kernel_misaligned(context: &Context<'_>, findings: &mut Vec<Finding>) {
              physical sectors, or its data begins off them"
         }
     };
-    let cure = Cure::advice(
-        "align the partitions or devices that it is made of (check each of them), then make it anew on them",
+    let fix = Fix::advice(
+        "align the partitions or devices that it is made of (check each of them), then recreate it on them",
     );
-    findings.push(Finding::on_disk(&rules::KERNEL_MISALIGNED, None, message.to_owned()).cured_by(cure));
+    findings.push(Finding::on_disk(&rules::KERNEL_MISALIGNED, None, message.to_owned()).fixed_by(fix));
 }
 
 fn check_io_opt(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -50,11 +50,11 @@ fn check_io_opt(context: &Context<'_>, findings: &mut Vec<Finding>) {
             size.get(),
             physical.get()
         );
-        let cure = Cure::advice(
+        let fix = Fix::advice(
             "correct the size where it comes from (QEMU: opt_io_size=0), or leave it: tools take -1 for 0, and nothing is \
              misaligned by it",
         );
-        findings.push(Finding::on_disk(&rules::BOGUS_IO_OPT, None, message).cured_by(cure));
+        findings.push(Finding::on_disk(&rules::BOGUS_IO_OPT, None, message).fixed_by(fix));
     }
     let (Some(why), Some(figure)) = (bogus_io_opt(context.topology), &context.topology.io_opt) else {
         return;
@@ -66,10 +66,10 @@ fn check_io_opt(context: &Context<'_>, findings: &mut Vec<Finding>) {
         figure.source(),
         what_tools_make_of(context, opt)
     );
-    let cure = Cure::advice(
+    let fix = Fix::advice(
         "when partitioning give starts in MiB (parted: unit MiB, or -a minimal), not the default",
     );
-    findings.push(Finding::on_disk(&rules::BOGUS_IO_OPT, None, message).cured_by(cure));
+    findings.push(Finding::on_disk(&rules::BOGUS_IO_OPT, None, message).fixed_by(fix));
 }
 
 /// The starts that parted (libparted/arch/linux.c) and LVM (`set_pe_align`) would choose by an optimal I/O size.
@@ -117,8 +117,8 @@ fn check_quirk(context: &Context<'_>, findings: &mut Vec<Finding>) {
         physical.value().get(),
         claims.join(", ")
     );
-    let cure = Cure::advice("give starts in MiB: tools that trust the drive do not align by themselves");
-    findings.push(Finding::on_disk(&rules::KNOWN_LIAR, None, message).cured_by(cure));
+    let fix = Fix::advice("give starts in MiB: tools that trust the drive do not align by themselves");
+    findings.push(Finding::on_disk(&rules::KNOWN_LIAR, None, message).fixed_by(fix));
 }
 
 fn check_firmware_offset(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -137,7 +137,7 @@ fn check_firmware_offset(context: &Context<'_>, findings: &mut Vec<Finding>) {
     );
     findings.push(
         Finding::on_disk(&rules::FIRMWARE_OFFSET, Some(ByteOffset::new(offset.get())), message)
-            .cured_by(Cure::advice(summary)),
+            .fixed_by(Fix::advice(summary)),
     );
 }
 
@@ -150,7 +150,7 @@ fn reason_of_offset(context: &Context<'_>, offset: ByteCount) -> (&'static str, 
     match context.kind {
         DeviceKind::Loop => (
             ": what this loop device shows begins off a boundary of what it is over",
-            "set it up at an offset that is on a boundary (losetup -o) and make what is in it anew; until then use starts \
+            "set it up at an offset that is on a boundary (losetup -o) and recreate what is in it; until then use starts \
              that this audit calls aligned",
         ),
         DeviceKind::Md | DeviceKind::DeviceMapper => (
@@ -160,7 +160,7 @@ fn reason_of_offset(context: &Context<'_>, offset: ByteCount) -> (&'static str, 
         ),
         DeviceKind::Scsi | DeviceKind::Image | DeviceKind::Modelled if at_63 => (
             ": such an offset (the XP jumper of early WD drives) makes sector 63 aligned and every multiple of 1 MiB not",
-            "remove the jumper (pins 7 and 8 on WD drives) before partitioning anew; until then use starts that this \
+            "remove the jumper (pins 7 and 8 on WD drives) before repartitioning; until then use starts that this \
              audit calls aligned",
         ),
         DeviceKind::Virtual => (
@@ -218,5 +218,5 @@ fn check_format(context: &Context<'_>, findings: &mut Vec<Finding>) {
         "with a backup of everything on it, or before anything is: nvme format --lbaf={place} on the namespace. \
          THIS DESTROYS EVERYTHING ON IT"
     );
-    findings.push(Finding::on_disk(&rules::FASTER_FORMAT, None, message).cured_by(Cure::advice(summary)));
+    findings.push(Finding::on_disk(&rules::FASTER_FORMAT, None, message).fixed_by(Fix::advice(summary)));
 }

@@ -6,7 +6,7 @@ use straddle_units::{ByteCount, ByteOffset};
 
 use crate::Context;
 use crate::catalogue as rules;
-use crate::finding::{Command, Cure, Finding, Miss, Risk, Rule, Subject};
+use crate::finding::{Command, Finding, Fix, Miss, Risk, Rule, Subject};
 use crate::reformat;
 use crate::way::Step;
 
@@ -14,7 +14,7 @@ use crate::way::Step;
 pub(crate) struct FileSystemPlace<'a> {
     pub(crate) context: &'a Context<'a>,
     pub(crate) subject: Subject,
-    pub(crate) told: String,
+    pub(crate) label: String,
     pub(crate) way: Vec<Step>,
     pub(crate) kind: FsKind,
     /// Its first byte on the drive.
@@ -67,12 +67,12 @@ fn check_units(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<
     };
     let message = format!(
         "{}: its {name} of {} bytes is smaller than the {what}, {} bytes: it writes parts of one even where it is aligned",
-        place.told,
+        place.label,
         size.get(),
         wanted.get()
     );
-    let cure = reformat::with_block(place.kind, fs, place.len, wanted);
-    findings.push(finding(rule, place, place.start, message, cure));
+    let fix = reformat::with_block(place.kind, fs, place.len, wanted);
+    findings.push(finding(rule, place, place.start, message, fix));
 }
 
 fn finding(
@@ -80,10 +80,10 @@ fn finding(
     place: &FileSystemPlace<'_>,
     at: Option<ByteOffset>,
     message: String,
-    cure: Cure,
+    fix: Fix,
 ) -> Finding {
     let layer = place.way.clone();
-    Finding { layer, at, cure: Some(cure), ..Finding::new(rule, place.subject, message) }
+    Finding { layer, at, fix: Some(fix), ..Finding::new(rule, place.subject, message) }
 }
 
 /// A data area that does not begin on a physical sector, inside a file system that does.
@@ -92,7 +92,7 @@ fn check_data_area(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut 
     let Some((data, start)) = fs.data_start.zip(place.start) else { return };
     let Some(at) = on_drive(Some(start), data) else { return };
     let (past, inherited) = (boundary.past(at), boundary.past(start));
-    // Clusters smaller than the sector straddle nothing; a whole that is off was told already.
+    // Clusters smaller than the sector straddle nothing; a whole that is off was reported already.
     let cluster = fs.cluster.unwrap_or(fs.block);
     if past == ByteCount::ZERO || inherited != ByteCount::ZERO || cluster < boundary.size() {
         return;
@@ -100,11 +100,11 @@ fn check_data_area(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut 
     let message = format!(
         "{}: it starts on a physical sector, but its clusters are counted from byte {data} of it, which is byte {at} of the \
          disk, {} bytes past a {}-byte boundary: each cluster lies across two sectors more than it needs",
-        place.told,
+        place.label,
         past.get(),
         boundary.size().get()
     );
-    let cure = match place.kind {
+    let fix = match place.kind {
         // mkfs.fat aligns its structures to clusters unless told not to (-a); more reserved sectors do the same.
         FsKind::Vfat => reformat::fat(fs, place.len, cluster).map(reformat::remake),
         FsKind::Exfat => Some(reformat::remake(reformat::exfat(place.len, cluster))),
@@ -112,10 +112,10 @@ fn check_data_area(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut 
         FsKind::F2fs | FsKind::Nilfs2 | FsKind::Jfs | FsKind::Reiserfs | FsKind::Iso9660 => None,
         FsKind::Squashfs | FsKind::Erofs | FsKind::Ntfs | FsKind::Swap | FsKind::Zfs => None,
     };
-    let cure =
-        cure.unwrap_or_else(|| Cure::advice("make the file system anew with tools that align its data area"));
+    let fix =
+        fix.unwrap_or_else(|| Fix::advice("recreate the file system with tools that align its data area"));
     let miss = Some(Miss { name: "physical sector", boundary, past });
-    findings.push(Finding { miss, ..finding(&rules::DATA_AREA_OFF, place, Some(at), message, cure) });
+    findings.push(Finding { miss, ..finding(&rules::DATA_AREA_OFF, place, Some(at), message, fix) });
 }
 
 /// Stripe hints that contradict the array below, or the one that the device reports.
@@ -135,38 +135,38 @@ fn check_hints(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<
     if !differs(fs.stripe_unit, chunk) && !differs(fs.stripe_width, stripe) {
         return;
     }
-    let told = |size: Option<ByteCount>| size.map_or("unknown".to_owned(), |s| format!("{} bytes", s.get()));
+    let shown = |size: Option<ByteCount>| size.map_or("unknown".to_owned(), |s| format!("{} bytes", s.get()));
     let message = format!(
         "{}: it lays data out for a chunk of {} and a stripe of {}, but the array has {} and {}",
-        place.told,
-        told(fs.stripe_unit),
-        told(fs.stripe_width),
-        told(chunk),
-        told(stripe)
+        place.label,
+        shown(fs.stripe_unit),
+        shown(fs.stripe_width),
+        shown(chunk),
+        shown(stripe)
     );
     findings.push(finding(
         &rules::HINTS_CONTRADICT,
         place,
         place.start,
         message,
-        hints_cure(place, fs, chunk, stripe),
+        hints_fix(place, fs, chunk, stripe),
     ));
 }
 
-fn hints_cure(
+fn hints_fix(
     place: &FileSystemPlace<'_>,
     fs: &FileSystem,
     chunk: Option<ByteCount>,
     stripe: Option<ByteCount>,
-) -> Cure {
+) -> Fix {
     let width = stripe.or(chunk);
     // Only what is known in whole blocks can be told.
     let whole = |size: Option<ByteCount>| {
         size.is_some_and(|size| fs.block != ByteCount::ZERO && size.is_multiple_of(fs.block))
     };
     let (Some(unit), Some(stripe)) = (chunk.filter(|_| whole(chunk)), width.filter(|_| whole(width))) else {
-        return Cure::advice(
-            "none: the array's figures are no whole blocks of this file system, or not known",
+        return Fix::advice(
+            "none: the array's figures are not whole blocks of this file system, or not known",
         );
     };
     let blocks = |size: ByteCount| size.get() / fs.block.get();
@@ -177,8 +177,8 @@ fn hints_cure(
             (Command { tool: "tune2fs", line }, "DEVICE stands for what it is on")
         }
         FsKind::Xfs if fs.stripe_unit != chunk => {
-            return Cure::advice(
-                "make it anew if it matters: XFS takes another chunk for what it writes only where its first structures \
+            return Fix::advice(
+                "recreate it if it matters: XFS takes another chunk for what it writes only where its first structures \
                  would lie at the same place, which is seldom so",
             );
         }
@@ -202,12 +202,10 @@ fn hints_cure(
         | FsKind::Ntfs
         | FsKind::Swap
         | FsKind::Zfs => {
-            return Cure::advice(
-                "make the file system anew: it takes the figures of the device it is made on",
-            );
+            return Fix::advice("recreate the file system: it takes the figures of the device it is made on");
         }
     };
-    Cure {
+    Fix {
         summary: "tell the file system the array's figures".to_owned(),
         commands: vec![command],
         risk: Risk::Safe,
@@ -230,20 +228,20 @@ fn check_ashift(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec
     let ashift = wanted.get().max(512).next_power_of_two().ilog2();
     let message = format!(
         "{}: its ashift of {} makes writes of {} bytes, on units of {} bytes",
-        place.told,
+        place.label,
         fs.ashift.unwrap_or(0),
         size.get(),
         wanted.get()
     );
-    let cure = if ashift <= MAX_ASHIFT {
-        Cure::advice(format!(
-            "send the data sets to another pool, and make this one anew with -o ashift={ashift} (zpool create): the ashift \
+    let fix = if ashift <= MAX_ASHIFT {
+        Fix::advice(format!(
+            "send the data sets to another pool, and recreate this one with -o ashift={ashift} (zpool create): the ashift \
              of a vdev cannot be changed"
         ))
     } else {
-        Cure::advice("none: ZFS has no ashift as large; larger records help")
+        Fix::advice("none: ZFS has no ashift as large; larger records help")
     };
-    findings.push(finding(&rules::ASHIFT_SMALL, place, place.start, message, cure));
+    findings.push(finding(&rules::ASHIFT_SMALL, place, place.start, message, fix));
 }
 
 /// A database's pages on this file system: whether they cover whole units, and whether they can be atomic.
@@ -252,19 +250,18 @@ fn check_page(place: &FileSystemPlace<'_>, fs: &FileSystem, findings: &mut Vec<F
     if place.kind == FsKind::Swap || fs.block == ByteCount::ZERO {
         return;
     }
-    let told = |reasons: Vec<String>| {
-        format!("{}: a page of {} bytes: {}", place.told, page.get(), reasons.join("; "))
+    let sentence = |reasons: Vec<String>| {
+        format!("{}: a page of {} bytes: {}", place.label, page.get(), reasons.join("; "))
     };
     let straddles = straddling(place, page);
     if !straddles.is_empty() {
-        let cure =
-            Cure::advice("align every layer below to the unit, and use a page that is a multiple of it");
-        findings.push(finding(&rules::PAGE_STRADDLES, place, place.start, told(straddles), cure));
+        let fix = Fix::advice("align every layer below to the unit, and use a page that is a multiple of it");
+        findings.push(finding(&rules::PAGE_STRADDLES, place, place.start, sentence(straddles), fix));
     }
     let torn = not_atomic(place, fs, page);
     if !torn.is_empty() {
-        let cure = Cure::advice("keep the database's own protection (doublewrite, full-page writes) on");
-        findings.push(finding(&rules::PAGE_NOT_ATOMIC, place, place.start, told(torn), cure));
+        let fix = Fix::advice("keep the database's own protection (doublewrite, full-page writes) on");
+        findings.push(finding(&rules::PAGE_NOT_ATOMIC, place, place.start, sentence(torn), fix));
     }
 }
 
@@ -278,7 +275,7 @@ fn straddling(place: &FileSystemPlace<'_>, page: ByteCount) -> Vec<String> {
         let Some(boundary) = topology.boundary_of(size) else { continue };
         let past = boundary.past(start);
         if !page.is_multiple_of(size) {
-            reasons.push(format!("it is no multiple of the {name} of {} bytes", size.get()));
+            reasons.push(format!("it is not a multiple of the {name} of {} bytes", size.get()));
         } else if past != ByteCount::ZERO {
             reasons.push(format!("the file system is {} bytes past a {name} boundary", past.get()));
         }

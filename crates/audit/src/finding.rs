@@ -26,7 +26,7 @@ pub struct Miss {
     pub past: ByteCount,
 }
 
-/// One command line that cures a finding.
+/// One command line that fixes a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
     /// The tool it is for.
@@ -35,7 +35,7 @@ pub struct Command {
     pub line: String,
 }
 
-/// What the commands of a cure do to what is stored.
+/// What the commands of a fix do to what is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Risk {
     /// Nothing: what is stored stays, and stays where it is.
@@ -60,9 +60,9 @@ impl Risk {
 /// The tools that write tables.
 const TABLE_TOOLS: [&str; 4] = ["sfdisk", "sgdisk", "gdisk", "parted"];
 
-/// How a finding is cured.
+/// How a finding is fixed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cure {
+pub struct Fix {
     /// What has to be done, in a sentence.
     pub summary: String,
     /// The same as commands: steps, in order. Whoever pastes them all is not worse off.
@@ -73,8 +73,8 @@ pub struct Cure {
     pub caution: Option<String>,
 }
 
-impl Cure {
-    /// A cure that no single command is.
+impl Fix {
+    /// A fix that no single command is.
     pub(crate) fn advice(summary: impl Into<String>) -> Self {
         Self { summary: summary.into(), commands: Vec::new(), risk: Risk::Safe, caution: None }
     }
@@ -91,7 +91,7 @@ impl Cure {
     }
 }
 
-/// Somewhere else where a finding shows, or is told.
+/// Somewhere else where a finding shows, or is reported.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// Another way on the same target, by the partition or the device that it comes from.
@@ -100,9 +100,9 @@ pub enum Place {
     Target(String),
 }
 
-/// Where a finding is told. It is as true wherever that is.
+/// Where a finding is reported. It is as true wherever that is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Reported {
     /// Among the findings of its target.
     Here,
     /// In a finding about the same thing.
@@ -149,13 +149,13 @@ pub struct Finding {
     pub miss: Option<Miss>,
     /// The finding in a sentence, with its figures.
     pub message: String,
-    /// Its cure, where there is one.
-    pub cure: Option<Cure>,
-    /// What it only follows from: the cure is told there, and there is none here.
+    /// Its fix, where there is one.
+    pub fix: Option<Fix>,
+    /// What it only follows from: the fix is given there, and there is none here.
     pub follows: Vec<Cause>,
-    /// Where it is told.
-    pub told: Told,
-    /// Where else it shows, of one that is told here for several.
+    /// Where it is reported.
+    pub reported: Reported,
+    /// Where else it shows, of one that is reported here for several.
     pub also: Vec<Place>,
 }
 
@@ -170,9 +170,9 @@ impl Finding {
             at: None,
             miss: None,
             message,
-            cure: None,
+            fix: None,
             follows: Vec::new(),
-            told: Told::Here,
+            reported: Reported::Here,
             also: Vec::new(),
         }
     }
@@ -190,7 +190,7 @@ impl Finding {
     /// The way to the layer that it is about, as people are shown it (`partition 1 > PV vg > LV vg/root`); `None` where
     /// it is about none.
     pub fn way(&self) -> Option<String> {
-        (!self.layer.is_empty()).then(|| way::told(&self.layer))
+        (!self.layer.is_empty()).then(|| way::label(&self.layer))
     }
 
     /// Its sentence, with where else it shows.
@@ -209,9 +209,9 @@ impl Finding {
         text
     }
 
-    /// The same, cured by `cure`.
-    pub(crate) fn cured_by(mut self, cure: Cure) -> Self {
-        self.cure = Some(cure);
+    /// The same, fixed by `fix`.
+    pub(crate) fn fixed_by(mut self, fix: Fix) -> Self {
+        self.fix = Some(fix);
         self
     }
 }

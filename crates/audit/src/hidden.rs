@@ -9,7 +9,7 @@ use straddle_units::{ByteCount, ByteOffset};
 
 use crate::Context;
 use crate::catalogue as rules;
-use crate::finding::{Command, Cure, Finding, Risk, Severity};
+use crate::finding::{Command, Finding, Fix, Risk, Severity};
 use crate::shell::operand;
 
 /// Where the boot sectors of FAT and NTFS keep the number: 32 bits, little endian (`BPB_HiddSec`).
@@ -53,7 +53,7 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     let mut finding =
         Finding::on_partition(&rules::HIDDEN_SECTORS, partition.number, partition.span.start(), message);
     finding.severity = if boots { Severity::Warning } else { Severity::Advice };
-    finding.cure = Some(cure(context, partition, kind, fs, start));
+    finding.fix = Some(fix(context, partition, kind, fs, start));
     findings.push(finding);
 }
 
@@ -70,9 +70,9 @@ fn behind_record(context: &Context<'_>, partition: &Partition, sector: ByteCount
     behind.and_then(|behind| count(ByteOffset::new(behind.get()), sector)).unwrap_or(0)
 }
 
-fn cure(context: &Context<'_>, partition: &Partition, kind: FsKind, fs: &FileSystem, start: u64) -> Cure {
+fn fix(context: &Context<'_>, partition: &Partition, kind: FsKind, fs: &FileSystem, start: u64) -> Fix {
     let (Ok(number), false) = (u32::try_from(start), kind == FsKind::Exfat) else {
-        return Cure::advice("none needed: what reads exFAT does not look at it; mkfs.exfat writes it anew");
+        return Fix::advice("none needed: what reads exFAT does not look at it; mkfs.exfat rewrites it");
     };
     let octal: String = number.to_le_bytes().iter().map(|byte| format!("\\{byte:03o}")).collect();
     let write = |sector: ByteOffset| {
@@ -88,7 +88,7 @@ fn cure(context: &Context<'_>, partition: &Partition, kind: FsKind, fs: &FileSys
         1 => ", and into the copy of that",
         _ => ", and into the copies of that",
     };
-    Cure {
+    Fix {
         summary: format!("write {start} into its boot sector{copies}"),
         commands: sectors.map(write).collect(),
         risk: Risk::Safe,

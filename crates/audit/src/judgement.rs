@@ -1,6 +1,6 @@
 //! What all findings on a target make of it.
 //!
-//! The law of this module: it counts every finding, wherever it is told ([`crate::Told`]). What was not asked for changes
+//! The law of this module: it counts every finding, wherever it is reported ([`crate::Reported`]). What was not asked for changes
 //! the status, and nothing else: no verdict on a partition, and not that something cannot be read.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use straddle_layout::{Partition, Role, Stack, TableKind};
 
 use crate::catalogue as rules;
-use crate::finding::{Finding, Kind, Severity, Subject, Told};
+use crate::finding::{Finding, Kind, Reported, Severity, Subject};
 
 /// What the findings make of one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,7 +114,7 @@ pub struct Judgement {
 impl Judgement {
     /// The judgement of `findings`, all that [`crate::run`] finds on a target, after [`crate::ask`].
     pub fn of(stack: &Stack, findings: &[Finding], recognised: Recognised) -> Self {
-        let counted = |f: &&Finding| matches!(f.told, Told::Here | Told::At(_));
+        let counted = |f: &&Finding| matches!(f.reported, Reported::Here | Reported::At(_));
         let worst = findings.iter().filter(counted).map(|f| f.severity).max();
         let decisive = findings.iter().filter(counted).filter(|f| Some(f.severity) == worst);
         let kinds: BTreeSet<Kind> = decisive.map(|f| f.rule.kind).collect();
@@ -136,7 +136,9 @@ impl Judgement {
             status,
             kinds: if not_judged.is_some() { Vec::new() } else { kinds.into_iter().collect() },
             partitions: partitions(stack, findings),
-            is_unread: findings.iter().any(|f| f.told != Told::Outside && f.rule.kind == Kind::Unreadable),
+            is_unread: findings
+                .iter()
+                .any(|f| f.reported != Reported::Outside && f.rule.kind == Kind::Unreadable),
             not_judged,
         }
     }

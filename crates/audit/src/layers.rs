@@ -13,7 +13,7 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 use crate::boundaries::{Named, named_boundaries};
 use crate::catalogue as rules;
 use crate::filesystems::FileSystemPlace;
-use crate::finding::{Cure, Finding, Miss, Rule, Subject};
+use crate::finding::{Finding, Fix, Miss, Rule, Subject};
 use crate::makeup::{self, Above};
 use crate::way::{self, Step};
 use crate::{Context, Severity, rebuild};
@@ -46,8 +46,8 @@ struct Place<'a> {
 
 impl Place<'_> {
     /// How the way from the drive to here is called: `partition 1 > md0 > LV vg/root`.
-    fn told(&self) -> String {
-        way::told(&self.path)
+    fn label(&self) -> String {
+        way::label(&self.path)
     }
 }
 
@@ -122,14 +122,14 @@ fn check_nested(place: &Place<'_>, layer: &Layer, table: &Stack, findings: &mut 
     for partition in table.partitions.iter().filter(|partition| partition.role != Role::Extended) {
         let mut here = place.clone();
         here.path.push(Step::partition(partition.number));
-        // What is on the other members of an array is told there.
-        let told = findings.len();
+        // What is on the other members of an array is reported there.
+        let reported = findings.len();
         if let Some(piece) = makeup::nested(layer, partition) {
             let above: Vec<&Layer> = makeup::above_partition(layer, partition).collect();
             check_pieces(&here, layer, &[piece], &above, findings);
         }
         // What is off the sector is off the stripe as well.
-        if findings.len() == told {
+        if findings.len() == reported {
             check_partition_stripe(&here, layer, partition, findings);
         }
     }
@@ -173,7 +173,7 @@ fn view<'a>(place: &Place<'a>, layer: &'a Layer, kind: FsKind) -> FileSystemPlac
     FileSystemPlace {
         context: place.context,
         subject: place.subject,
-        told: place.told(),
+        label: place.label(),
         way: place.path.clone(),
         kind,
         start: place.start,
@@ -232,7 +232,7 @@ fn check_pieces(
     above: &[&Layer],
     findings: &mut Vec<Finding>,
 ) {
-    let mut is_told = false;
+    let mut is_reported = false;
     for named in named_boundaries(place.context.topology) {
         if named.rule.severity == Severity::Advice {
             continue;
@@ -252,11 +252,11 @@ fn check_pieces(
             let mut finding = off(place, layer, piece, *skew, rule, miss);
             if made_up.is_split() {
                 finding.message.push_str(&split(&made_up));
-                finding.cure = Some(split_cure(&made_up));
+                finding.fix = Some(split_fix(&made_up));
             }
             findings.push(finding);
-        } else if let Some((piece, skew)) = own.first().filter(|_| !is_told) {
-            is_told = true;
+        } else if let Some((piece, skew)) = own.first().filter(|_| !is_reported) {
+            is_reported = true;
             findings.push(cancels(place, layer, piece, *skew, named));
         }
     }
@@ -271,8 +271,8 @@ pub(crate) fn split(above: &Above) -> String {
 pub(crate) const STAYS: &str = "do not move it";
 
 /// How that is fixed: a move below would only exchange what is misaligned.
-pub(crate) fn split_cure(above: &Above) -> Cure {
-    Cure::advice(format!(
+pub(crate) fn split_fix(above: &Above) -> Fix {
+    Fix::advice(format!(
         "{STAYS}: that would misalign {}. Make {} again with its data on the boundary, and restore what it held",
         above.back.join(", "),
         above.off.join(", ")
@@ -320,16 +320,16 @@ fn off(
     let message = format!(
         "{}: {run} starts at byte {} of what is below, which is byte {} of the disk, {what}{} bytes past a {}-byte {} \
          boundary; {whose}",
-        place.told(),
+        place.label(),
         own_offset(place, &shown),
         shown.drive,
         miss.past.get(),
         miss.boundary.size().get(),
         miss.name,
     );
-    let cure = Some(rebuild::on_boundary(&place.told(), layer, miss.boundary));
+    let fix = Some(rebuild::on_boundary(&place.label(), layer, miss.boundary));
     let (layer, at) = (place.path.clone(), Some(shown.drive));
-    Finding { layer, at, miss: Some(miss), cure, ..Finding::new(rule, place.subject, message) }
+    Finding { layer, at, miss: Some(miss), fix, ..Finding::new(rule, place.subject, message) }
 }
 
 /// The advice that two layers which are off make up for each other.
@@ -338,14 +338,14 @@ fn cancels(place: &Place<'_>, layer: &Layer, piece: &Piece, skew: Skew, named: N
     let message = format!(
         "{}: what lies below is off by {} bytes, and this layer makes up for it: its data, at byte {} of the disk, is on a \
          {}-byte {} boundary. Moving one of the two alone would misalign it",
-        place.told(),
+        place.label(),
         skew.inherited.get(),
         shown.drive,
         named.boundary.size().get(),
         named.name
     );
-    let cure = Cure::advice(format!("leave both, or move both: what is on the {} is aligned", layer.kind));
-    finding(&rules::LAYERS_CANCEL, place, Some(shown.drive), message, cure)
+    let fix = Fix::advice(format!("leave both, or move both: what is on the {} is aligned", layer.kind));
+    finding(&rules::LAYERS_CANCEL, place, Some(shown.drive), message, fix)
 }
 
 /// A finding on the way that `place` tells.
@@ -354,10 +354,10 @@ fn finding(
     place: &Place<'_>,
     at: Option<ByteOffset>,
     message: String,
-    cure: Cure,
+    fix: Fix,
 ) -> Finding {
     let layer = place.path.clone();
-    Finding { layer, at, cure: Some(cure), ..Finding::new(rule, place.subject, message) }
+    Finding { layer, at, fix: Some(fix), ..Finding::new(rule, place.subject, message) }
 }
 
 /// Rules about a RAID member's chunk.
@@ -371,13 +371,13 @@ fn check_md(place: &Place<'_>, layer: &Layer, md: &Md, findings: &mut Vec<Findin
     for (name, size) in wanted {
         let Some(size) = size.filter(|size| !md.chunk.is_multiple_of(*size)) else { continue };
         let message = format!(
-            "{}: its chunk of {} bytes is no multiple of the {name} ({} bytes): chunks straddle from one member to the next",
-            place.told(),
+            "{}: its chunk of {} bytes is not a multiple of the {name} ({} bytes): chunks straddle from one member to the next",
+            place.label(),
             md.chunk.get(),
             size.get()
         );
-        let cure = rebuild::larger_chunk(md.chunk, size);
-        findings.push(finding(&rules::MD_CHUNK_SMALL, place, layer.drive, message, cure));
+        let fix = rebuild::larger_chunk(md.chunk, size);
+        findings.push(finding(&rules::MD_CHUNK_SMALL, place, layer.drive, message, fix));
     }
 }
 
@@ -425,12 +425,12 @@ fn off_stripe(
     }
     let message = format!(
         "{}: its data starts at byte {at} of the array, {} bytes past a multiple of its {}-byte stripe",
-        place.told(),
+        place.label(),
         past.get(),
         size.get()
     );
-    let cure = rebuild::on_boundary(&place.told(), layer, boundary);
-    Some(finding(&rules::OFF_ARRAY_STRIPE, place, on_drive, message, cure))
+    let fix = rebuild::on_boundary(&place.label(), layer, boundary);
+    Some(finding(&rules::OFF_ARRAY_STRIPE, place, on_drive, message, fix))
 }
 
 fn small_luks_sector(place: &Place<'_>, layer: &Layer, luks: &Luks) -> Finding {
@@ -438,9 +438,9 @@ fn small_luks_sector(place: &Place<'_>, layer: &Layer, luks: &Luks) -> Finding {
     let message = format!(
         "{}: encrypts in {}-byte sectors on {physical}-byte physical ones: what is above it may write less than a \
          physical sector, and each sector costs an encryption of its own",
-        place.told(),
+        place.label(),
         luks.sector_size.get()
     );
-    let cure = rebuild::larger_luks_sector(luks, layer.below.len(), place.context.topology.physical.value());
-    finding(&rules::LUKS_SECTOR_SMALL, place, layer.drive, message, cure)
+    let fix = rebuild::larger_luks_sector(luks, layer.below.len(), place.context.topology.physical.value());
+    finding(&rules::LUKS_SECTOR_SMALL, place, layer.drive, message, fix)
 }

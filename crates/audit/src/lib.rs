@@ -9,7 +9,7 @@
 //! - what a rule is and what it finds: catalogue, names, way, finding
 //! - the boundaries of a device: optimum, boundaries
 //! - what stands on it, and what that needs: shell, makeup, weigh, hidden
-//! - fixes: reformat, rebuild, cure
+//! - fixes: reformat, rebuild, fix
 //! - the rules: filesystems, layers, placement, table, container, device, live
 //! - what the findings come to: causes, repeated, member, judgement
 //! - arithmetic and pictures for `explain`: efficiency, picture, rmw
@@ -18,11 +18,11 @@ mod boundaries;
 mod catalogue;
 mod causes;
 mod container;
-mod cure;
 mod device;
 mod efficiency;
 mod filesystems;
 mod finding;
+mod fix;
 mod hidden;
 mod judgement;
 mod layers;
@@ -56,7 +56,7 @@ pub use boundaries::{ATOMIC_UNIT, GRAIN, named_boundaries};
 pub use catalogue::{About, Code, Kind, RULES, Rule, Severity, rule};
 pub use causes::Seen;
 pub use efficiency::{Format, format_efficiency};
-pub use finding::{Cause, Command, Cure, Finding, Miss, Place, Risk, Subject, Told};
+pub use finding::{Cause, Command, Finding, Fix, Miss, Place, Reported, Risk, Subject};
 pub use judgement::{Judgement, OfPartition, Recognised, Status, Verdict};
 pub use member::unseen;
 pub use names::{called, level_name};
@@ -99,30 +99,30 @@ pub struct Context<'a> {
 pub struct Asked {
     /// The rules asked for, by code; all of them where none is given.
     pub only: Vec<Code>,
-    /// The rules not to be told of, by code.
+    /// The rules not to be reported, by code.
     pub ignore: Vec<Code>,
     /// The partition asked for, where it is one and not the disk.
     pub partition: Option<u32>,
 }
 
 impl Asked {
-    fn told(&self, finding: &Finding) -> Told {
+    fn reported(&self, finding: &Finding) -> Reported {
         let code = finding.rule.code;
         match finding.subject {
             Subject::Partition(number) if self.partition.is_some_and(|asked| asked != number) => {
-                Told::Outside
+                Reported::Outside
             }
             // What cannot be read is no matter of choice: nothing is known of what was asked for.
-            _ if finding.rule.kind == Kind::Unreadable => Told::Here,
-            _ if self.ignore.contains(&code) => Told::NotAsked,
-            _ if self.only.is_empty() || self.only.contains(&code) => Told::Here,
-            _ => Told::NotAsked,
+            _ if finding.rule.kind == Kind::Unreadable => Reported::Here,
+            _ if self.ignore.contains(&code) => Reported::NotAsked,
+            _ if self.only.is_empty() || self.only.contains(&code) => Reported::Here,
+            _ => Reported::NotAsked,
         }
     }
 }
 
 /// Runs every rule and returns all that they find: the disk's findings first, then each partition's, the worst first.
-/// [`ask`] says which of them are told, [`Judgement::of`] what all of them make of the target.
+/// [`ask`] says which of them are reported, [`Judgement::of`] what all of them make of the target.
 pub fn run(context: &Context<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     device::check(context, &mut findings);
@@ -134,14 +134,14 @@ pub fn run(context: &Context<'_>) -> Vec<Finding> {
         hidden::check(context, partition, &mut findings);
     }
     if context.target.contains(straddle_device::shown::is_hidden) {
-        findings.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(Cure::without_commands);
+        findings.iter_mut().filter_map(|f| f.fix.as_mut()).for_each(Fix::without_commands);
     }
     layers::check(context, &mut findings);
     live::check(context, &mut findings);
     weigh::contents(context, &mut findings);
     if context.stack.is_hybrid_iso {
         // What any tool changes in it, it changes in the file system.
-        findings.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(Cure::without_commands);
+        findings.iter_mut().filter_map(|f| f.fix.as_mut()).for_each(Fix::without_commands);
     }
     table::mend_first(context, &mut findings);
     findings.sort_by_key(|f| (f.subject, std::cmp::Reverse(f.severity), f.rule.code));
@@ -149,9 +149,9 @@ pub fn run(context: &Context<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Says of each of all findings on a target where it is told. None is dropped: a verdict is about what is true.
+/// Determines for each finding on a target where it is reported. None is dropped: a verdict is about what is true.
 pub fn ask(findings: &mut [Finding], asked: &Asked) {
-    findings.iter_mut().for_each(|finding| finding.told = asked.told(finding));
+    findings.iter_mut().for_each(|finding| finding.reported = asked.reported(finding));
     repeated::merge(findings);
     causes::settle(findings);
 }

@@ -4,7 +4,7 @@ use straddle_layout::live::Disagreement;
 
 use crate::Context;
 use crate::catalogue as rules;
-use crate::finding::{Cure, Finding};
+use crate::finding::{Finding, Fix};
 
 /// Finds where the kernel and the disk disagree.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -13,7 +13,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 
 fn from_disagreement(disagreement: &Disagreement) -> Finding {
     let at = disagreement.on_disk.drive.or(disagreement.live.drive);
-    Finding::on_disk(&rules::VIEWS_DISAGREE, at, disagreement.to_string()).cured_by(Cure::advice(
+    Finding::on_disk(&rules::VIEWS_DISAGREE, at, disagreement.to_string()).fixed_by(Fix::advice(
         "have the kernel read it again before anything more is written (partx -u, or reboot)",
     ))
 }

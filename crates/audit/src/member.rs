@@ -11,7 +11,7 @@ use crate::makeup;
 use crate::names::level_name;
 
 /// Why what is on the array cannot be judged from the whole disk `stack`, one of its members: its start is on another disk,
-/// or nobody can tell where. `None` where it is seen, and for a disk that is no member.
+/// or its place is unknown. `None` where it is seen, and for a disk that is no member.
 pub fn unseen(stack: &Stack) -> Option<String> {
     let TableKind::Content(content) = stack.kind else { return None };
     let layer = stack.layer.as_ref().filter(|_| content.is_array_member())?;

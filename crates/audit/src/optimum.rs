@@ -2,7 +2,7 @@
 //! their place.
 //!
 //! What a kernel shows is not always what the drive said. Before Linux 6.8 drivers set the figure as it is (virtio) or drop
-//! what is no multiple of the physical sector (sd); since 6.11 the block layer rounds it down to a physical sector
+//! what is not a multiple of the physical sector (sd); since 6.11 the block layer rounds it down to a physical sector
 //! (`blk_validate_limits`, block/blk-settings.c), so that one wrong value has one form for each sector size. Stacked devices
 //! take the least common multiple of what is below (`blk_stack_limits`), in 32 bits. Since 6.17 sd gives its own limit on
 //! requests where a disk says nothing (`sd_set_io_opt`, drivers/scsi/sd.c).
@@ -63,11 +63,11 @@ pub fn bogus_io_opt(topology: &Topology) -> Option<String> {
     } else if let Some((count, unit)) = count_of_ones(opt.get(), physical.get()) {
         Some(format!("it is {count} times {unit} bytes: a count filled with ones, rounded down"))
     } else if !opt.is_multiple_of(physical) {
-        Some(format!("it is no multiple of the {}-byte physical sector", physical.get()))
+        Some(format!("it is not a multiple of the {}-byte physical sector", physical.get()))
     } else if let Some(min) = min.filter(|min| !opt.is_multiple_of(*min)) {
-        Some(format!("it is no multiple of the minimum I/O size, {} bytes", min.get()))
+        Some(format!("it is not a multiple of the minimum I/O size, {} bytes", min.get()))
     } else if !multiple_of(4096) {
-        Some("it is no multiple of 4096 bytes".to_owned())
+        Some("it is not a multiple of 4096 bytes".to_owned())
     } else if opt.get() > LARGEST_OPTIMUM {
         Some("it is over 256 MiB".to_owned())
     } else {

@@ -6,9 +6,9 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba};
 
 use crate::boundaries::{ATOMIC_UNIT, Named, named_boundaries};
 use crate::catalogue as rules;
-use crate::cure;
-use crate::finding::{Cure, Finding, Miss};
-use crate::layers::{split, split_cure};
+use crate::finding::{Finding, Fix, Miss};
+use crate::fix;
+use crate::layers::{split, split_fix};
 use crate::makeup::{self, Above};
 use crate::{Context, Severity, weigh};
 
@@ -34,17 +34,17 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     check_atomic(context, partition, &mut found);
     check_dos_start(context, partition, &mut found);
     weigh::placement(context, partition, &mut found);
-    let curable = |f: &&Finding| f.severity > Severity::Advice && f.cure.is_none();
-    let cure = match stays {
+    let curable = |f: &&Finding| f.severity > Severity::Advice && f.fix.is_none();
+    let fix = match stays {
         // A new start would misalign what is aligned now.
-        true => Some(Cure::advice(
+        true => Some(Fix::advice(
             "leave its start where it is: data on it is aligned there. Where only the end is off, end it earlier",
         )),
-        false if found.iter().any(|f| curable(&f)) => cure::relocate(context, partition),
+        false if found.iter().any(|f| curable(&f)) => fix::relocate(context, partition),
         false => None,
     };
-    if let Some(cure) = cure {
-        found.iter_mut().filter(|f| curable(&&**f)).for_each(|f| f.cure = Some(cure.clone()));
+    if let Some(fix) = fix {
+        found.iter_mut().filter(|f| curable(&&**f)).for_each(|f| f.fix = Some(fix.clone()));
     }
     findings.append(&mut found);
 }
@@ -68,14 +68,14 @@ pub(crate) fn check_whole_disk(context: &Context<'_>, findings: &mut Vec<Finding
         boundary.size().get(),
         boundary.size().get()
     );
-    let mut cure = Cure::advice("put it into a partition that starts on a physical sector boundary");
+    let mut fix = Fix::advice("put it into a partition that starts on a physical sector boundary");
     if above.is_split() {
         message.push_str(&split(&above));
-        cure = split_cure(&above);
+        fix = split_fix(&above);
     }
     findings.push(Finding {
         miss: Some(Miss { name: "physical sector", boundary, past }),
-        cure: Some(cure),
+        fix: Some(fix),
         ..Finding::on_disk(&rules::START_STRADDLES, Some(ByteOffset::ZERO), message)
     });
 }
@@ -106,23 +106,23 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
             continue;
         }
         let mut message = start_message(context, partition, &named, past);
-        let mut cure = None;
+        let mut fix = None;
         if above.is_split() && !is_advice {
             message.push_str(&split(&above));
-            cure = Some(split_cure(&above));
+            fix = Some(split_fix(&above));
         }
         let mut severity = named.rule.severity;
         if !is_advice && partition.layer.as_ref().is_some_and(makeup::begins_elsewhere) {
             severity = Severity::Warning;
             message.push_str(ALONE);
-            cure = Some(Cure::advice(
+            fix = Some(Fix::advice(
                 "leave it where it is, and check the array where it is assembled: a move may misalign what is on it",
             ));
         }
         found.push(Finding {
             severity,
             miss: Some(Miss { name: named.name, boundary: named.boundary, past }),
-            cure,
+            fix,
             ..Finding::on_partition(named.rule, partition.number, start, message)
         });
     }
@@ -169,8 +169,8 @@ fn check_end(context: &Context<'_>, partition: &Partition, found: &mut Vec<Findi
         return;
     }
     let message = format!(
-        "ends at byte {end}, {} bytes past a {}-byte physical sector boundary: its last {} bytes are no whole physical \
-         sector",
+        "ends at byte {end}, {} bytes past a {}-byte physical sector boundary: its last {} bytes do not fill a \
+         physical sector",
         past.get(),
         physical.size().get(),
         rest.get()

@@ -7,7 +7,7 @@ use straddle_layout::layer::{Facts, Layer, Luks};
 use straddle_layout::{Content, VolumeKind};
 use straddle_units::{Boundary, ByteCount, ByteOffset, KIB, MIB};
 
-use crate::finding::{Command, Cure, Risk};
+use crate::finding::{Command, Fix, Risk};
 
 /// Where cryptsetup puts the data of LUKS2.
 const LUKS2_DATA: ByteOffset = ByteOffset::new(16 * MIB);
@@ -20,7 +20,7 @@ const EXTENT_GRAIN: ByteCount = ByteCount::new(128 * KIB);
 const CHUNK: ByteCount = ByteCount::new(512 * KIB);
 
 /// How a layer's data is put on `boundary`: the option of the tool that makes the layer, or a move of what lies below.
-pub(crate) fn on_boundary(told: &str, layer: &Layer, boundary: Boundary) -> Cure {
+pub(crate) fn on_boundary(label: &str, layer: &Layer, boundary: Boundary) -> Fix {
     let pure = Boundary::multiples_of(boundary.size());
     // The least multiple of the boundary that is `least` or more: there the layer adds nothing.
     let multiple = |least: ByteOffset| {
@@ -29,11 +29,11 @@ pub(crate) fn on_boundary(told: &str, layer: &Layer, boundary: Boundary) -> Cure
     let unit = multiple(ByteOffset::new(MIB));
     let (kib, sectors) = (unit / KIB, unit / 512);
     match &layer.facts {
-        Facts::Md(_) => Cure::advice(format!(
-            "make the array anew on all its members with mdadm --create --data-offset={kib}K, and restore what it held"
+        Facts::Md(_) => Fix::advice(format!(
+            "recreate the array on all its members with mdadm --create --data-offset={kib}K, and restore what it held"
         )),
-        Facts::Pv(_) => Cure::advice(format!(
-            "move its extents to another physical volume (vgextend, pvmove, vgreduce), make it anew with pvcreate \
+        Facts::Pv(_) => Fix::advice(format!(
+            "move its extents to another physical volume (vgextend, pvmove, vgreduce), recreate it with pvcreate \
              --dataalignment {kib}k --dataalignmentoffset 0, and move them back"
         )),
         Facts::Luks(luks) if luks.version == 1 => destroying(
@@ -47,67 +47,67 @@ pub(crate) fn on_boundary(told: &str, layer: &Layer, boundary: Boundary) -> Cure
         Facts::Lv(_) => {
             let extent = multiple(EXTENT);
             if extent.is_power_of_two() || ByteCount::new(extent).is_multiple_of(EXTENT_GRAIN) {
-                Cure::advice(format!(
+                Fix::advice(format!(
                     "copy the volume into a group whose extents are multiples of {} bytes (vgcreate \
                      --physicalextentsize {}k --dataalignment {kib}k)",
                     boundary.size().get(),
                     extent / KIB
                 ))
             } else {
-                Cure::advice(format!(
+                Fix::advice(format!(
                     "none: LVM has no extents that are multiples of {} bytes",
                     boundary.size().get()
                 ))
             }
         }
-        Facts::Mapped(_) if layer.kind == Content::Volume(VolumeKind::Bcache) => Cure::advice(format!(
-            "make it anew with make-bcache --data-offset {sectors} -B, and restore what it held"
+        Facts::Mapped(_) if layer.kind == Content::Volume(VolumeKind::Bcache) => Fix::advice(format!(
+            "recreate it with make-bcache --data-offset {sectors} -B, and restore what it held"
         )),
         Facts::Table(_) => {
-            Cure::advice(format!("move {told} to a multiple of {unit} bytes of what its table is on"))
+            Fix::advice(format!("move {label} to a multiple of {unit} bytes of what its table is on"))
         }
-        _ => Cure::advice(format!("make {told} anew with its data on a multiple of {unit} bytes")),
+        _ => Fix::advice(format!("recreate {label} with its data on a multiple of {unit} bytes")),
     }
 }
 
-fn destroying(tool: &'static str, line: String) -> Cure {
-    Cure {
-        summary: "make the layer anew with its data on the boundary, and restore what it held".to_owned(),
+fn destroying(tool: &'static str, line: String) -> Fix {
+    Fix {
+        summary: "recreate the layer with its data on the boundary, and restore what it held".to_owned(),
         commands: vec![Command { tool, line }],
         risk: Risk::Destroys,
         caution: Some("DEVICE stands for the device that the layer is on".to_owned()),
     }
 }
 
-/// The cure for a chunk that is no multiple of `unit`.
-pub(crate) fn larger_chunk(chunk: ByteCount, unit: ByteCount) -> Cure {
+/// The fix for a chunk that is not a multiple of `unit`.
+pub(crate) fn larger_chunk(chunk: ByteCount, unit: ByteCount) -> Fix {
     if chunk == CHUNK || !CHUNK.is_multiple_of(unit) {
-        return Cure::advice(format!(
-            "make the array anew with a chunk that is a multiple of {} bytes, and restore what it held",
+        return Fix::advice(format!(
+            "recreate the array with a chunk that is a multiple of {} bytes, and restore what it held",
             unit.get()
         ));
     }
-    Cure::advice(
+    Fix::advice(
         "back up, then reshape the array to a larger chunk (mdadm --grow --chunk=512 with --backup-file), which rewrites it",
     )
 }
 
-/// The cure for a LUKS container on a device of `len` bytes whose sectors are smaller than `physical`.
-pub(crate) fn larger_luks_sector(luks: &Luks, len: ByteCount, physical: ByteCount) -> Cure {
+/// The fix for a LUKS container on a device of `len` bytes whose sectors are smaller than `physical`.
+pub(crate) fn larger_luks_sector(luks: &Luks, len: ByteCount, physical: ByteCount) -> Fix {
     let sector = physical.get().min(4096);
     if luks.version == 1 {
-        return Cure::advice(
+        return Fix::advice(
             "none for LUKS1, whose sectors have 512 bytes; convert it to LUKS2 first (cryptsetup convert)",
         );
     }
     if luks.sector_size.get() >= sector {
-        return Cure::advice("none: 4096 bytes are the largest sectors of LUKS2");
+        return Fix::advice("none: 4096 bytes are the largest sectors of LUKS2");
     }
     // cryptsetup wants both in whole sectors (`check_sector_size`, lib/luks2/luks2_reencrypt.c).
     let unit = ByteCount::new(sector);
     let payload = luks.payload.map_or(ByteCount::ZERO, |payload| ByteCount::new(payload.get()));
     if !payload.is_multiple_of(unit) {
-        return Cure::advice(format!(
+        return Fix::advice(format!(
             "none in place: cryptsetup refuses sectors of {sector} bytes where the data begins at byte {} of the container's device. \
              Make the container again, and restore what it held",
             payload.get()
@@ -115,14 +115,14 @@ pub(crate) fn larger_luks_sector(luks: &Luks, len: ByteCount, physical: ByteCoun
     }
     let rest = luks.size.unwrap_or(len).remainder(unit);
     if rest != ByteCount::ZERO {
-        return Cure::advice(format!(
+        return Fix::advice(format!(
             "cryptsetup refuses sectors of {sector} bytes where the container's device ends inside one. Back up what it holds, see \
              that what is in it leaves the last {0} bytes unused (or shrink that), close it, and make the device {0} bytes smaller; \
              check then has the command",
             rest.get()
         ));
     }
-    Cure {
+    Fix {
         summary: format!("encrypt in sectors of {sector} bytes"),
         commands: vec![Command {
             tool: "cryptsetup",
@@ -162,15 +162,15 @@ mod tests {
         for size in [4096, 16 << 10, 192 << 10, 1_536 << 10, 320 << 10, 80 << 20] {
             let boundary = Boundary::multiples_of(ByteCount::new(size)).unwrap();
             for version in [1, 2] {
-                let cure = on_boundary("", &luks(version), boundary);
-                let line = &cure.commands[0].line;
+                let fix = on_boundary("", &luks(version), boundary);
+                let line = &fix.commands[0].line;
                 let mut words =
                     line.split(' ').skip_while(|word| !matches!(*word, "--offset" | "--align-payload"));
                 let sectors: u64 = words.nth(1).unwrap().parse().unwrap();
                 assert!((sectors * 512).is_multiple_of(size), "{line} for {size}");
                 // The header of LUKS2 has 16 MiB.
                 assert!(version == 1 || sectors >= 32768, "{line}");
-                assert_eq!(cure.risk, Risk::Destroys);
+                assert_eq!(fix.risk, Risk::Destroys);
             }
         }
     }
@@ -205,8 +205,8 @@ mod tests {
                 size: size.map(ByteCount::new),
                 ..Luks::default()
             };
-            let cure = larger_luks_sector(&luks, ByteCount::new(len), ByteCount::new(4096));
-            assert_eq!(!cure.commands.is_empty(), command, "{len} {size:?} {payload}: {}", cure.summary);
+            let fix = larger_luks_sector(&luks, ByteCount::new(len), ByteCount::new(4096));
+            assert_eq!(!fix.commands.is_empty(), command, "{len} {size:?} {payload}: {}", fix.summary);
         }
     }
 }

@@ -7,7 +7,7 @@ use straddle_layout::FsKind;
 use straddle_layout::layer::FileSystem;
 use straddle_units::{ByteCount, MIB};
 
-use crate::finding::{Command, Cure, Risk};
+use crate::finding::{Command, Fix, Risk};
 
 /// The largest block of ext, NILFS2 and XFS that every kernel mounts: the page of x86.
 const PAGE: u64 = 4096;
@@ -23,7 +23,7 @@ const NILFS2_LEAST: u64 = 160 * MIB;
 /// mkfs.exfat refuses its own default boundary of 1 MiB on small devices.
 const EXFAT_SMALL: u64 = 16 * MIB;
 
-/// mkfs.fat puts the clusters of a file system of up to so many sectors right behind its tables, on no boundary
+/// mkfs.fat puts the clusters of a file system of up to this many sectors right behind its tables, on no boundary
 /// (`align_structures`, dosfstools mkfs.fat.c).
 const FAT_UNALIGNED_SECTORS: u64 = 8192;
 
@@ -32,11 +32,11 @@ const FAT16_LEAST: u64 = 4085;
 const FAT32_LEAST: u64 = 65525;
 const FAT32_MOST: u64 = 0x0FFF_FFF5;
 
-/// The cure for a file system on `len` bytes that writes less than `wanted` bytes at a time.
-pub(crate) fn with_block(kind: FsKind, fs: &FileSystem, len: ByteCount, wanted: ByteCount) -> Cure {
+/// The fix for a file system on `len` bytes that writes less than `wanted` bytes at a time.
+pub(crate) fn with_block(kind: FsKind, fs: &FileSystem, len: ByteCount, wanted: ByteCount) -> Fix {
     command(kind, fs, len, wanted).map_or_else(
         || {
-            Cure::advice(format!(
+            Fix::advice(format!(
                 "none by making it again: no {kind} of this kind and size has a block of {} bytes that every system \
                  mounts; larger writes above it help",
                 wanted.get()
@@ -84,7 +84,7 @@ pub(crate) fn fat(fs: &FileSystem, len: ByteCount, cluster: ByteCount) -> Option
     (aligns && fits && (1..=128).contains(&sectors)).then_some(Command { tool: "mkfs", line })
 }
 
-/// Whether a FAT of `bits` bits can have about so many clusters: its tables and directories take a few of them.
+/// Whether a FAT of `bits` bits can have about this many clusters: its tables and directories take a few of them.
 fn has_clusters(bits: u8, clusters: u64) -> bool {
     let most = if bits == 32 { FAT32_MOST } else { 1 << bits };
     let least = match bits {
@@ -102,10 +102,10 @@ pub(crate) fn exfat(len: ByteCount, cluster: ByteCount) -> Command {
     Command { tool: "mkfs", line }
 }
 
-/// The cure of making a file system anew.
-pub(crate) fn remake(command: Command) -> Cure {
-    Cure {
-        summary: "make the file system anew, and restore what it held".to_owned(),
+/// The fix of recreating a file system.
+pub(crate) fn remake(command: Command) -> Fix {
+    Fix {
+        summary: "recreate the file system, and restore what it held".to_owned(),
         commands: vec![command],
         risk: Risk::Destroys,
         caution: Some("DEVICE stands for what it is on".to_owned()),

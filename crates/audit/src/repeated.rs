@@ -1,14 +1,14 @@
-//! One cause, one finding: what is reached on several ways, or from several targets of a run, is told once.
+//! One cause, one finding: what is reached on several ways, or from several targets of a run, is reported once.
 //!
-//! The law of this module: it only says where a finding is told ([`Told`]), and lists there where else it shows; none is
+//! The law of this module: it only says where a finding is reported ([`Reported`]), and lists there where else it shows; none is
 //! dropped, so that verdicts and statuses count all of them. What is said of a member or a physical volume is that one's
-//! own affair: only findings about one and the same thing are told once.
+//! own affair: only findings about one and the same thing are reported once.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::catalogue::{self as rules, Code};
 use crate::causes::{self, Seen};
-use crate::finding::{About, Finding, Place, Told};
+use crate::finding::{About, Finding, Place, Reported};
 use crate::way::Step;
 
 /// How many of the last steps of both ways are the same, where an array or a logical volume is among them: what several
@@ -31,7 +31,7 @@ pub(crate) fn merge(findings: &mut [Finding]) {
     // Whatever is the same has the same rule and the same last step.
     let mut alike: HashMap<(Code, String), Vec<usize>> = HashMap::new();
     for (index, finding) in findings.iter().enumerate() {
-        let is_candidate = finding.told == Told::Here
+        let is_candidate = finding.reported == Reported::Here
             && finding.rule.about == About::FileSystem
             && finding.layer.iter().any(Step::is_shared);
         if let Some(last) = finding.layer.last().filter(|_| is_candidate) {
@@ -52,11 +52,11 @@ pub(crate) fn merge(findings: &mut [Finding]) {
     }
 }
 
-/// Has the finding `index` told at `first`.
+/// Reports the finding `index` at `first`.
 fn tell_at(findings: &mut [Finding], index: usize, first: usize) {
     let ways = [first, index].map(|at| branch(&findings[at].layer, shared_with(findings, first, index)));
     let [there, here] = ways.map(Place::Way);
-    findings[index].told = Told::At(there);
+    findings[index].reported = Reported::At(there);
     if findings[index].layer != findings[first].layer && !findings[first].also.contains(&here) {
         findings[first].also.push(here);
     }
@@ -83,7 +83,7 @@ impl Seen<'_> {
 /// A finding of a run: the target's place, and its own there.
 type At = (usize, usize);
 
-/// Has what several targets show of the same thing told at the target that is lowest in the stack, or comes first.
+/// Reports what several targets show of the same thing at the target that is lowest in the stack, or comes first.
 pub fn merge_targets(seen: &mut [Seen<'_>]) {
     let mut repeats: BTreeMap<At, At> = BTreeMap::new();
     for upper in (0..seen.len()).filter(|upper| seen[*upper].device.is_some()) {
@@ -94,14 +94,14 @@ pub fn merge_targets(seen: &mut [Seen<'_>]) {
         }
     }
     for (from, first) in &repeats {
-        // One that is told elsewhere itself leads on to there; none leads back.
+        // One that is reported elsewhere itself leads on to there; none leads back.
         let mut root = *first;
         while let Some(next) = repeats.get(&root) {
             root = *next;
         }
         let culprit = seen[root.0].name.to_owned();
         let device = Place::Target(seen[from.0].device.unwrap_or_default().to_owned());
-        seen[from.0].findings[from.1].told = Told::At(Place::Target(culprit));
+        seen[from.0].findings[from.1].reported = Reported::At(Place::Target(culprit));
         let also = &mut seen[root.0].findings[root.1].also;
         if !also.contains(&device) {
             also.push(device);
@@ -114,7 +114,7 @@ pub fn merge_targets(seen: &mut [Seen<'_>]) {
 fn first_of(seen: &[Seen<'_>], repeated: At, repeats: &BTreeMap<At, At>) -> Option<At> {
     let upper = &seen[repeated.0];
     let finding = &upper.findings[repeated.1];
-    if finding.told != Told::Here {
+    if finding.reported != Reported::Here {
         return None;
     }
     (0..seen.len()).filter(|lower| *lower != repeated.0).find_map(|place| {
@@ -125,7 +125,7 @@ fn first_of(seen: &[Seen<'_>], repeated: At, repeats: &BTreeMap<At, At>) -> Opti
             && !upper.carries(lower)
             && !lower.above.is_disjoint(&upper.above);
         let is_same = |(index, other): &(usize, &Finding)| {
-            other.told == Told::Here
+            other.reported == Reported::Here
                 && !repeats.contains_key(&(place, *index))
                 && ((stands_on && shows(other, finding)) || (is_beside && is_one_file_system(other, finding)))
         };

@@ -5,7 +5,7 @@ use straddle_units::{ByteCount, ByteOffset, LbaCount};
 
 use crate::Context;
 use crate::catalogue as rules;
-use crate::finding::{Command, Cure, Finding, Risk, Rule, Subject};
+use crate::finding::{Command, Finding, Fix, Risk, Rule, Subject};
 use crate::shell::operand;
 
 /// How many blocks an MBR entry can address: its fields have 32 bits.
@@ -35,8 +35,8 @@ fn from_problem(context: &Context<'_>, problem: &Problem) -> Finding {
         Problem::Unreadable { number: Some(number), .. } => Subject::Partition(*number),
         _ => Subject::Disk,
     };
-    let cure = cure_of(context, problem);
-    Finding { at: Some(at), cure, ..Finding::new(rule, subject, problem.to_string()) }
+    let fix = fix_of(context, problem);
+    Finding { at: Some(at), fix, ..Finding::new(rule, subject, problem.to_string()) }
 }
 
 /// The rule that a problem breaks, and the byte at which it shows.
@@ -63,9 +63,9 @@ fn rule_of(problem: &Problem) -> (&'static Rule, ByteOffset) {
     }
 }
 
-/// How a problem is cured, where more can be said than the rule says.
-fn cure_of(context: &Context<'_>, problem: &Problem) -> Option<Cure> {
-    let cure = match problem {
+/// How a problem is fixed, where more can be said than the rule says.
+fn fix_of(context: &Context<'_>, problem: &Problem) -> Option<Fix> {
+    let fix = match problem {
         Problem::GptPrimaryDamaged { .. }
         | Problem::GptBackupDamaged { .. }
         | Problem::GptBackupMisplaced { .. }
@@ -75,15 +75,15 @@ fn cure_of(context: &Context<'_>, problem: &Problem) -> Option<Cure> {
         {
             rewrite_gpt(context)
         }
-        Problem::OtherBlockSize { table, device, .. } => Cure::advice(format!(
+        Problem::OtherBlockSize { table, device, .. } => Fix::advice(format!(
             "connect the disk the way it was partitioned (with {table}-byte sectors; an enclosure or controller \
              probably showed it so), or have the table rewritten in place, which refuses where what is inside depends on \
              the sectors: straddle plan {} --convert-table {device} --save plan.json",
             operand(context.target)
         )),
-        _ => Cure::advice(as_clause(rule_of(problem).0.cure)),
+        _ => Fix::advice(as_clause(rule_of(problem).0.fix)),
     };
-    Some(cure)
+    Some(fix)
 }
 
 /// A rule's sentence as what follows "fix:".
@@ -121,28 +121,28 @@ fn is_read_alike(context: &Context<'_>) -> bool {
 /// Takes the commands away that change a table which their tools read otherwise, or not at all.
 pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
     let is_alike = is_read_alike(context);
-    for cure in findings.iter_mut().filter_map(|finding| finding.cure.as_mut()) {
+    for fix in findings.iter_mut().filter_map(|finding| finding.fix.as_mut()) {
         if context.stack.has_long_entries {
             // There are others.
-            cure.commands.retain(|command| command.tool != "sgdisk");
+            fix.commands.retain(|command| command.tool != "sgdisk");
         }
-        if !is_alike && cure.writes_table() {
-            cure.without_commands();
-            cure.summary += ", when the table is mended";
+        if !is_alike && fix.writes_table() {
+            fix.without_commands();
+            fix.summary += ", when the table is mended";
         }
     }
 }
 
-fn rewrite_gpt(context: &Context<'_>) -> Cure {
+fn rewrite_gpt(context: &Context<'_>) -> Fix {
     if !is_read_alike(context) || context.stack.has_long_entries {
-        return Cure::advice(format!(
-            "have the protective MBR and both copies written anew from the good one: straddle plan {} --repair --relocate-backup --save plan.json",
+        return Fix::advice(format!(
+            "have the protective MBR and both copies rewritten from the good one: straddle plan {} --repair --relocate-backup --save plan.json",
             operand(context.target)
         ));
     }
     let command = Command { tool: "sgdisk", line: format!("sgdisk -e {}", operand(context.target)) };
-    Cure {
-        summary: "write both copies anew from the good one, at their places".to_owned(),
+    Fix {
+        summary: "rewrite both copies from the good one, at their places".to_owned(),
         // sgdisk cannot be told an image's sector size.
         commands: if context.is_image && context.stack.block.get() != 512 {
             Vec::new()
@@ -168,7 +168,7 @@ fn check_mbr_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
         context.size,
         beyond.get()
     );
-    let cure = Cure {
+    let fix = Fix {
         summary: "convert the table to GPT".to_owned(),
         commands: vec![Command { tool: "sgdisk", line: format!("sgdisk -g {}", operand(context.target)) }],
         risk: Risk::Backup,
@@ -176,9 +176,8 @@ fn check_mbr_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
             "a BIOS boot loader needs a BIOS boot partition and has to be installed again".to_owned(),
         ),
     };
-    findings.push(
-        Finding::on_disk(&rules::MBR_REACH, Some(ByteOffset::new(reach.get())), message).cured_by(cure),
-    );
+    findings
+        .push(Finding::on_disk(&rules::MBR_REACH, Some(ByteOffset::new(reach.get())), message).fixed_by(fix));
 }
 
 /// How much of the disk its MBR can address, where it has one.

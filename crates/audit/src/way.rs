@@ -48,7 +48,7 @@ impl Step {
         self.kind == StepKind::Partition
     }
 
-    /// Whether the two are the same thing, as far as can be told.
+    /// Whether the two are the same thing, as far as is known.
     pub(crate) fn is(&self, other: &Self) -> bool {
         if self.kind != other.kind {
             return false;
@@ -67,6 +67,6 @@ impl Step {
 }
 
 /// The way as people are shown it: `partition 1 > PV vg > LV vg/root`.
-pub(crate) fn told(way: &[Step]) -> String {
+pub(crate) fn label(way: &[Step]) -> String {
     way.iter().map(|step| step.called.as_str()).collect::<Vec<_>>().join(" > ")
 }

@@ -72,7 +72,7 @@ pub(crate) fn contents(context: &Context<'_>, findings: &mut [Finding]) {
 fn lower(finding: &mut Finding, why: &str) {
     finding.severity = Severity::Advice;
     finding.message += &format!("; it costs nothing here: {why}");
-    finding.cure = None;
+    finding.fix = None;
 }
 
 /// Why it does not matter where this partition lies, if it does not.

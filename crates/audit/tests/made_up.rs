@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 use straddle_audit::{
-    Asked, Code, Context, Finding, Judgement, Recognised, Severity, Status, Subject, Told, ask,
+    Asked, Code, Context, Finding, Judgement, Recognised, Reported, Severity, Status, Subject, ask,
 };
 use straddle_device::topology::{AlignmentOffset, Figure, Source, Topology};
 use straddle_layout::layer::{Facts, FileSystem, Layer, Luks, Lv, Md, Pv, Segment};
@@ -216,8 +216,8 @@ proptest! {
         prop_assert_eq!(errors > 0, off > 0, "{:?} {:?}", written, codes(&findings));
         if off < written.len() && !start.is_multiple_of(8) {
             // A move would misalign what is aligned.
-            let moves = findings.iter().filter_map(|finding| finding.cure.as_ref()).any(|cure| {
-                cure.commands.iter().any(|command| command.tool == "sfdisk")
+            let moves = findings.iter().filter_map(|finding| finding.fix.as_ref()).any(|fix| {
+                fix.commands.iter().any(|command| command.tool == "sfdisk")
             });
             prop_assert!(!moves, "{:?} {:?}", written, findings);
         }
@@ -290,7 +290,7 @@ fn a_volume_that_fills_a_shifted_disk_is_judged_by_its_data() {
     }
 }
 
-/// A file system on an array of two partitions of one disk: it is told once, and found from either of them.
+/// A file system on an array of two partitions of one disk: it is reported once, and found from either of them.
 #[test]
 fn a_file_system_that_two_partitions_lead_to_is_found_from_each() {
     let array = |number: u32, role: u32| {
@@ -308,15 +308,15 @@ fn a_file_system_that_two_partitions_lead_to_is_found_from_each() {
     let partitions = || vec![array(1, 0), array(2, 1)];
     let all = audit(TableKind::Gpt, None, partitions());
     let disk = Stack { kind: TableKind::Gpt, partitions: partitions(), ..stack() };
-    // (the partition asked for, where the finding is told)
-    for (partition, told) in
+    // (the partition asked for, where the finding is reported)
+    for (partition, reported) in
         [(None, Subject::Partition(1)), (Some(1), Subject::Partition(1)), (Some(2), Subject::Partition(2))]
     {
         let mut findings = all.clone();
         ask(&mut findings, &Asked { partition, ..Asked::default() });
         let here: Vec<Subject> =
-            findings.iter().filter(|f| f.told == Told::Here).map(|f| f.subject).collect();
-        assert_eq!(here, [told], "{partition:?} {findings:?}");
+            findings.iter().filter(|f| f.reported == Reported::Here).map(|f| f.subject).collect();
+        assert_eq!(here, [reported], "{partition:?} {findings:?}");
         let judgement = Judgement::of(&disk, &findings, Recognised::Known);
         assert_eq!(judgement.status, Status::Warning, "{partition:?}");
         for number in [1, 2] {
@@ -373,7 +373,7 @@ fn less_than_a_physical_sector_is_only_advice() {
             let is_off = !start.is_multiple_of(8) || !len.is_multiple_of(8);
             let is_small = len < 8 && content.is_none();
             assert_eq!(grave, is_off && !is_small, "{start} {len} {content:?}: {findings:?}");
-            let fixes = findings.iter().filter_map(|f| f.cure.as_ref());
+            let fixes = findings.iter().filter_map(|f| f.fix.as_ref());
             assert!(!is_small || fixes.into_iter().all(|fix| fix.commands.is_empty()), "{findings:?}");
         }
     }
@@ -468,7 +468,7 @@ fn a_member_that_does_not_show_what_is_on_its_array_is_not_moved() {
         let findings = with_layer(63, Some(member));
         let start = findings.iter().find(|finding| finding.rule.code == Code::S001).unwrap();
         assert_eq!(start.severity.to_string(), severity, "{level} {first} {is_seen} {start:?}");
-        let commands = start.cure.as_ref().unwrap().commands.len();
+        let commands = start.fix.as_ref().unwrap().commands.len();
         assert!(severity == "error" || commands == 0, "{start:?}");
         assert_eq!(start.message.contains("cannot be judged alone"), severity == "warning", "{start:?}");
     }

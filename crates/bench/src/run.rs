@@ -16,7 +16,7 @@ pub struct Host {
     pub overhead_ns: u64,
 }
 
-/// Who wants to know how far a run is.
+/// Receives progress.
 pub trait Progress {
     /// `share` of the run is done, 0 to 1. Called after every request.
     fn advance(&mut self, share: f64);

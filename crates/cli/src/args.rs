@@ -184,7 +184,7 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
 
-    /// The page size of a database that is to live on it: tells whether pages straddle or can be torn.
+    /// The page size of a database to be stored on it: reports whether pages straddle or can be torn.
     #[arg(long, value_name = "BYTES", value_parser = page_size)]
     pub(crate) page: Option<ByteCount>,
 

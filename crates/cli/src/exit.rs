@@ -17,7 +17,7 @@ use crate::output::{self, Styles};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exit {
     /// Done, and nothing to find fault with.
-    Aligned,
+    Success,
     /// Done, with findings.
     Findings,
     /// The command line cannot be understood.
@@ -30,7 +30,7 @@ pub(crate) enum Exit {
     Command(u8),
 }
 
-/// The codes as `--help` and the man page tell them.
+/// The codes as shown by `--help` and the man page.
 pub(crate) const HELP: &str = "\
 Exit status:
   0  done, and nothing found above advice
@@ -58,7 +58,7 @@ impl Exit {
 
     pub(crate) fn code(self) -> u8 {
         match self {
-            Self::Aligned => 0,
+            Self::Success => 0,
             Self::Findings => 1,
             Self::Usage => 2,
             Self::Failed => 3,
@@ -86,7 +86,7 @@ impl UsageError {
     }
 }
 
-/// What was asked would harm somebody.
+/// Refused for safety.
 #[derive(Debug)]
 pub(crate) struct RefusedError(pub(crate) String);
 
@@ -175,7 +175,7 @@ pub(crate) fn of_command_line(error: clap::Error) -> anyhow::Result<Exit> {
     let mut out = output::stdout();
     out.write_all(text.as_bytes())?;
     out.flush()?;
-    Ok(Exit::Aligned)
+    Ok(Exit::Success)
 }
 
 /// The same error with what was typed, or came from a file's name, made printable: the message has it as it is.
@@ -192,6 +192,11 @@ fn shown(error: clap::Error) -> clap::Error {
         .unwrap_or_else(|| clap::Error::new(error.kind()).with_cmd(&Arguments::command()))
 }
 
+/// A text of several lines, printable.
+fn lines(text: &str) -> String {
+    text.split('\n').map(output::printable).collect::<Vec<_>>().join("\n")
+}
+
 /// The error and its causes, printable. What a parser of TOML says keeps its lines: they point into the file.
 fn with_causes(error: &anyhow::Error) -> String {
     let mut is_parsed = false;
@@ -204,8 +209,8 @@ fn with_causes(error: &anyhow::Error) -> String {
             _ => None,
         };
         parts.push(match name {
-            Some(name) => text.replacen(name, &output::printable(name), 1),
-            None if is_parsed => text,
+            Some(name) => lines(&text.replacen(name, &output::printable(name), 1)),
+            None if is_parsed => lines(&text),
             None => output::printable(&text),
         });
         is_parsed = matches!(cause.downcast_ref(), Some(PlanError::Toml(_)));
@@ -222,7 +227,7 @@ pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
     };
     // A pipe that a library writes to or reads from is another one.
     if kind.is_none() && error.chain().any(closed) {
-        return Exit::Aligned;
+        return Exit::Success;
     }
     // Whoever interrupts it knows why it ended.
     if kind == Some(ErrorKind::Interrupted) {
@@ -258,8 +263,8 @@ mod tests {
         let interrupted = RunError::Target { index: 0, source: TargetError::Interrupted };
         let named = |error: Error| error.context("a name");
         let cases: [(Error, Exit); 9] = [
-            (closed().into(), Exit::Aligned),
-            (Error::from(closed()).context("printing"), Exit::Aligned),
+            (closed().into(), Exit::Success),
+            (Error::from(closed()).context("printing"), Exit::Success),
             (guest(closed()).into(), Exit::Failed),
             (machine(LabError::Guest(guest(closed()))).into(), Exit::Failed),
             (named(interrupted.into()), Exit::INTERRUPTED),

@@ -134,7 +134,7 @@ pub struct Target {
     pub kernel_partitions: Option<Vec<KernelPartition>>,
     /// The one partition that was named as the target, when it was one.
     pub partition: Option<u32>,
-    /// The disk's node, where the target is (on) a device: what a cure has to name.
+    /// The disk's node, where the target is (on) a device: what a fix has to name.
     pub node: Option<PathBuf>,
     /// Whether the kernel lets nobody write to it.
     pub read_only: bool,

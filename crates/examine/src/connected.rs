@@ -17,17 +17,17 @@ pub(crate) fn prepare(
     findings: &mut [Finding],
 ) -> Option<(String, String)> {
     let by_node = |finding: &&mut Finding| {
-        let commands = finding.cure.iter().flat_map(|cure| &cure.commands);
+        let commands = finding.fix.iter().flat_map(|fix| &fix.commands);
         commands.into_iter().any(|command| command.line.contains(NODE))
     };
     let mut named: Vec<&mut Finding> = findings.iter_mut().filter(by_node).collect();
     if named.is_empty() || name.contains(is_hidden) {
-        named.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(straddle_audit::Cure::without_commands);
+        named.iter_mut().filter_map(|f| f.fix.as_mut()).for_each(straddle_audit::Fix::without_commands);
         return None;
     }
     let (format, file) = (container.format.qemu_name(), quote_path(Path::new(name)));
     if container.is_written_once() {
-        named.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(straddle_audit::Cure::without_commands);
+        named.iter_mut().filter_map(|f| f.fix.as_mut()).for_each(straddle_audit::Fix::without_commands);
         let remark = format!(
             "a {} image of the kind {} cannot be written: for commands, convert it, and check what comes of it",
             container.format, container.variant

@@ -1,6 +1,6 @@
 //! A target with everything found on it.
 
-use straddle_audit::{Asked, Context, Cure, Finding, Judgement, Kind, Place, Recognised, Told};
+use straddle_audit::{Asked, Context, Finding, Fix, Judgement, Kind, Place, Recognised, Reported};
 use straddle_device::{DeviceKind, Target};
 use straddle_layout::live::Disagreement;
 use straddle_layout::{Stack, TableKind};
@@ -78,14 +78,14 @@ impl Examined {
     pub fn reported(&self) -> impl Iterator<Item = (&Finding, Option<&Cost>)> {
         let listed = self.findings.iter().zip(&self.costs);
         listed
-            .filter(|(finding, _)| finding.told == Told::Here)
+            .filter(|(finding, _)| finding.reported == Reported::Here)
             .map(|(finding, cost)| (finding, cost.as_ref()))
     }
 
     /// What is to be known of it besides findings, with where those are reported that another target shows as well.
     pub fn remarks(&self) -> Vec<String> {
-        let elsewhere = self.findings.iter().filter_map(|finding| match &finding.told {
-            Told::At(Place::Target(name)) => {
+        let elsewhere = self.findings.iter().filter_map(|finding| match &finding.reported {
+            Reported::At(Place::Target(name)) => {
                 let layer = finding.layer.last().map_or(String::new(), |step| format!(" ({})", step.called));
                 Some(format!("{}{layer} is reported at {name}", finding.rule.code))
             }
@@ -137,7 +137,7 @@ pub(crate) fn examine(
         && matches!(recognised, Recognised::Nothing(_))
     {
         // What is written for the one that is left over goes over the other.
-        findings.iter_mut().filter_map(|f| f.cure.as_mut()).for_each(Cure::without_commands);
+        findings.iter_mut().filter_map(|f| f.fix.as_mut()).for_each(Fix::without_commands);
     }
     let hidden = match &recognised {
         Recognised::Part(why) => Some(why.clone()),
@@ -149,8 +149,9 @@ pub(crate) fn examine(
     let is_unread = target.medium.is_none();
     // A run may keep thousands of these; their files need not be open for that.
     target.medium = None;
-    let price =
-        |finding: &Finding| options.price.as_ref().filter(|_| finding.told == Told::Here)?.price(finding);
+    let price = |finding: &Finding| {
+        options.price.as_ref().filter(|_| finding.reported == Reported::Here)?.price(finding)
+    };
     let costs = findings.iter().map(price).collect();
     let in_table = stack.partitions.len();
     if let Some(number) = target.partition {
@@ -202,7 +203,7 @@ fn attach_live(target: &mut Target, examiner: &Examiner, stack: &mut Stack) -> V
 fn read_through(target: &mut Target, findings: &[Finding]) {
     let Some(through) = &target.through else { return };
     let (what, command) = (through.packing.a_file(), &through.command);
-    let has_commands = findings.iter().filter_map(|f| f.cure.as_ref()).any(|cure| !cure.commands.is_empty());
+    let has_commands = findings.iter().filter_map(|f| f.fix.as_ref()).any(|fix| !fix.commands.is_empty());
     let unpack =
         if has_commands { format!("; for the commands below unpack it: {command}") } else { String::new() };
     target.remarks.insert(0, format!("it was read through: what is judged is in {what}{unpack}"));

@@ -1,6 +1,6 @@
 //! What can be judged of a disk that is a member of an array, or that has a table besides what it is taken for.
 
-use straddle_audit::{Cure, Finding, Recognised};
+use straddle_audit::{Finding, Fix, Recognised};
 use straddle_device::{DeviceKind, Target};
 use straddle_layout::{Beside, Content, Stack, TableKind, VolumeKind};
 
@@ -88,6 +88,6 @@ pub(crate) fn spare(stack: &Stack, beside: &[Beside], findings: &mut [Finding]) 
     if matches!(stack.kind, TableKind::Content(_)) || !beside.iter().any(is_harmed) {
         return;
     }
-    let cures = findings.iter_mut().filter_map(|f| f.cure.as_mut());
-    cures.filter(|cure| cure.writes_table()).for_each(Cure::without_commands);
+    let fixes = findings.iter_mut().filter_map(|f| f.fix.as_mut());
+    fixes.filter(|fix| fix.writes_table()).for_each(Fix::without_commands);
 }

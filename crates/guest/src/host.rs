@@ -29,7 +29,7 @@ impl Kernel {
                 Some(_) => format!("LINUX_UML names {}, which is no program", Path::new(&name).display()),
                 None => "no linux.uml in the search path: the lab's guest is User-Mode Linux".into(),
             },
-            cure: "apt-get install user-mode-linux, or set LINUX_UML to a kernel built for ARCH=um".into(),
+            fix: "apt-get install user-mode-linux, or set LINUX_UML to a kernel built for ARCH=um".into(),
         };
         found.map(|path| Self { path }).ok_or_else(missing)
     }
@@ -120,8 +120,8 @@ const LAST_LINES: usize = 4;
 
 /// Why the guest ended before its script, from how its kernel ended and what it wrote to its console.
 pub(crate) fn diagnose(how: String, console: &str) -> GuestError {
-    if let Some((_, what, cure)) = KNOWN.iter().find(|(sign, ..)| console.contains(sign)) {
-        return GuestError::Host { what: (*what).into(), cure: (*cure).into() };
+    if let Some((_, what, fix)) = KNOWN.iter().find(|(sign, ..)| console.contains(sign)) {
+        return GuestError::Host { what: (*what).into(), fix: (*fix).into() };
     }
     // Behind it is a stack, which says nothing to whoever did not write the kernel.
     let (before, behind) = console.split_once(PANIC).unwrap_or((console, ""));

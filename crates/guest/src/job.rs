@@ -217,12 +217,12 @@ pub struct Ended {
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
     /// Something that the host has to offer is missing.
-    #[error("{what}: {cure}")]
+    #[error("{what}: {fix}")]
     Host {
         /// What is missing.
         what: String,
         /// What to do about it.
-        cure: String,
+        fix: String,
     },
     /// A system call failed.
     #[error("{doing}")]
@@ -282,7 +282,7 @@ impl GuestError {
         move |source| match rustix::io::Errno::from_io_error(&source) {
             Some(rustix::io::Errno::MFILE) => Self::Host {
                 what: format!("{doing}: too many files are open in this process"),
-                cure: "raise the limit: ulimit -n 1024, or more".into(),
+                fix: "raise the limit: ulimit -n 1024, or more".into(),
             },
             _ => Self::Io { doing, source },
         }

@@ -12,7 +12,7 @@ use crate::scan::{self, Scanned};
 use crate::session::{Durable, LARGEST_UNIT, LEAST_SLOTS, SLOT, Session};
 use crate::statistics::median;
 use crate::survey::{self, Survey};
-use crate::sustained::{Search, Sustained, Told};
+use crate::sustained::{Inferred, Search, Sustained};
 
 /// Slots of the arena on a drive that has no arm: 4 MiB, written once.
 const ARENA: usize = 32;
@@ -53,7 +53,7 @@ struct Probe<'a> {
     /// How much longer a durable write of a sector takes than a read, in seconds.
     excess: Option<f64>,
     sustained: Option<Sustained>,
-    told: Told,
+    inferred: Inferred,
     depth: Option<usize>,
 }
 
@@ -69,7 +69,7 @@ impl<'a> Probe<'a> {
             scanned,
             excess: None,
             sustained: None,
-            told: Told::Nothing,
+            inferred: Inferred::Nothing,
             depth: None,
         }
     }
@@ -188,7 +188,7 @@ impl<'a> Probe<'a> {
             Err(why) => why,
         };
         Ok(match &self.sustained {
-            None if self.told == Told::Flat => {
+            None if self.inferred == Inferred::Flat => {
                 let why = if self.survey.is_mechanical() {
                     "but with the cache full every write waits for the medium, and for none what lies beside it is of use"
                 } else {
@@ -215,18 +215,18 @@ impl<'a> Probe<'a> {
         if mechanical {
             self.sustained = search.covering()?;
             if self.sustained.is_none() {
-                self.told = search.pairs()?;
+                self.inferred = search.pairs()?;
             }
         } else {
             // Whole sectors are dear to fill a cache with: those of 4096 bytes have to be, and tell the most.
             if large {
-                self.told = search.runs(false)?;
+                self.inferred = search.runs(false)?;
             }
-            if self.told == Told::Nothing {
+            if self.inferred == Inferred::Nothing {
                 self.sustained = search.straddling()?;
             }
         }
-        if let Told::Unit(proof) = &self.told {
+        if let Inferred::Unit(proof) = &self.inferred {
             self.sustained = Some(proof.clone());
         }
         self.depth = search.before;
@@ -259,8 +259,8 @@ impl<'a> Probe<'a> {
             if self.session.logical < LARGE_SECTOR {
                 return Ok(false);
             }
-            self.told = Search::new(&mut self.session, false, self.survey.cached())?.runs(true)?;
-            return Ok(self.told == Told::Flat);
+            self.inferred = Search::new(&mut self.session, false, self.survey.cached())?.runs(true)?;
+            return Ok(self.inferred == Inferred::Flat);
         }
         let (Some(period), Durable::Fua) = (self.series.period, how) else { return Ok(false) };
         let excess = self.excess(how)?;
@@ -278,7 +278,7 @@ impl<'a> Probe<'a> {
             );
             return Finding::of(proof.unit, Confidence::High, why);
         }
-        if self.told == Told::Flat {
+        if self.inferred == Inferred::Flat {
             let why = "the drive is slower than its host, and sectors at random places cost what they cost in order";
             return self.sector(Confidence::Medium, why.to_owned());
         }

@@ -18,7 +18,7 @@ use crate::budget::{Halt, Step};
 use crate::session::{LARGEST_UNIT, SLOT, Session};
 use crate::statistics::{count, mean, median, quantile};
 
-pub(crate) use pairs::Told;
+pub(crate) use pairs::Inferred;
 
 /// Slots of the arena on a disk (256 MiB) and on flash (1 GiB): more places than a cache holds writes.
 const ARENA: [usize; 2] = [2048, 8192];

@@ -1,4 +1,4 @@
-//! Where a target may be written, and who says so.
+//! Where a target may be written, and on whose authority.
 
 use std::path::PathBuf;
 
@@ -15,23 +15,23 @@ const GRAIN: u64 = 1 << 20;
 /// No piece is smaller: the workloads leave one grain of it free.
 const LEAST: u64 = 2 * GRAIN;
 
-/// What is given to the measurement.
+/// What a measurement may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Give {
-    /// The space of a disk that no partition has.
-    Free,
-    /// All of it; its contents are kept.
-    Used,
-    /// All of it; its contents are given up.
-    Destroyed,
+pub enum Scope {
+    /// Unpartitioned space; its contents are restored.
+    FreeSpace,
+    /// The whole target; its contents are preserved.
+    Preserve,
+    /// The whole target; its contents are overwritten.
+    Overwrite,
 }
 
 /// How much, in how many pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Areas {
-    /// What of the target.
-    pub give: Give,
-    /// Pieces, spread evenly over what is given; 0: all of it, as it is.
+    /// Which part of the target.
+    pub scope: Scope,
+    /// Pieces, spread evenly over the scope; 0: all of it, as it is.
     pub regions: u32,
     /// Bytes of all pieces together; everything if there is less.
     pub bytes: u64,
@@ -48,7 +48,7 @@ pub enum AreaError {
         /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// It has no partition table, so that nobody knows what is free.
+    /// It has no partition table: what is free is unknown.
     #[error("{path}: no partition table, so what is free is not known ({holds})", path = path.display())]
     NoTable {
         /// The target.
@@ -80,18 +80,18 @@ pub enum AreaError {
 
 /// Finds the areas on what is open, rising; they do not overlap.
 pub fn areas(opened: &Opened, wanted: Areas) -> Result<Vec<Span>, AreaError> {
-    let given = match wanted.give {
-        Give::Free => free(opened)?,
-        Give::Used | Give::Destroyed => {
+    let given = match wanted.scope {
+        Scope::FreeSpace => free(opened)?,
+        Scope::Preserve | Scope::Overwrite => {
             Span::new(ByteOffset::ZERO, ByteCount::new(opened.size)).into_iter().collect()
         }
     };
     let areas = spread(&given, wanted);
     if areas.is_empty() {
         let path = opened.path.clone();
-        return Err(match wanted.give {
-            Give::Free => AreaError::Full { path },
-            Give::Used | Give::Destroyed => AreaError::TooSmall { path, size: opened.size },
+        return Err(match wanted.scope {
+            Scope::FreeSpace => AreaError::Full { path },
+            Scope::Preserve | Scope::Overwrite => AreaError::TooSmall { path, size: opened.size },
         });
     }
     Ok(areas)
@@ -204,7 +204,8 @@ mod tests {
 
     #[test]
     fn a_file_of_eight_mib_is_one_piece() {
-        let areas = spread(&[span(0, 8 << 20)], Areas { give: Give::Used, regions: 1, bytes: 256 << 20 });
+        let areas =
+            spread(&[span(0, 8 << 20)], Areas { scope: Scope::Preserve, regions: 1, bytes: 256 << 20 });
         assert_eq!(areas, [span(0, 8 << 20)]);
     }
 
@@ -212,7 +213,7 @@ mod tests {
     fn no_more_is_used_than_was_asked_for() {
         for mib in 2..64 {
             for regions in 1..=16 {
-                let wanted = Areas { give: Give::Used, regions, bytes: mib << 20 };
+                let wanted = Areas { scope: Scope::Preserve, regions, bytes: mib << 20 };
                 let used: u64 = spread(&[span(0, 1 << 40)], wanted).iter().map(|area| area.len().get()).sum();
                 assert!(used <= mib << 20, "{mib} MiB in {regions} pieces take {used}");
                 assert!(regions > 1 || used == mib << 20);
@@ -222,7 +223,8 @@ mod tests {
 
     #[test]
     fn pieces_reach_from_the_first_byte_to_the_last() {
-        let areas = spread(&[span(0, 1 << 40)], Areas { give: Give::Used, regions: 8, bytes: 256 << 20 });
+        let areas =
+            spread(&[span(0, 1 << 40)], Areas { scope: Scope::Preserve, regions: 8, bytes: 256 << 20 });
         assert_eq!((areas.len(), areas[0]), (8, span(0, 32 << 20)));
         assert!(areas[7].end().get() > (1 << 40) - (8 << 20), "{:?}", areas[7]);
     }
@@ -240,7 +242,7 @@ mod tests {
                 given.extend(Span::new(ByteOffset::new(at + skip), ByteCount::new(length)));
                 at += skip + length;
             }
-            let areas = spread(&given, Areas { give: Give::Free, regions, bytes });
+            let areas = spread(&given, Areas { scope: Scope::FreeSpace, regions, bytes });
             for area in &areas {
                 prop_assert!(given.iter().any(|span| span.contains(*area)), "{area:?} of {given:?}");
                 prop_assert_eq!((area.start().get() % GRAIN, area.len().get() % GRAIN), (0, 0));

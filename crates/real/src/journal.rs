@@ -211,7 +211,7 @@ pub(crate) struct Journal {
     parts: Vec<PathBuf>,
     /// The file to be filled next, with its first line only. While it is there, it is known that none follows.
     next: Option<File>,
-    /// The first, locked for as long as the measurement runs, so that nobody takes the journal for a dead one's.
+    /// The first, locked for as long as the measurement runs, so that no other process takes the journal for that of a dead run.
     lock: Option<Locked>,
 }
 

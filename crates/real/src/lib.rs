@@ -12,10 +12,10 @@
 //! # use std::{path::Path, sync::Arc};
 //! # use straddle_bench::Target;
 //! # use straddle_drive::Request;
-//! # use straddle_real::{Claimed, Give, Io, Session, Settings};
+//! # use straddle_real::{Claimed, Scope, Io, Session, Settings};
 //! # use straddle_units::Span;
 //! fn measure(areas: &[Span], request: Request) -> Result<(), Box<dyn std::error::Error>> {
-//!     let claimed = Claimed::open(Path::new("/dev/sdb"), Give::Used, Io::Direct)?;
+//!     let claimed = Claimed::open(Path::new("/dev/sdb"), Scope::Preserve, Io::Direct)?;
 //!     let (journals, settings) = (Path::new("/var/lib/straddle"), Settings { depth: 1, largest: 4096 });
 //!     let mut session = Session::begin(claimed, "".into(), areas, journals, settings, Arc::default())?;
 //!     session.submit(request)?;
@@ -107,7 +107,7 @@ mod session;
 mod sync;
 mod target;
 
-pub use area::{AreaError, Areas, Give, areas};
+pub use area::{AreaError, Areas, Scope, areas};
 pub use conditions::{Before, Conditions};
 pub use finished::Finished;
 pub use journal::{JournalError, Lacks, Left, Restored, Settled, Unrestored, left, restore, unrestored};

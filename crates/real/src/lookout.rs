@@ -1,4 +1,4 @@
-//! Others who open a target while it is written: they are made to wait, where the kernel can do that, or noticed.
+//! Other processes that open a target while it is written: they are made to wait, where the kernel can do that, or noticed.
 
 use std::fs::File;
 
@@ -16,7 +16,7 @@ pub(crate) enum Lookout {
     Watched(Box<Others>),
 }
 
-/// Whether others may have a file open to read it, while nobody can be made to wait.
+/// Whether others may have a file open to read it, while no process can be made to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readers {
     Refused,

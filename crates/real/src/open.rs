@@ -40,10 +40,10 @@ pub enum Kind {
 pub(crate) enum Access {
     /// Reading only.
     Read,
-    /// Writing beside others who use partitions of the device: into free space. Nobody may use the disk as a whole; a file
-    /// is nobody's.
+    /// Writing beside others who use partitions of the device: into free space. No process may use the disk as a whole; a file
+    /// belongs to no process.
     Share,
-    /// Writing where nobody else may: a block device is claimed (`O_EXCL`), which fails when it is mounted or held.
+    /// Writing where no other process may: a block device is claimed (`O_EXCL`), which fails when it is mounted or held.
     Claim,
 }
 
@@ -105,7 +105,7 @@ pub enum OpenError {
 pub struct Opened {
     /// As it was named.
     pub path: PathBuf,
-    /// The open file, through which nobody but this crate writes.
+    /// The open file, through which only this crate writes.
     pub(crate) file: File,
     /// What it is.
     pub kind: Kind,
@@ -130,7 +130,7 @@ impl Opened {
         Self::open(path, Access::Read, io)
     }
 
-    /// Opens `path`. For writing it is locked, which ends with the file, and nobody else may use it.
+    /// Opens `path`. For writing it is locked, which ends with the file, and no other process may use it.
     pub(crate) fn open(path: &Path, access: Access, io: Io) -> Result<Self, OpenError> {
         let unusable = |source| OpenError::Unusable { path: path.to_owned(), source };
         let metadata = path.metadata().map_err(unusable)?;
@@ -219,7 +219,7 @@ impl Drop for Opened {
     }
 }
 
-/// Locks what is open and what it stands on, and looks who else uses it: those who lock nothing are found only so.
+/// Locks what is open and what it stands on, and looks for other users: those that lock nothing are found only this way.
 fn take(file: &File, path: &Path, access: Access) -> Result<Claim, OpenError> {
     let unusable = |source| OpenError::Unusable { path: path.to_owned(), source };
     let refused = |error| match error {

@@ -1,7 +1,7 @@
-//! Notices that somebody else opens the target while it is measured.
+//! Notices other processes that open the target while it is measured.
 //!
 //! The law of this module: it asks the kernel, and reads nothing of the target, whose caches it would fill. Whoever writes to what
-//! the target stands on writes to the target, and so does whoever writes to a part of it.
+//! the target stands on writes to the target, and so does a process that writes to a part of it.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -20,21 +20,21 @@ mod partitions;
 use crate::open::{Access, Opened};
 use partitions::Partitions;
 
-/// What is told of each.
+/// What is reported of each.
 const WATCHED: WatchFlags = WatchFlags::OPEN.union(WatchFlags::CLOSE_WRITE);
 
 /// What a look has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// Nobody who writes.
+    /// No writer.
     Nobody,
-    /// Somebody who may write, and opened the target since the look before.
+    /// A process that may write, and opened the target since the look before.
     Opened,
-    /// Somebody who wrote, and had it open before, unseen.
+    /// A process that wrote, and had it open before, unseen.
     Writer,
 }
 
-/// A look-out for others, who came after the target was opened.
+/// Watches for other processes that open the target after it was opened here.
 #[derive(Debug)]
 pub(crate) struct Others {
     queue: OwnedFd,
@@ -45,7 +45,7 @@ pub(crate) struct Others {
     path: PathBuf,
     /// The other ways to the same bytes, which are looked at as well.
     ways: Vec<(FileId, PathBuf)>,
-    /// Somebody closed it after writing while it was found out who uses it.
+    /// A process closed it after writing, while its users were being looked for.
     wrote: bool,
 }
 
@@ -76,7 +76,7 @@ impl Others {
         Ok(Self { queue, partitions, access, target, path, ways, wrote: false })
     }
 
-    /// Who uses the target, of those who came before this look-out or later.
+    /// The users of the target, from before this look-out or later.
     pub(crate) fn users(&mut self) -> Vec<String> {
         // To ask a loop device what is behind it is to open it: that is done before the rest is read. Who closes one after writing is
         // not overlooked, and who opens one from here on is there at the next look.
@@ -105,7 +105,7 @@ impl Others {
         }
     }
 
-    /// Whether somebody has, or had, the target open for writing, since the look before.
+    /// Whether another process has, or had, the target open for writing, since the look before.
     pub(crate) fn look(&mut self) -> Seen {
         let seen = self.events();
         let wrote = seen.contains(ReadFlags::CLOSE_WRITE) || std::mem::take(&mut self.wrote);
@@ -132,7 +132,7 @@ impl Others {
         seen
     }
 
-    /// Whether who opened it may write, which the event does not say, or cannot be asked.
+    /// Whether the process that opened it may write, which the event does not say, or cannot be asked.
     fn is_used(&mut self) -> bool {
         !self.users().is_empty() || !sees_all_processes()
     }

@@ -1,7 +1,7 @@
 //! Many requests at a time: io_uring.
 //!
 //! The law of this module: it is the only one of the crate with `unsafe`. The kernel reads and writes the ring's memory while a
-//! request is on its way, so the ring owns that memory, nobody looks at it meanwhile, and neither is given back before
+//! request is on its way, so the ring owns that memory, nothing reads it meanwhile, and neither is given back before
 //! every request has come back.
 #![allow(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Writing where somebody's data are.
+//! Writing where there is data to preserve.
 //!
 //! The law of this module: what a target holds is written, with the bytes that were read there, only through a [`Session`], and
 //! there is none without a target that was claimed ([`Claimed`]), a durable journal of what is going to be written over, and a
@@ -18,7 +18,7 @@ use straddle_device::claim;
 use straddle_io::{Completion, Counters, Nanos, Operation, Request, Time};
 use straddle_units::Span;
 
-use crate::area::Give;
+use crate::area::Scope;
 use crate::finished::Finished;
 use crate::journal::{Journal, JournalError};
 use crate::lookout::{Lookout, Readers};
@@ -27,7 +27,7 @@ use crate::open::{Access, Io, OpenError, Opened};
 use crate::others::{Others, Seen};
 use crate::target::{Contents, Real, RealError, Settings};
 
-/// A target that nobody else uses, open for writing; others who come are noticed from now on.
+/// A target that no other process uses, open for writing; others that open it are noticed from now on.
 #[derive(Debug)]
 pub struct Claimed {
     opened: Opened,
@@ -36,8 +36,8 @@ pub struct Claimed {
 
 impl Claimed {
     /// Opens and locks `path`, for what is given of it.
-    pub fn open(path: &Path, give: Give, io: Io) -> Result<Self, OpenError> {
-        let access = if give == Give::Free { Access::Share } else { Access::Claim };
+    pub fn open(path: &Path, scope: Scope, io: Io) -> Result<Self, OpenError> {
+        let access = if scope == Scope::FreeSpace { Access::Share } else { Access::Claim };
         let opened = Opened::open(path, access, io)?;
         let mut others = Others::of(&opened, access);
         if let Ok(others) = &mut others {
@@ -56,14 +56,14 @@ impl Claimed {
     }
 }
 
-/// A target whose owner gives its contents up, or that was made for the measurement; nobody else uses it.
+/// A target whose owner gives its contents up, or that was made for the measurement; no other process uses it.
 #[derive(Debug)]
 pub struct GivenUp(Claimed);
 
 impl GivenUp {
     /// Opens and locks `path`. That its contents may go is the caller's word: its owner has named it for that.
     pub fn open(path: &Path, io: Io) -> Result<Self, OpenError> {
-        Claimed::open(path, Give::Destroyed, io).map(Self)
+        Claimed::open(path, Scope::Overwrite, io).map(Self)
     }
 
     /// The target.
@@ -87,7 +87,7 @@ pub enum SessionError {
         /// By whom.
         by: String,
     },
-    /// Nobody tells who opens the target, or what it stands on.
+    /// The kernel does not report which processes open the target, or what it stands on.
     #[error("{path}: cannot look out for others who open {what} (inotify); nothing was written", path = path.display(), what = what.display())]
     Blind {
         /// The target.
@@ -137,7 +137,7 @@ pub struct Session {
     lookout: Lookout,
     /// When its contents began to be read.
     began: SystemTime,
-    /// When nobody else was seen for the last time.
+    /// The last time when no other process was seen.
     clear: SystemTime,
     disturbed: Option<Disturbance>,
     /// Requests at a time, and bytes of the largest write so far.
@@ -174,7 +174,7 @@ impl Session {
         Ok(Self { real, journal, lookout, began, clear: began, disturbed: None, depth, largest: 0 })
     }
 
-    /// Whether nobody else has come so far.
+    /// Whether no other process has opened the target so far.
     fn is_alone(&mut self) -> bool {
         if self.disturbed.is_some() {
             return false;
@@ -235,7 +235,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Why the run counts for nothing, in words; `None` where nobody came.
+    /// Why the run counts for nothing, in words; `None` where no process came.
     pub fn refusal(&self) -> Option<String> {
         let path = self.path.display();
         if !self.changed.is_empty() {

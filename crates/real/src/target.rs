@@ -88,7 +88,7 @@ pub struct Real {
     sent: u64,
 }
 
-/// What differs is told in sectors of this size.
+/// What differs is reported in sectors of this size.
 const SECTOR: usize = 512;
 /// So much is read at once when contents are read or compared.
 const CHUNK: usize = 1 << 20;
@@ -184,7 +184,7 @@ impl Real {
     }
 
     /// Where the areas hold something else than what was read from them, rising. Only that was ever written there, so
-    /// somebody else has changed it. Nothing is put back: these bytes are theirs.
+    /// another program has changed it. Nothing is put back: these bytes are theirs.
     pub(crate) fn changed(&mut self) -> Result<Vec<Span>, RealError> {
         if let Engine::Ring(ring) = &mut self.engine {
             ring.drain();

@@ -12,7 +12,7 @@ pub(crate) static CONTAINER_OFF: Rule = Rule {
     why: "A dynamic VHD puts a 512-byte bitmap before each block; sparse VMDK and old VDI files start their \
           data behind headers of any length. Aligned inside the guest, everything straddles on the host.",
     cost: "Each guest write of 4 KiB costs the host two partial ones: NetApp counted 18 % longer runs.",
-    cure: "Convert the image: to raw, qcow2 or VHDX, or to a fixed VHD.",
+    fix: "Convert the image: to raw, qcow2 or VHDX, or to a fixed VHD.",
     sources: &[
         "Microsoft Virtual Hard Disk Image Format Specification, Block Allocation Table and Data Blocks",
         "VMware Virtual Disk Format 1.1, overHead",
@@ -28,6 +28,6 @@ pub(crate) static CONTAINER_UNIT_SMALL: Rule = Rule {
     what: "The container's cluster or grain is smaller than the physical sector.",
     why: "A qcow2 of 512-byte clusters was possible; allocation then scatters parts of sectors.",
     cost: "Read-modify-writes on the host at each newly written cluster.",
-    cure: "Convert with larger clusters (qemu-img convert -o cluster_size=64k).",
+    fix: "Convert with larger clusters (qemu-img convert -o cluster_size=64k).",
     sources: &["QEMU docs/interop/qcow2.rst, cluster_bits"],
 };

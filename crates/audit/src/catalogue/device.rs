@@ -12,10 +12,10 @@ pub(crate) static KERNEL_MISALIGNED: Rule = Rule {
     why: "Of a stacked device (md, device mapper) it means that members are at different distances from \
           their physical sectors, or that data begins off them: no start on it can be aligned for all. \
           libblkid turns -1 into 0, so parted, fdisk, mkfs.xfs and cryptsetup see nothing. The kernel says -1 \
-          also where only an optimal I/O size below is no multiple of the physical sector; that is S021.",
+          also where only an optimal I/O size below is not a multiple of the physical sector; that is S021.",
     cost: "What S001 says, on at least one member. Devices that stand on a misaligned one inherit the -1: in a run over \
            several targets the lowest is reported, and lists them.",
-    cure: "Align each member (check them), then build the stack anew on them.",
+    fix: "Align each member (check them), then recreate the stack on them.",
     sources: &["Linux block/blk-settings.c, blk_stack_limits", "util-linux libblkid/src/topology/topology.c"],
 };
 
@@ -29,10 +29,10 @@ pub(crate) static BOGUS_IO_OPT: Rule = Rule {
            becomes of it when it is rounded down to a larger sector (33550336), a multiple of 0xFFF000, or none \
            of the physical sector or the minimum I/O size.",
     why: "USB bridges fill the field with ones; some HBAs put their own transfer limit in it; md multiplies \
-          what its members say. parted and LVM believe it. fdisk ignores 33553920, and what is no multiple \
+          what its members say. parted and LVM believe it. fdisk ignores 33553920, and what is not a multiple \
           of the physical sector.",
     cost: "Partitions that parted makes by default start at sector 65535, an odd one: see S001.",
-    cure: "Give starts in MiB, or align to the minimum (parted -a minimal).",
+    fix: "Give starts in MiB, or align to the minimum (parted -a minimal).",
     sources: &[
         "Linux drivers/scsi/sd.c, sd_validate_opt_xfer_size",
         "Linux block/blk-settings.c, blk_validate_limits (6.11 and later round it down)",
@@ -52,7 +52,7 @@ pub(crate) static KNOWN_LIAR: Rule = Rule {
           source for each, is part of straddle; the figure it gives overrules the drive's.",
     cost: "Tools that trust the drive may start partitions anywhere: parted's minimal alignment accepts \
            every sector.",
-    cure: "Give starts in MiB. In doubt treat every disk as having 4096-byte sectors: it never hurts.",
+    fix: "Give starts in MiB. In doubt treat every disk as having 4096-byte sectors: it never hurts.",
     sources: &["crates/device/src/quirks.toml, a source for each model"],
 };
 
@@ -69,7 +69,7 @@ pub(crate) static FIRMWARE_OFFSET: Rule = Rule {
           where what it stands on begins off a boundary.",
     cost: "Nothing by itself; but tools that do not read alignment_offset, and every image copied to the \
            disk, will be misaligned.",
-    cure: "Of a drive: remove the jumper before partitioning anew. Of a stacked device: align what it is made of.",
+    fix: "Of a drive: remove the jumper before repartitioning. Of a stacked device: align what it is made of.",
     sources: &[
         "Documentation/ABI/stable/sysfs-block, alignment_offset",
         "ATA8-ACS, IDENTIFY DEVICE word 209",
@@ -86,7 +86,7 @@ pub(crate) static SOURCES_DISAGREE: Rule = Rule {
     why: "USB bridges and RAID controllers often pass on another figure than the drive's, or none. The \
           larger one is used: aligning to it is right for both.",
     cost: "Nothing by itself; tools that only read the kernel's figure may misalign.",
-    cure: "Give starts in MiB.",
+    fix: "Give starts in MiB.",
     sources: &["ATA8-ACS, IDENTIFY DEVICE word 106", "SBC-4, READ CAPACITY (16)"],
 };
 
@@ -100,7 +100,7 @@ pub(crate) static FASTER_FORMAT: Rule = Rule {
     why: "A namespace lists the sector sizes that it can be formatted to, each with its relative performance (best, \
           better, good, degraded). Many are shipped with 512-byte sectors for old systems and do better with 4096.",
     cost: "What the drive's maker means by it; measure it, if it matters.",
-    cure: "With a backup, or before anything is on it: nvme format --lbaf=N. IT DESTROYS EVERYTHING ON THE NAMESPACE.",
+    fix: "With a backup, or before anything is on it: nvme format --lbaf=N. IT DESTROYS EVERYTHING ON THE NAMESPACE.",
     sources: &[
         "NVM Express NVM Command Set Specification, LBA Format Data Structure, Relative Performance",
         "nvme-format(1)",

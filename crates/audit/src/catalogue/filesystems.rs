@@ -13,7 +13,7 @@ pub(crate) static LUKS_SECTOR_SMALL: Rule = Rule {
           little. LUKS1 has 512 always; LUKS2 takes 4096 where the device says so.",
     cost: "Eight times the encryption calls a block; sub-sector writes from file systems that use small \
            sectors.",
-    cure: "cryptsetup reencrypt --sector-size 4096 (LUKS2). It wants a container whose data begin and end on such a sector: \
+    fix: "cryptsetup reencrypt --sector-size 4096 (LUKS2). It wants a container whose data begin and end on such a sector: \
            where they do not end on one, make the device smaller first.",
     sources: &["Linux drivers/md/dm-crypt.c, crypt_io_hints", "cryptsetup(8), --sector-size"],
 };
@@ -29,7 +29,7 @@ pub(crate) static FS_BLOCK_SMALL: Rule = Rule {
           device reports (XFS: 512-byte sectors on an image file or a drive that lies).",
     cost: "Each such write is a read-modify-write, however well it is aligned. It is advice where only firmware reads it: an EFI \
            system partition, or the small FAT that a Raspberry Pi boots from.",
-    cure: "Make it anew with blocks and sectors of 4096 bytes.",
+    fix: "Recreate it with blocks and sectors of 4096 bytes.",
     sources: &["mke2fs(8), -b and mke2fs.conf", "mkfs.xfs(8), -s size"],
 };
 
@@ -43,7 +43,7 @@ pub(crate) static FS_BLOCK_BELOW_UNIT: Rule = Rule {
     why: "An SSD of 16 KiB units reads and writes again the rest of a unit for each 4 KiB written alone; its \
           cache merges what comes together.",
     cost: "Random small writes cost up to unit / block times the flash writes.",
-    cure: "Larger blocks where the file system has them (XFS with large block sizes, bigalloc clusters), or \
+    fix: "Larger blocks where the file system has them (XFS with large block sizes, bigalloc clusters), or \
            larger writes above.",
     sources: &["NVM Express NVM Command Set specification, NPWG"],
 };
@@ -57,9 +57,9 @@ pub(crate) static DATA_AREA_OFF: Rule = Rule {
     what: "The file system starts on a physical sector, but its clusters are counted from a byte that is \
            none.",
     why: "FAT counts clusters from the end of its reserved sectors, tables and root directory; exFAT from \
-          its cluster heap. mkfs.fat aligns them unless told not to, other formatters do not.",
+          its cluster heap. mkfs.fat aligns them by default, other formatters do not.",
     cost: "Every cluster lies across one sector more than it needs: see S001.",
-    cure: "Make it anew with mkfs.fat (without -a) or mkfs.exfat -b 1M.",
+    fix: "Recreate it with mkfs.fat (without -a) or mkfs.exfat -b 1M.",
     sources: &[
         "Microsoft FAT specification, FirstDataSector",
         "exFAT file system specification, ClusterHeapOffset",
@@ -72,13 +72,13 @@ pub(crate) static HINTS_CONTRADICT: Rule = Rule {
     kind: Kind::Layers,
     about: About::FileSystem,
     title: "stripe hints contradict the array",
-    what: "The file system was told of a chunk or stripe that is no multiple of the one that the array below has.",
+    what: "The file system was given a chunk or stripe that is not a multiple of the one that the array below has.",
     why: "Hints are written once, by mkfs, which takes them from the device's I/O sizes (multiples of the chunk and the \
           stripe are fine). They are wrong after the array was reshaped, or when the file \
           system was copied from elsewhere.",
     cost: "The allocator spreads data for disks that are not there: metadata piles up on one member, whole \
            stripes become partial ones.",
-    cure: "tune2fs -E stride=,stripe_width=; mount -o sunit=,swidth= for XFS.",
+    fix: "tune2fs -E stride=,stripe_width=; mount -o sunit=,swidth= for XFS.",
     sources: &["ext4: Documentation/filesystems/ext4/super.rst, s_raid_stride", "xfs(5), sunit and swidth"],
 };
 
@@ -91,7 +91,7 @@ pub(crate) static ASHIFT_SMALL: Rule = Rule {
     what: "The vdev's ashift is smaller than the physical sector or indirection unit.",
     why: "ZFS takes the ashift from what the drive reports when the vdev is made, and keeps it for life.",
     cost: "Every small record is a read-modify-write.",
-    cure: "Make the pool anew with -o ashift=12 (4 KiB), 13 (8 KiB) or 14 (16 KiB).",
+    fix: "Recreate the pool with -o ashift=12 (4 KiB), 13 (8 KiB) or 14 (16 KiB).",
     sources: &["zpoolprops(7), ashift", "OpenZFS issues 287 and 289"],
 };
 
@@ -102,9 +102,9 @@ pub(crate) static PAGE_STRADDLES: Rule = Rule {
     about: About::Layer,
     title: "database pages straddle",
     what: "Pages of the given size (--page) do not cover whole units of the drive.",
-    why: "The page is no multiple of the unit, or the file system is off it.",
+    why: "The page is not a multiple of the unit, or the file system is off it.",
     cost: "Each page write is two partial ones, and may be torn between them.",
-    cure: "Align what is below; use a page that is a multiple of the unit.",
+    fix: "Align what is below; use a page that is a multiple of the unit.",
     sources: &["PostgreSQL documentation, full_page_writes", "MySQL documentation, innodb_doublewrite"],
 };
 
@@ -118,7 +118,7 @@ pub(crate) static PAGE_NOT_ATOMIC: Rule = Rule {
     why: "The device offers no atomic write of that size, the partition's start turned it off, or the file \
           system may allocate a page in two places.",
     cost: "A power failure may leave half a page: databases guard against it by writing everything twice.",
-    cure: "Keep that guard on.",
+    fix: "Keep that guard on.",
     sources: &[
         "Linux Documentation/ABI/stable/sysfs-block, atomic_write_unit_max_bytes",
         "MySQL documentation, innodb_doublewrite",
@@ -137,7 +137,7 @@ pub(crate) static HIDDEN_SECTORS: Rule = Rule {
           old number along. Boot code of a BIOS reads the rest of itself at the sector that this number says.",
     cost: "Windows does not boot from the partition; that is a warning where it is the active one of an MBR. Elsewhere \
            (data, EFI, exFAT) nothing reads the number, and it is advice.",
-    cure: "Write the partition's first sector into the boot sector, four bytes at byte 28, and into the copies of that (NTFS: the \
+    fix: "Write the partition's first sector into the boot sector, four bytes at byte 28, and into the copies of that (NTFS: the \
            sector behind the last of the volume, or the last of the cluster that begins there, and the last of the partition; \
            FAT32: mostly sector 6), with the partition unmounted. Where the partition is to be moved, do that first.",
     sources: &[

@@ -12,7 +12,7 @@ pub(crate) static VIEWS_DISAGREE: Rule = Rule {
     why: "The table or metadata was changed while in use, and the kernel still works with the old one.",
     cost: "What is written now goes where the old layout says; after the next boot it is looked for where \
            the new one says.",
-    cure: "Reboot, or tell the kernel (partx -u, blockdev --rereadpt), before writing more.",
+    fix: "Reboot, or tell the kernel (partx -u, blockdev --rereadpt), before writing more.",
     sources: &["partx(8)", "blockdev(8), --rereadpt"],
 };
 
@@ -26,7 +26,7 @@ pub(crate) static UNREADABLE: Rule = Rule {
     why: "A sector went bad, a cable or an enclosure fails, or the device behind a mapping is gone. What is there is not \
           known, so nothing is said of its alignment.",
     cost: "Perhaps the data.",
-    cure: "Look at the kernel's messages (dmesg) and the drive's health (smartctl -a); copy what can still be read \
+    fix: "Look at the kernel's messages (dmesg) and the drive's health (smartctl -a); copy what can still be read \
            (ddrescue) before anything else.",
     sources: &["read(2), EIO", "ddrescue(1)"],
 };

@@ -21,7 +21,7 @@ pub(crate) static START_STRADDLES: Rule = Rule {
            than a physical sector and holds nothing known. Small writes: published tests show about 3 times the time on 5400 and 7200 rpm 512e disks, 62 \
            times in the worst one (WD20EARS, 4 KiB writes at every 16 KiB: 19.5 s against 1216 s). Reads \
            cost little.",
-    cure: "Start the partition on a multiple of the physical sector; 1 MiB (sector 2048 of 512 bytes) suits \
+    fix: "Start the partition on a multiple of the physical sector; 1 MiB (sector 2048 of 512 bytes) suits \
            all drives. For an existing partition the data has to move with the start (sfdisk --move-data); one that has no room \
            to move is shrunk first: its file system, then its entry.",
     sources: &[
@@ -48,7 +48,7 @@ pub(crate) static END_STRADDLES: Rule = Rule {
            what is in the partition leaves the tail unused by its own header (swap of whole pages, most file systems), or the \
            partition is smaller than a physical sector (ChromeOS has some of one block) and holds nothing known, and \
            a warning where that writes it (md), cannot be opened with it (LUKS with 4096-byte sectors), is not known, or where the next partition begins in the same sector.",
-    cure: "End the partition on a multiple of the physical sector. Shrinking by the odd tail (under one \
+    fix: "End the partition on a multiple of the physical sector. Shrinking by the odd tail (under one \
            physical sector) is safe for file systems with 4 KiB blocks, and for LUKS with sectors of 4096 bytes.",
     sources: &[
         "cryptsetup lib/utils_device.c",
@@ -68,7 +68,7 @@ pub(crate) static OFF_IO_MIN: Rule = Rule {
           than the physical sector where the device is an array (the chunk) or maps in larger units.",
     cost: "Requests that the file system takes to be whole units cover two of them in part: RAID members are \
            touched twice, an SSD reads and writes again what it maps.",
-    cure: "Start on a multiple of it; 1 MiB usually is one.",
+    fix: "Start on a multiple of it; 1 MiB usually is one.",
     sources: &[
         "Documentation/ABI/stable/sysfs-block, queue/minimum_io_size",
         "Linux block/blk-settings.c, blk_stack_limits",
@@ -89,7 +89,7 @@ pub(crate) static OFF_INDIRECTION_UNIT: Rule = Rule {
     cost: "Aligned 16 KiB database pages become two partial units each: twice the flash writes, and wear \
            with it. For writes smaller than the unit: (offset in the unit + length, rounded up to the unit) \
            / length.",
-    cure: "Start on a multiple of the indirection unit (16 KiB to 64 KiB today); 1 MiB is one.",
+    fix: "Start on a multiple of the indirection unit (16 KiB to 64 KiB today); 1 MiB is one.",
     sources: &[
         "NVM Express NVM Command Set specification, Identify Namespace, NPWG and NPWA",
         "Linux drivers/nvme/host/core.c, nvme_update_disk_info",
@@ -107,7 +107,7 @@ pub(crate) static OFF_STRIPE: Rule = Rule {
     why: "Writes that the file system lays out as whole chunks or stripes then cover two in part. RAID 5 and \
           6 must read the rest of a partly written stripe to compute its parity.",
     cost: "5 % to 30 % in published tests of RAID 5 and 6; more for streams of full-stripe writes.",
-    cure: "Start on a multiple of the full stripe (chunk times data members), which need not be a power of \
+    fix: "Start on a multiple of the full stripe (chunk times data members), which need not be a power of \
            two.",
     sources: &[
         "Linux drivers/md/raid5.c, raid5_set_limits (io_min is the chunk, io_opt the stripe)",
@@ -126,7 +126,7 @@ pub(crate) static OFF_IO_OPT: Rule = Rule {
     why: "optimal_io_size is a hint: a hardware RAID's stripe, or simply the largest transfer that a \
           controller likes. parted's \"optimal\" alignment follows it.",
     cost: "Nothing on a single disk; on a hardware RAID what S005 says.",
-    cure: "Start on a multiple of it if the device is an array.",
+    fix: "Start on a multiple of it if the device is an array.",
     sources: &[
         "Documentation/ABI/stable/sysfs-block, queue/optimal_io_size",
         "parted libparted/arch/linux.c, linux_get_optimum_alignment",
@@ -144,7 +144,7 @@ pub(crate) static OFF_ERASE_BLOCK: Rule = Rule {
           block when a write covers part of it; SSDs remap and hardly care.",
     cost: "On cards: slower writes and wear where the file system's first structures share an erase block \
            with the table. On SSDs: nothing measurable.",
-    cure: "Start on a multiple of the erase block; 4 MiB covers most.",
+    fix: "Start on a multiple of the erase block; 4 MiB covers most.",
     sources: &["Linux Documentation/ABI, mmc preferred_erase_size", "flashbench, Arnd Bergmann"],
 };
 
@@ -156,11 +156,11 @@ pub(crate) static OFF_GRAIN: Rule = Rule {
     title: "start is not on the 1 MiB grain",
     what: "The start is aligned to every boundary that the device has, but not on a multiple of 1 MiB.",
     why: "1 MiB is the grain of all current partitioning tools. It is a round number that every physical \
-          sector, indirection unit and most stripes divide; it is no property of a drive. parted says \"not \
+          sector, indirection unit and most stripes divide; it is not a property of the drive. parted says \"not \
           properly aligned for best performance\" of such a start, although sector 40 is as good as sector \
           2048 for a 512e disk.",
     cost: "Nothing, unless the disk is later copied to a device with larger units.",
-    cure: "None needed. For a new table: start at 1 MiB.",
+    fix: "None needed. For a new table: start at 1 MiB.",
     sources: &["parted libparted/arch/linux.c, PED_DEFAULT_ALIGNMENT", "util-linux libfdisk/src/alignment.c"],
 };
 
@@ -175,7 +175,7 @@ pub(crate) static ATOMIC_LOST: Rule = Rule {
           the atomic write unit and boundary. If not, statx reports no atomic writes and RWF_ATOMIC fails; \
           nothing says why.",
     cost: "Databases that would do without their double write (MySQL, PostgreSQL full-page writes) cannot.",
-    cure: "Start on a multiple of that size; 1 MiB usually is one.",
+    fix: "Start on a multiple of that size; 1 MiB usually is one.",
     sources: &[
         "Linux include/linux/blkdev.h, bdev_can_atomic_write (6.11 and later)",
         "Documentation/ABI/stable/sysfs-block, atomic_write_unit_min_bytes",
@@ -194,6 +194,6 @@ pub(crate) static DOS_START: Rule = Rule {
           images. Sector 63 is at byte 32256, 3584 bytes past a 4096-byte boundary.",
     cost: "What S001 says, on a drive with 4096-byte sectors; nothing on 512n, or on a drive whose firmware \
            offset makes sector 63 the aligned one.",
-    cure: "See S001. Once partitioned so, fdisk does not correct later partitions by itself.",
+    fix: "See S001. Once partitioned so, fdisk does not correct later partitions by itself.",
     sources: &["util-linux 2.18 release notes", "Documentation of fdisk(8), DOS-compatible mode"],
 };

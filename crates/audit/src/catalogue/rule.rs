@@ -95,8 +95,8 @@ pub struct Rule {
     pub why: &'static str,
     /// What it costs.
     pub cost: &'static str,
-    /// What cures it.
-    pub cure: &'static str,
+    /// What fixes it.
+    pub fix: &'static str,
     /// Where this is known from.
     pub sources: &'static [&'static str],
 }

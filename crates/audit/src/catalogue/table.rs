@@ -14,7 +14,7 @@ pub(crate) static OTHER_SECTOR_SIZE: Rule = Rule {
           MBR is found, but every number in it means eight times more or less.",
     cost: "The partitions are invisible or at the wrong place: data seems lost, and is overwritten when \
            somebody \"repairs\" it.",
-    cure: "Connect the drive as it was when it was partitioned, or have the table rewritten in place (straddle plan --convert-table), or copy the data off and make a new table.",
+    fix: "Connect the drive as it was when it was partitioned, or have the table rewritten in place (straddle plan --convert-table), or copy the data off and make a new table.",
     sources: &[
         "UEFI specification 2.10, section 5.3",
         "parted and util-linux issue trackers: disks moved out of enclosures",
@@ -30,7 +30,7 @@ pub(crate) static GPT_PRIMARY_DAMAGED: Rule = Rule {
     what: "The primary GPT header or its entries fail their checks; the backup at the disk's end is good.",
     why: "Boot loaders, imaging tools or a table made for another sector size wrote over the first sectors.",
     cost: "The kernel boots from the backup only with the parameter gpt; firmware may not find the ESP.",
-    cure: "Write the primary anew from the backup.",
+    fix: "Rewrite the primary from the backup.",
     sources: &["UEFI specification 2.10, section 5.3.2", "Linux block/partitions/efi.c"],
 };
 
@@ -43,7 +43,7 @@ pub(crate) static GPT_BACKUP_DAMAGED: Rule = Rule {
     what: "The primary GPT is good, the backup is not.",
     why: "The end of the disk was overwritten (old RAID metadata, a shorter copy), or never written.",
     cost: "Nothing until the primary is damaged as well.",
-    cure: "Write the backup anew from the primary.",
+    fix: "Rewrite the backup from the primary.",
     sources: &["UEFI specification 2.10, section 5.3.2"],
 };
 
@@ -56,7 +56,7 @@ pub(crate) static GPT_UNUSABLE: Rule = Rule {
     what: "The disk announces a GPT, but neither copy passes its checks.",
     why: "Both were overwritten, or the image is cut off.",
     cost: "No tool sees any partition.",
-    cure: "Restore the table from a backup, or search for the partitions' contents.",
+    fix: "Restore the table from a backup, or search for the partitions' contents.",
     sources: &["UEFI specification 2.10, section 5.3.2"],
 };
 
@@ -69,7 +69,7 @@ pub(crate) static GPT_BACKUP_MISPLACED: Rule = Rule {
     what: "The backup GPT is good, but not in the disk's last block.",
     why: "The disk or image has grown: a cloud volume was enlarged, an image written to a larger disk.",
     cost: "The space behind it cannot be used, and the backup is not found if the primary is lost.",
-    cure: "Move it to the end.",
+    fix: "Move it to the end.",
     sources: &["UEFI specification 2.10, section 5.3.1"],
 };
 
@@ -82,7 +82,7 @@ pub(crate) static GPT_PAST_END: Rule = Rule {
     what: "By its GPT the disk would be larger than it is.",
     why: "The image was cut off, or copied to a smaller disk.",
     cost: "What lies past the end is lost; the backup GPT with it.",
-    cure: "Copy it again, whole.",
+    fix: "Copy it again, whole.",
     sources: &["UEFI specification 2.10, section 5.3.2"],
 };
 
@@ -95,7 +95,7 @@ pub(crate) static GPT_COPIES_DIFFER: Rule = Rule {
     what: "Primary and backup both pass their checks, but their entries differ.",
     why: "A tool was interrupted between writing one and the other, or knows only one.",
     cost: "Nothing until one of them is used in place of the other; then partitions appear or vanish.",
-    cure: "Decide which is right (the primary is used), and write the other from it.",
+    fix: "Decide which is right (the primary is used), and write the other from it.",
     sources: &["UEFI specification 2.10, section 5.3.2"],
 };
 
@@ -109,7 +109,7 @@ pub(crate) static PROTECTIVE_MBR: Rule = Rule {
     why: "One of them was overwritten: by wipefs, dd, or a boot loader.",
     cost: "The kernel reads a GPT only behind a protective MBR; without the GPT the disk seems full of one \
            unknown partition.",
-    cure: "Restore the one that is missing.",
+    fix: "Restore the one that is missing.",
     sources: &["UEFI specification 2.10, section 5.2.3", "Linux block/partitions/efi.c, is_pmbr_valid"],
 };
 
@@ -122,7 +122,7 @@ pub(crate) static EBR_DAMAGED: Rule = Rule {
     what: "An extended boot record links back, or out of the extended partition, or is none.",
     why: "Logical partitions form a linked list over the disk; one overwritten sector cuts it.",
     cost: "The partitions behind the break are not seen, or another set by each tool.",
-    cure: "Restore the record (testdisk finds the partitions), or move to GPT.",
+    fix: "Restore the record (testdisk finds the partitions), or move to GPT.",
     sources: &["Linux block/partitions/msdos.c, parse_extended"],
 };
 
@@ -135,7 +135,7 @@ pub(crate) static OVERLAP: Rule = Rule {
     what: "Two partitions share blocks.",
     why: "A table edited by hand, or tools that count in different units.",
     cost: "Writing to one destroys the other.",
-    cure: "Find out which is in use, and correct the other.",
+    fix: "Find out which is in use, and correct the other.",
     sources: &["UEFI specification 2.10, section 5.3.3"],
 };
 
@@ -148,7 +148,7 @@ pub(crate) static OUT_OF_RANGE: Rule = Rule {
     what: "A partition ends, or lies, behind the last block.",
     why: "The image was cut off, or copied to a smaller disk.",
     cost: "The kernel cuts the partition or drops it; the file system in it refuses to mount or fails later.",
-    cure: "Copy it again, whole; or shrink file system and partition.",
+    fix: "Copy it again, whole; or shrink file system and partition.",
     sources: &["Linux block/partitions/core.c, blk_add_partition"],
 };
 
@@ -161,7 +161,7 @@ pub(crate) static BAD_ENTRY: Rule = Rule {
     what: "An entry ends before it starts, or cannot be counted in 64 bits.",
     why: "Damage that the checksum does not show, or a faulty tool.",
     cost: "The partition is not listed.",
-    cure: "Delete or correct the entry.",
+    fix: "Delete or correct the entry.",
     sources: &["UEFI specification 2.10, section 5.3.3"],
 };
 
@@ -172,9 +172,9 @@ pub(crate) static TOO_MANY: Rule = Rule {
     about: About::Table,
     title: "more partitions than are listed",
     what: "The table holds more partitions than this audit lists.",
-    why: "No real disk has so many; Linux itself stops at 256.",
+    why: "No real disk has that many; Linux itself stops at 256.",
     cost: "Those not listed are not audited.",
-    cure: "Look at the table by hand.",
+    fix: "Look at the table by hand.",
     sources: &["Linux include/linux/blkdev.h, DISK_MAX_PARTS"],
 };
 
@@ -187,7 +187,7 @@ pub(crate) static MBR_REACH: Rule = Rule {
     what: "The disk is larger than an MBR can address.",
     why: "MBR entries count sectors in 32 bits: 2 TiB with 512-byte sectors, 16 TiB with 4096-byte ones.",
     cost: "The space behind cannot be used.",
-    cure: "Use a GPT.",
+    fix: "Use a GPT.",
     sources: &["Linux block/partitions/msdos.c"],
 };
 
@@ -201,6 +201,6 @@ pub(crate) static PAST_2_32: Rule = Rule {
     why: "Start and size are 32-bit numbers each, so their sum can be more; some systems compute the end in \
           32 bits.",
     cost: "Linux reads it; others see a shorter partition, or wrap to the disk's start when writing.",
-    cure: "Use a GPT.",
+    fix: "Use a GPT.",
     sources: &["Linux block/partitions/msdos.c"],
 };

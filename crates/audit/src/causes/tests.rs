@@ -12,19 +12,19 @@ fn finding(rule: &'static Rule, subject: Subject, at: u64, phase: u64) -> Findin
     let boundary = Boundary::new(ByteCount::new(4096), ByteCount::new(phase)).unwrap();
     let at = ByteOffset::new(at);
     let command = Command { tool: "sfdisk", line: rule.code.to_string() };
-    let cure = Cure { commands: vec![command], ..Cure::advice(rule.code.as_str()) };
+    let fix = Fix { commands: vec![command], ..Fix::advice(rule.code.as_str()) };
     let miss = Some(Miss { name: "physical sector", boundary, past: boundary.past(at) });
-    Finding { at: Some(at), miss, cure: Some(cure), ..Finding::new(rule, subject, String::new()) }
+    Finding { at: Some(at), miss, fix: Some(fix), ..Finding::new(rule, subject, String::new()) }
 }
 
 /// The codes of what has a fix with commands.
 fn fixed(findings: &[Finding]) -> Vec<&str> {
-    let has = |f: &&Finding| f.cure.as_ref().is_some_and(|cure| !cure.commands.is_empty());
+    let has = |f: &&Finding| f.fix.as_ref().is_some_and(|fix| !fix.commands.is_empty());
     findings.iter().filter(has).map(|f| f.rule.code.as_str()).collect()
 }
 
 #[test]
-fn what_is_not_told_is_no_cause() {
+fn what_is_not_reported_is_no_cause() {
     let number = Subject::Partition(1);
     let make = || {
         let mut all =
@@ -38,13 +38,13 @@ fn what_is_not_told_is_no_cause() {
     let mut all = make();
     settle(&mut all);
     assert_eq!(fixed(&all), ["S001"]);
-    assert!(all[3].cure.as_ref().unwrap().summary.starts_with("after that of S001"));
-    for told in [Told::NotAsked, Told::Outside] {
+    assert!(all[3].fix.as_ref().unwrap().summary.starts_with("after that of S001"));
+    for reported in [Reported::NotAsked, Reported::Outside] {
         let mut all = make();
-        all[0].told = told;
+        all[0].reported = reported;
         settle(&mut all);
         assert!(all.iter().all(|f| f.follows.is_empty()), "{all:?}");
-        // The one that is told moves the partition as well.
+        // The one that is reported moves the partition as well.
         assert_eq!(fixed(&all), ["S001", "S003", "S010"]);
     }
     // What moves another partition is another matter.
@@ -103,7 +103,7 @@ fn what_shows_above_follows_from_every_partition_below() {
         let one = ("S001", Subject::Partition(1), Some("sda"));
         assert_eq!(causes, [one, ("S001", Subject::Partition(2), Some("sdb"))]);
     }
-    assert_eq!(found[1].iter().chain(&found[2]).filter(|f| f.cure.is_some()).count(), 3);
+    assert_eq!(found[1].iter().chain(&found[2]).filter(|f| f.fix.is_some()).count(), 3);
     // The partition under another device is no cause.
     let found = run(&[(1, 2)]);
     assert_eq!(fixed(&found[0]).len(), 3);
@@ -145,9 +145,9 @@ fn what_shows_above_follows_from_all_that_is_off_below_or_from_nothing() {
     assert_eq!(run(vec![pv()], Vec::new(), both), ["S051"]);
     assert_eq!(run(Vec::new(), vec![whole()], both), ["S001"]);
     assert_eq!(run(vec![pv()], vec![whole()], both), ["S051", "S001"]);
-    // One of two that is not told stays, and what shows above with it; so does what is on a disk that is not looked at.
-    let untold = Finding { told: Told::NotAsked, ..whole() };
-    assert!(run(vec![pv()], vec![untold], both).is_empty());
+    // One of two that is not reported stays, and what shows above with it; so does what is on a disk that is not looked at.
+    let unreported = Finding { reported: Reported::NotAsked, ..whole() };
+    assert!(run(vec![pv()], vec![unreported], both).is_empty());
     assert!(run(vec![pv()], vec![whole()], &["sda", "sdb", "sdc"]).is_empty());
     // A layer's larger units are not what the kernel adds up; on the disk with the partition nothing stands as a whole.
     assert!(run(vec![of_pv(&rules::LAYER_OFF_UNIT)], Vec::new(), both).is_empty());

@@ -36,9 +36,9 @@ fn finding(rule: &'static Rule, steps: &[&str]) -> Finding {
 }
 
 #[test]
-fn one_file_system_is_told_once_and_two_are_two() {
+fn one_file_system_is_reported_once_and_two_are_two() {
     let small = &rules::FS_BLOCK_SMALL;
-    // (the rule, the way, whether it is told)
+    // (the rule, the way, whether it is reported)
     let cases: [(&'static Rule, &[&str], bool); 17] = [
         (small, &["partition 1", "md host:0#5", "ext4#1"], true),
         (small, &["partition 2", "md host:0#5", "ext4#1"], false),
@@ -64,22 +64,22 @@ fn one_file_system_is_told_once_and_two_are_two() {
     ];
     let mut findings: Vec<Finding> = cases.iter().map(|(rule, steps, _)| finding(rule, steps)).collect();
     merge(&mut findings);
-    for (finding, (_, steps, told)) in findings.iter().zip(&cases) {
-        assert_eq!(finding.told == Told::Here, *told, "{steps:?}");
+    for (finding, (_, steps, reported)) in findings.iter().zip(&cases) {
+        assert_eq!(finding.reported == Reported::Here, *reported, "{steps:?}");
     }
     assert_eq!(findings[0].sentence(), "; reached from partition 2 as well");
-    assert_eq!(findings[1].told, Told::At(Place::Way("partition 1".to_owned())));
+    assert_eq!(findings[1].reported, Reported::At(Place::Way("partition 1".to_owned())));
 }
 
-/// The one that weighs most is told, wherever it stands.
+/// The one that weighs most is reported, wherever it stands.
 #[test]
-fn the_worst_of_those_that_are_the_same_is_told() {
+fn the_worst_of_those_that_are_the_same_is_reported() {
     let mut findings: Vec<Finding> = ["partition 1", "partition 2"]
         .map(|partition| finding(&rules::FS_BLOCK_SMALL, &[partition, "md#5", "ext4#1"]))
         .into();
     findings[0].severity = Severity::Advice;
     merge(&mut findings);
-    assert_eq!(findings[1].told, Told::Here);
+    assert_eq!(findings[1].reported, Reported::Here);
     assert_eq!(findings[1].also, [Place::Way("partition 1".to_owned())]);
 }
 
@@ -109,7 +109,7 @@ fn only_the_same_layer_is_the_same() {
 
 /// A pile of devices, each of which has its own -1 from the one below.
 #[test]
-fn what_the_kernel_hands_up_is_told_at_the_lowest() {
+fn what_the_kernel_hands_up_is_reported_at_the_lowest() {
     let devices = ["dm-2", "dm-1", "md0", "dm-0"];
     // dm-2 on dm-1 on dm-0 on md0, in an order of no meaning.
     let above = |name: &str| -> BTreeSet<String> {
@@ -141,10 +141,10 @@ fn what_the_kernel_hands_up_is_told_at_the_lowest() {
     for (name, findings) in devices.iter().zip(&found) {
         match *name {
             "md0" => {
-                assert_eq!(findings[0].told, Told::Here);
+                assert_eq!(findings[0].reported, Reported::Here);
                 assert_eq!(findings[0].sentence(), "; the same shows on dm-2, dm-1, dm-0");
             }
-            _ => assert_eq!(findings[0].told, Told::At(Place::Target("md0".to_owned())), "{name}"),
+            _ => assert_eq!(findings[0].reported, Reported::At(Place::Target("md0".to_owned())), "{name}"),
         }
     }
 }

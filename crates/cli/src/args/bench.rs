@@ -78,7 +78,7 @@ pub(crate) struct BenchArguments {
     pub(crate) blocks: Option<u64>,
 
     /// random-write, random-read: seed of the generator, glibc's random() [default: the offset, as in the published program].
-    /// On a real target, where the order of turns and all places come from [default: 1].
+    /// Seed of the order of turns and of all places on a real target [default: 1].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u32>,
 
@@ -86,7 +86,7 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "HOW", value_enum)]
     pub(crate) sync: Option<Durable>,
 
-    /// sequential-write: an fsync after so many writes, 0 for never [default: 1].
+    /// sequential-write: an fsync after every NUMBER writes, 0 for never [default: 1].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) fsync_each: Option<u64>,
 
@@ -124,7 +124,7 @@ pub(crate) struct RealArguments {
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) area: Option<ByteCount>,
 
-    /// In so many regions, spread from the first byte to the last [default: 8; 1 in a file].
+    /// Number of regions, spread from the first byte to the last [default: 8; 1 in a file].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=32))]
     pub(crate) regions: Option<u32>,
 
@@ -151,12 +151,12 @@ pub(crate) struct RealArguments {
     #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
     pub(crate) journals: Option<PathBuf>,
 
-    /// Put back what runs of bench and probe that did not end had saved, and nothing else. What somebody has written since is shown and left
+    /// Restore what interrupted runs of bench and probe had saved, and nothing else. Bytes that have changed since are shown and left
     /// alone (status 4), and the journal is kept.
     #[arg(long, conflicts_with_all = ["workload", "target"])]
     pub(crate) restore: bool,
 
-    /// With --restore: put back what was there before the run also where somebody has written since.
+    /// With --restore: restore what was there before the run, also where the bytes have changed since.
     #[arg(long, requires = "restore")]
     pub(crate) force: bool,
 
@@ -218,7 +218,7 @@ impl FromStr for Offsets {
             let trimmed = text.trim();
             trimmed
                 .parse::<u64>()
-                .map_err(|_| format!("'{trimmed}' is no number of sectors; try 0..7 or 0,1,7"))
+                .map_err(|_| format!("'{trimmed}' is not a number of sectors; try 0..7 or 0,1,7"))
         };
         let mut offsets = Vec::new();
         for part in text.split(',') {

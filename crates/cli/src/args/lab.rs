@@ -24,7 +24,7 @@ In the guest, scripts find:
   $MNT           an empty folder to mount at
   $INPUT $OUTPUT the folders named with --input and --output
   measure NAME COMMAND..., make_file_system NAME, mount_it NAME, unmount, drop_caches (bash scripts)
-The root is this machine's own tree; what is written to it stays in the guest's memory. docs/lab.md tells more.
+The root is this machine's own tree; what is written to it stays in the guest's memory. See docs/lab.md.
 
 Exit status: the command's; 2 and 3 as everywhere if the guest could not do it; 125 if the guest could not be
 prepared for the command (stderr says why); 130 if it was interrupted.";
@@ -82,11 +82,11 @@ pub(crate) struct LabArguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Charge so many times as much for the guest's processor time (see docs/lab.md).
+    /// Multiply the charge for the guest's processor time by FACTOR (see docs/lab.md).
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub(crate) cpu: f64,
 
-    /// Cut the power of all drives a little after so many requests; --store then holds what was on the medium.
+    /// Cut the power of all drives a little after this many requests; --store then holds what was on the medium.
     #[arg(long, value_name = "REQUESTS")]
     pub(crate) cut_after: Option<u64>,
 

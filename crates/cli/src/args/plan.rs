@@ -36,7 +36,7 @@ pub(crate) struct PlanArguments {
     #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath)]
     pub(crate) target: PathBuf,
 
-    /// Make a new table of this format; what is there is no part of it.
+    /// Make a new table of this format; the present partitions are not kept.
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) table: Option<TableFormat>,
 
@@ -56,7 +56,7 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "NUMBER[=SIZE]", value_parser = Grow::from_str)]
     pub(crate) grow: Vec<Grow>,
 
-    /// Write both copies of a GPT anew, from the one that is good.
+    /// Rewrite both copies of a GPT from the good one.
     #[arg(long)]
     pub(crate) repair: bool,
 
@@ -101,7 +101,7 @@ pub(crate) struct PlanArguments {
     #[arg(long)]
     pub(crate) wipe: bool,
 
-    /// Where new identities come from, in hexadecimal; random without it. The plan tells it.
+    /// Seed of new identities, in hexadecimal; random without it. The plan records it.
     #[arg(long, value_name = "SEED", value_parser = Seed::from_str)]
     pub(crate) seed: Option<Seed>,
 
@@ -232,7 +232,7 @@ pub(crate) struct UndoArguments {
     #[arg(long, value_name = "FORMAT", value_parser = <straddle_device::image::Format as std::str::FromStr>::from_str)]
     pub(crate) format: Option<straddle_device::image::Format>,
 
-    /// Take the table back although somebody has written to a partition that the plan made: what is there is lost.
+    /// Revert the table although a partition that the plan made has been written to: its contents are lost.
     #[arg(long)]
     pub(crate) force: bool,
 }

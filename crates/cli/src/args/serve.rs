@@ -46,7 +46,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) store: Option<PathBuf>,
 
-    /// Let the drive's time go by so many times as fast as the wall's.
+    /// Run the drive's clock FACTOR times as fast as the wall clock.
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed)]
     pub(crate) speed: f64,
 
@@ -71,11 +71,11 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "ADDRESS", value_parser = unix_path)]
     pub(crate) control: Option<PathBuf>,
 
-    /// Let other machines in. NBD has no access control: whoever reaches the port reads and writes the drive.
+    /// Allow connections from other machines. NBD has no access control: any client that reaches the port can read and write the drive.
     #[arg(long)]
     pub(crate) allow_remote: bool,
 
-    /// Serve so many clients at a time, NBD clients, virtual machines and control connections together. One that has sent no
+    /// Serve at most NUMBER clients at a time: NBD clients, virtual machines and control connections together. One that has sent no
     /// request yet gives way to the next; with none of these the next is turned away.
     #[arg(long, value_name = "NUMBER", default_value_t = MOST_CLIENTS, value_parser = clap::value_parser!(u16).range(1..=128))]
     pub(crate) max_clients: u16,

@@ -63,7 +63,7 @@ pub(crate) struct SimArguments {
     #[arg(long)]
     pub(crate) wrap: bool,
 
-    /// The trace's format; told from its first line otherwise.
+    /// The trace's format; detected from its first line otherwise.
     #[arg(long, value_name = "FORMAT", value_parser = formats())]
     pub(crate) format: Option<Format>,
 

@@ -64,7 +64,7 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
             output::printable(&backup_path.display().to_string())
         )?;
         out.flush()?;
-        return Ok(Exit::Aligned);
+        return Ok(Exit::Success);
     }
     if let Some(earlier) = earlier(prepared.disk(), target.serial.as_deref(), &backup_path, &arguments.write)
     {
@@ -86,7 +86,7 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
     writeln!(out, "  to take it back: straddle undo {backup} --write {operand}")?;
     out.flush()?;
     told?;
-    Ok(Exit::Aligned)
+    Ok(Exit::Success)
 }
 
 /// What is already where the backup would be stored, and what to do about it.
@@ -147,7 +147,7 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
     )?;
     out.flush()?;
     told?;
-    Ok(Exit::Aligned)
+    Ok(Exit::Success)
 }
 
 fn load(path: &Path) -> Result<Plan> {

@@ -63,7 +63,7 @@ fn on_model(arguments: &BenchArguments, drive: &Drive, workload: &Workload, styl
         turns: None,
     };
     show(&bench, arguments, styles)?;
-    Ok(Exit::Aligned)
+    Ok(Exit::Success)
 }
 
 /// What must not be written over, as far as it is a file.

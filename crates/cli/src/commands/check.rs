@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
     let is_parallel = targets.len() >= PARALLEL_FROM;
     let bar = batch::progress(targets.len());
     let mut out = output::stdout();
-    let (mut summary, mut severities, mut exit) = (Summary::default(), [0_usize; 3], Exit::Aligned);
+    let (mut summary, mut severities, mut exit) = (Summary::default(), [0_usize; 3], Exit::Success);
     let mut readable = 0_usize;
     if arguments.json {
         out.write_all(check::opening().as_bytes())?;

@@ -28,7 +28,7 @@ fn list(json: bool, styles: Styles) -> Result<Exit> {
     let profiles: Vec<Profile> = Profile::names().map(Profile::open).collect::<Result<_, _>>()?;
     if json {
         output::print_json(&DrivesReport::of(&profiles, false))?;
-        return Ok(Exit::Aligned);
+        return Ok(Exit::Success);
     }
     print(&text::drive::list(&profiles, output::width(), styles))
 }
@@ -43,7 +43,7 @@ fn show(arguments: &ShowArguments, styles: Styles) -> Result<Exit> {
     }
     if arguments.json {
         output::print_json(&DrivesReport::of(std::slice::from_ref(profile.as_ref()), true))?;
-        return Ok(Exit::Aligned);
+        return Ok(Exit::Success);
     }
     print(&text::drive::show(profile, output::width(), styles))
 }
@@ -59,7 +59,7 @@ fn fit(arguments: &FitArguments, styles: Styles) -> Result<Exit> {
     }
     if arguments.json {
         output::print_json(&FitReport::of(&fit))?;
-        return Ok(Exit::Aligned);
+        return Ok(Exit::Success);
     }
     print(&text::fit::fit(&fit, output::width(), styles))
 }
@@ -68,5 +68,5 @@ fn print(text: &str) -> Result<Exit> {
     let mut out = output::stdout();
     out.write_all(text.as_bytes())?;
     out.flush()?;
-    Ok(Exit::Aligned)
+    Ok(Exit::Success)
 }

@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &EfficiencyArguments) -> Result<Exit> {
         .collect();
     if arguments.json {
         output::print_json(&rows)?;
-        return Ok(Exit::Aligned);
+        return Ok(Exit::Success);
     }
     let mut table = text::plain_table(&["DATA", "GAP+SYNC+MARK", "ECC", "ON THE MEDIUM", "EFFICIENCY"]);
     for row in &rows {
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &EfficiencyArguments) -> Result<Exit> {
     writeln!(out, "Bytes a sector; efficiency = data / (data + gap, sync and address mark + ECC)\n")?;
     writeln!(out, "{}", text::trimmed(&table))?;
     out.flush()?;
-    Ok(Exit::Aligned)
+    Ok(Exit::Success)
 }
 
 /// The formats asked for: the two usual ones, or the one described, with the usual overheads where not said.

@@ -20,11 +20,11 @@ pub(crate) fn run(arguments: &ExplainArguments, styles: Styles) -> Result<Exit> 
         (None, []) => list(arguments.json, styles),
         (None, [rule]) if arguments.json => {
             output::print_json(&RuleReport::from(*rule))?;
-            Ok(Exit::Aligned)
+            Ok(Exit::Success)
         }
         (None, rules) if arguments.json => {
             output::print_json(&rules.iter().map(|rule| RuleReport::from(*rule)).collect::<Vec<_>>())?;
-            Ok(Exit::Aligned)
+            Ok(Exit::Success)
         }
         (None, rules) => explain_rules(rules, styles),
     }
@@ -52,7 +52,7 @@ impl From<&'static Rule> for RuleReport {
             what: rule.what,
             why: rule.why,
             cost: rule.cost,
-            fix: rule.cure,
+            fix: rule.fix,
             sources: rule.sources,
         }
     }
@@ -61,16 +61,16 @@ impl From<&'static Rule> for RuleReport {
 fn list(json: bool, styles: Styles) -> Result<Exit> {
     if json {
         output::print_json(&RULES.iter().map(|rule| RuleReport::from(*rule)).collect::<Vec<_>>())?;
-        return Ok(Exit::Aligned);
+        return Ok(Exit::Success);
     }
     let mut out = output::stdout();
     for rule in RULES {
         let severity = paint(text::severity_style(rule.severity, styles), &format!("{:8}", rule.severity));
         writeln!(out, "{}  {severity} {}", rule.code, rule.title)?;
     }
-    writeln!(out, "\n'straddle explain CODE' tells more.")?;
+    writeln!(out, "\nFor details run 'straddle explain CODE'.")?;
     out.flush()?;
-    Ok(Exit::Aligned)
+    Ok(Exit::Success)
 }
 
 fn explain_rules(rules: &[&'static Rule], styles: Styles) -> Result<Exit> {
@@ -82,13 +82,13 @@ fn explain_rules(rules: &[&'static Rule], styles: Styles) -> Result<Exit> {
         explain_rule(rule, styles, &mut out)?;
     }
     out.flush()?;
-    Ok(Exit::Aligned)
+    Ok(Exit::Success)
 }
 
 fn explain_rule(rule: &Rule, styles: Styles, out: &mut impl Write) -> Result<()> {
     let heading = format!("{}: {} ({})", rule.code, rule.title, rule.severity);
     writeln!(out, "{}", paint(styles.heading, &heading))?;
-    for (name, body) in [("What", rule.what), ("Why", rule.why), ("Cost", rule.cost), ("Fix", rule.cure)] {
+    for (name, body) in [("What", rule.what), ("Why", rule.why), ("Cost", rule.cost), ("Fix", rule.fix)] {
         writeln!(out, "\n{}", paint(styles.heading, name))?;
         writeln!(out, "{}", text::wrap(body, output::width(), "  "))?;
     }
@@ -133,7 +133,7 @@ fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
             merged_sectors_touched: count.merged.touched,
             merged_read_modify_writes: count.merged.partial,
         })?;
-        return Ok(Exit::Aligned);
+        return Ok(Exit::Success);
     }
     let mut out = output::stdout();
     for (index, (span, coverage)) in count.each.iter().enumerate() {
@@ -161,7 +161,7 @@ fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
     }
     writeln!(out, "\nEach | is the start of a physical sector, each # an eighth of one that is written.")?;
     out.flush()?;
-    Ok(Exit::Aligned)
+    Ok(Exit::Success)
 }
 
 fn told(coverage: Coverage) -> String {

@@ -19,7 +19,7 @@ pub(crate) fn completions(shell: Shell) -> Result<Exit> {
     let mut out = output::stdout();
     out.write_all(&script)?;
     out.flush()?;
-    Ok(Exit::Aligned)
+    Ok(Exit::Success)
 }
 
 pub(crate) fn man(command: Option<&str>, dir: Option<&Path>) -> Result<Exit> {
@@ -30,7 +30,7 @@ pub(crate) fn man(command: Option<&str>, dir: Option<&Path>) -> Result<Exit> {
             let path = dir.join(format!("{name}.1"));
             fs::write(&path, page).with_context(|| format!("{}: cannot write", path.display()))?;
         }
-        return Ok(Exit::Aligned);
+        return Ok(Exit::Success);
     }
     let wanted = command.map_or_else(|| "straddle".to_owned(), |name| format!("straddle-{name}"));
     let Some((_, page)) = pages.into_iter().find(|(name, _)| *name == wanted) else {
@@ -43,7 +43,7 @@ pub(crate) fn man(command: Option<&str>, dir: Option<&Path>) -> Result<Exit> {
         let command = command.map_or_else(String::new, |name| format!(" {name}"));
         output::complain(&format!("this is the page's source; to read it: straddle man{command} | man -l -"));
     }
-    Ok(Exit::Aligned)
+    Ok(Exit::Success)
 }
 
 /// Every man page by name: `straddle`, `straddle-check`, `straddle-drive-show` and so on.

@@ -78,7 +78,7 @@ fn clean() -> Result<Exit> {
     }
     let folders = if removed == 1 { "folder" } else { "folders" };
     write_through(std::io::stdout(), format!("{removed} {folders} of killed runs removed\n").as_bytes())?;
-    Ok(if is_clean { Exit::Aligned } else { Exit::Failed })
+    Ok(if is_clean { Exit::Success } else { Exit::Failed })
 }
 
 fn write_through(mut stream: impl Write, piece: &[u8]) -> std::io::Result<()> {

@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Command::Man { command, dir } => generate::man(command.as_deref(), dir.as_deref()),
         Command::Schema { command } => {
             output::print_json(&schema::json_schema(*command))?;
-            Ok(Exit::Aligned)
+            Ok(Exit::Success)
         }
     }
 }

@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
     let planned = Planned { name, plan, peers };
     if arguments.json {
         output::print_json(&PlanReport::of(&planned))?;
-        return Ok(Exit::Aligned);
+        return Ok(Exit::Success);
     }
     let mut out = output::stdout();
     let text = if arguments.to_sfdisk {
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
     };
     out.write_all(text.as_bytes())?;
     out.flush()?;
-    Ok(Exit::Aligned)
+    Ok(Exit::Success)
 }
 
 /// Stores the plan, over an older plan at most: a backup of what `apply` has overwritten is text too, and the only copy.

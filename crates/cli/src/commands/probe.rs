@@ -15,7 +15,7 @@ use straddle_drive::profile::{Body, Profile};
 use straddle_io::Nanos;
 use straddle_probe::{Budget, Claims, ProbeError, probe};
 
-use straddle_real::{Areas, Before, Claimed, Give, Io, Session, Settings, areas};
+use straddle_real::{Areas, Before, Claimed, Io, Scope, Session, Settings, areas};
 use straddle_units::Span;
 
 use crate::args::ProbeArguments;
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
     };
     drop(bar);
     let interrupted = stop.load(Ordering::Relaxed);
-    let exit = if interrupted { Exit::INTERRUPTED } else { Exit::Aligned };
+    let exit = if interrupted { Exit::INTERRUPTED } else { Exit::Success };
     if interrupted {
         output::complain("interrupted: this is what is known so far, and nothing is saved");
     } else if let Some(path) = &arguments.save {
@@ -129,10 +129,10 @@ fn open_real(path: &Path, arguments: &ProbeArguments, stop: &Arc<AtomicBool>) ->
     let journals = journals(arguments.journals.as_deref())?;
     refuse_unrestored(path, &journals, arguments.journals.as_deref())?;
     let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
-    let give = if arguments.used { Give::Used } else { Give::Free };
-    let claimed = Claimed::open(path, give, Io::Direct)?;
+    let scope = if arguments.used { Scope::Preserve } else { Scope::FreeSpace };
+    let claimed = Claimed::open(path, scope, Io::Direct)?;
     let opened = claimed.opened();
-    let wanted = Areas { give, regions: 0, bytes: u64::MAX };
+    let wanted = Areas { scope, regions: 0, bytes: u64::MAX };
     let regions = areas(opened, wanted).map_err(refused)?;
     let rotates = Before::look(opened).rotates();
     let topology = straddle_device::open(path, &straddle_device::Options::default())?.topology;

@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit
     }
     let misses = text::reproduce::misses(&reproduced);
     misses.iter().for_each(|miss| output::complain(miss));
-    Ok(if misses.is_empty() { Exit::Aligned } else { Exit::Failed })
+    Ok(if misses.is_empty() { Exit::Success } else { Exit::Failed })
 }
 
 /// What was published of the drive, or all of it where nothing was.
@@ -204,7 +204,7 @@ fn list(experiments: &[Experiment], json: bool, styles: Styles) -> Result<Exit> 
     } else {
         print(&text::reproduce::list(experiments, output::width(), styles))?;
     }
-    Ok(Exit::Aligned)
+    Ok(Exit::Success)
 }
 
 fn print(text: &str) -> Result<()> {

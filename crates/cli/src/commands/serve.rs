@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
         output::complain("the power was cut: the contents are what was on the medium");
         return Ok(Exit::Failed);
     }
-    Ok(Exit::Aligned)
+    Ok(Exit::Success)
 }
 
 /// Serves, with a line about it where somebody looks on.

@@ -23,12 +23,12 @@ pub(crate) fn run(arguments: &SimArguments, styles: Styles) -> Result<Exit> {
     let sim = Sim { trace: &trace, drive: specification, profile, runs: &runs };
     if arguments.json {
         output::print_json(&SimReport::of(&sim))?;
-        return Ok(Exit::Aligned);
+        return Ok(Exit::Success);
     }
     let mut out = output::stdout();
     out.write_all(text::sim::sim(&sim, output::width(), styles).as_bytes())?;
     out.flush()?;
-    Ok(Exit::Aligned)
+    Ok(Exit::Success)
 }
 
 /// The shifts of all runs, in bytes, in their order.

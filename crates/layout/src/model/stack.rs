@@ -54,7 +54,7 @@ pub enum PartitionType {
     Unknown,
 }
 
-/// What else an entry says, kept so that a cure can write it back.
+/// What else an entry says, kept so that a fix can write it back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// GPT attribute bits; 0 elsewhere.

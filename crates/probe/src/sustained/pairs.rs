@@ -30,7 +30,7 @@ struct Pair {
 
 /// What pairs of all sizes have told.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Told {
+pub(crate) enum Inferred {
     /// There is a unit.
     Unit(Sustained),
     /// None that is larger than the sector.
@@ -41,9 +41,9 @@ pub(crate) enum Told {
 
 impl Search<'_, '_> {
     /// The unit by pairs; larger than what covering writes have shown not to be there.
-    pub(crate) fn pairs(&mut self) -> Step<Told> {
+    pub(crate) fn pairs(&mut self) -> Step<Inferred> {
         if !self.fill()? {
-            return Ok(Told::Nothing);
+            return Ok(Inferred::Nothing);
         }
         let mut size = LARGEST_UNIT;
         self.halves(size, 0)?;
@@ -57,15 +57,15 @@ impl Search<'_, '_> {
                 let first = self.first_boundary(size, split, (near * far).sqrt())?;
                 return match boundary(size, first % size) {
                     Some(unit) => self.prove_pairs(unit),
-                    None => Ok(Told::Nothing),
+                    None => Ok(Inferred::Nothing),
                 };
             }
             if ratio > APART {
-                return Ok(Told::Nothing);
+                return Ok(Inferred::Nothing);
             }
             size /= 2;
         }
-        Ok(if self.covered { Told::Flat } else { Told::Nothing })
+        Ok(if self.covered { Inferred::Flat } else { Inferred::Nothing })
     }
 
     /// The seconds of pairs that begin at the multiples of `size`, and half of it later: until they are equal, or clearly not.
@@ -96,7 +96,7 @@ impl Search<'_, '_> {
         Ok(below + width)
     }
 
-    fn prove_pairs(&mut self, unit: Boundary) -> Step<Told> {
+    fn prove_pairs(&mut self, unit: Boundary) -> Step<Inferred> {
         let (size, phase, logical) = (unit.size().get(), unit.phase().get(), self.session.logical);
         let at = |size: u64, phase: u64, apart: u64| {
             boundary(size, phase % size).map(|places| Pair { places, apart })
@@ -115,15 +115,15 @@ impl Search<'_, '_> {
                 (at(size, phase + size - logical, half), 3),
             ];
             for (pair, index) in kinds {
-                let Some(pair) = pair else { return Ok(Told::Nothing) };
+                let Some(pair) = pair else { return Ok(Inferred::Nothing) };
                 let seconds = self.pair_series(pair, measured)?;
                 proof.push(index, seconds);
                 if !proof.is_possible() {
-                    return Ok(Told::Nothing);
+                    return Ok(Inferred::Nothing);
                 }
             }
         }
-        Ok(if proof.is_proof() { Told::Unit(proof) } else { Told::Nothing })
+        Ok(if proof.is_proof() { Inferred::Unit(proof) } else { Inferred::Nothing })
     }
 
     /// Pairs that are half of `size` apart and begin `phase` after its multiples.

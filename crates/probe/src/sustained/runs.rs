@@ -12,7 +12,9 @@ use straddle_units::Boundary;
 use crate::budget::Step;
 use crate::session::SLOT;
 use crate::statistics::{count, median, quantile};
-use crate::sustained::{CHUNK, Kind, LARGEST_UNIT, Places, SLOWER, Search, Sustained, Told, boundary, slope};
+use crate::sustained::{
+    CHUNK, Inferred, Kind, LARGEST_UNIT, Places, SLOWER, Search, Sustained, boundary, slope,
+};
 
 /// Sectors of a series.
 const SECTORS: usize = 512;
@@ -30,11 +32,11 @@ const WHOLE: f64 = 1.7;
 
 impl Search<'_, '_> {
     /// The unit by runs; with `flushes` if a flush waits for flash.
-    pub(crate) fn runs(&mut self, flushes: bool) -> Step<Told> {
+    pub(crate) fn runs(&mut self, flushes: bool) -> Step<Inferred> {
         self.flushes = flushes;
         let bound = flushes || self.fill_in_order()?;
         let logical = self.session.logical;
-        let Some(pairs) = boundary(2 * logical, 0) else { return Ok(Told::Nothing) };
+        let Some(pairs) = boundary(2 * logical, 0) else { return Ok(Inferred::Nothing) };
         self.session.tell("sectors in order, and two at a time at random places");
         let (mut order, mut alone) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
@@ -48,31 +50,31 @@ impl Search<'_, '_> {
             }
         }
         if median(&alone) < WHOLE * median(&order) {
-            return Ok(Told::Flat);
+            return Ok(Inferred::Flat);
         }
-        if flushes { Ok(Told::Nothing) } else { self.shifted() }
+        if flushes { Ok(Inferred::Nothing) } else { self.shifted() }
     }
 
     /// The unit by runs on their own boundaries, and half their length off them.
-    fn shifted(&mut self) -> Step<Told> {
+    fn shifted(&mut self) -> Step<Inferred> {
         if self.session.slot_and_next().is_none() {
-            return Ok(Told::Nothing);
+            return Ok(Inferred::Nothing);
         }
         let mut size = 2 * self.session.logical;
         while size <= LARGEST_UNIT {
             let (Some(unit), Some(half)) = (boundary(size, 0), boundary(size, size / 2)) else {
-                return Ok(Told::Nothing);
+                return Ok(Inferred::Nothing);
             };
             self.session.tell(&format!("runs of {size} bytes, on their boundaries and off them"));
             let (off, on) = (self.run_cost(size, Places::On(half))?, self.run_cost(size, Places::On(unit))?);
             if off > SLOWER * on
                 && let Some(proof) = self.prove_runs(unit)?
             {
-                return Ok(Told::Unit(proof));
+                return Ok(Inferred::Unit(proof));
             }
             size *= 2;
         }
-        Ok(Told::Nothing)
+        Ok(Inferred::Nothing)
     }
 
     fn prove_runs(&mut self, unit: Boundary) -> Step<Option<Sustained>> {

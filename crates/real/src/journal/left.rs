@@ -1,6 +1,6 @@
 //! The journals that runs have left in a folder: which files are one journal's, and which of them are not there.
 //!
-//! The law of this module: it reads names and headers, and changes nothing. The folder is what somebody named: files of others
+//! The law of this module: it reads names and headers, and changes nothing. The folder is named by the user: files of other programs
 //! may be in it, whatever they are called, so a file is a journal's by what it says of itself.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,7 +78,7 @@ fn found(folder: &Path) -> io::Result<BTreeMap<String, Left>> {
 pub struct Unrestored {
     /// A file of it.
     pub path: PathBuf,
-    /// Whether its run, or who puts it back, is still at it.
+    /// Whether its run, or a process that restores it, is still active.
     pub is_running: bool,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The law of this module: a target is written only where its drive gives no bytes at all, or where its owner says that what
 //! is there now may go, and not before all that the journal holds has been compared with it. A run writes nothing but what was
-//! there, so what reads otherwise was written by somebody else: a sector that a power cut tore while the same bytes were written to
+//! there, so what reads otherwise was written by another program: a sector that a power cut tore while the same bytes were written to
 //! it is whole, or it cannot be read.
 
 mod check;
@@ -28,7 +28,7 @@ pub use outcome::{Lacks, Restored, Settled};
 const LOOKS: u32 = 16;
 
 /// Puts back what a journal holds, and removes it when all of it is there and the target holds that. With `force` also where
-/// somebody has written since.
+/// another program has written since.
 pub fn restore(journal: &Left, force: bool) -> Settled {
     for _ in 0..LOOKS {
         let unknown = |source| {

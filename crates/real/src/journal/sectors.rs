@@ -18,7 +18,7 @@ const UNITS: [usize; 4] = [512, 1024, 2048, 4096];
 const TRIES: u32 = 2;
 
 /// A target, and the way to it past the page cache, where there is one. It stays one open file: another one would be an opener, who
-/// is not told from others.
+/// cannot be distinguished from others.
 pub(super) struct Ways<'a> {
     pub(super) opened: &'a Opened,
     /// Whether the file system takes O_DIRECT.

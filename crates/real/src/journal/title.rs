@@ -1,6 +1,6 @@
 //! What a file of a journal says of itself in its first line: whose it is says that, and not its name.
 //!
-//! The law of this module: a file that is somebody else's is never written and never removed, whatever it is called.
+//! The law of this module: a file of another program is never written and never removed, whatever it is called.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -91,7 +91,7 @@ impl Title {
     }
 }
 
-/// Opens a file that is called as a journal is: no link to one, and a FIFO that is called so holds up nobody.
+/// Opens a file that is called as a journal is: no link to one, and a FIFO of that name holds up no process.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY).bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;

@@ -34,7 +34,7 @@ impl Case {
     }
 
     fn begin(&self, areas: &[Span]) -> Result<Session, SessionError> {
-        let claimed = Claimed::open(&self.path, Give::Used, Io::Buffered).unwrap();
+        let claimed = Claimed::open(&self.path, Scope::Preserve, Io::Buffered).unwrap();
         let settings = Settings { depth: 1, largest: 65_536 };
         Session::begin(claimed, "a file".into(), areas, &self.journals(), settings, Arc::clone(&self.stop))
     }

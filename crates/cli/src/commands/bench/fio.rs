@@ -42,7 +42,7 @@ pub(super) fn emit(
     };
     let text = fio::emit(workload, &job)?;
     keep::write(path, text.as_bytes(), &super::target(arguments))?;
-    Ok(Exit::Aligned)
+    Ok(Exit::Success)
 }
 
 pub(super) fn import(arguments: &BenchArguments, path: &Path, styles: Styles) -> Result<Exit> {
@@ -66,5 +66,5 @@ pub(super) fn import(arguments: &BenchArguments, path: &Path, styles: Styles) ->
         turns: None,
     };
     super::show(&bench, arguments, styles)?;
-    Ok(Exit::Aligned)
+    Ok(Exit::Success)
 }

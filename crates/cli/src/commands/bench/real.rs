@@ -17,7 +17,7 @@ use straddle_device::shown::quote_path;
 use straddle_drive::Profile;
 use straddle_io::Nanos;
 use straddle_real::{
-    Areas, Before, Claimed, Conditions, Finished, Give, GivenUp, Io, Kind, Opened, Real, Session,
+    Areas, Before, Claimed, Conditions, Finished, GivenUp, Io, Kind, Opened, Real, Scope, Session,
     SessionError, Settings, Unrestored, areas, unrestored,
 };
 use straddle_units::{ByteCount, ByteOffset, Span};
@@ -91,7 +91,7 @@ pub(super) fn run(
         styles,
     )?;
     drop(made);
-    Ok(if measured.ended == Ended::Interrupted { INTERRUPTED } else { Exit::Aligned })
+    Ok(if measured.ended == Ended::Interrupted { INTERRUPTED } else { Exit::Success })
 }
 
 fn report(
@@ -231,27 +231,28 @@ fn prepare(
     journals: &Path,
     stop: &Arc<AtomicBool>,
 ) -> Result<Prepared> {
-    let give = give(arguments, path, ours)?;
+    let scope = scope(arguments, path, ours)?;
     let io = if arguments.real.io == Some(Way::Buffered) { Io::Buffered } else { Io::Direct };
     let seed = u64::from(arguments.seed.unwrap_or(1));
     let settings = Settings { depth: workload.queue_depth, largest: workload.size };
     let stop = Arc::clone(stop);
     let (subject, regions, before, kept) = if workload.writes() {
-        let claimed = if give == Give::Destroyed {
+        let claimed = if scope == Scope::Overwrite {
             Writable::GivenUp(GivenUp::open(path, io)?)
         } else {
-            Writable::Kept(Claimed::open(path, give, io)?)
+            Writable::Kept(Claimed::open(path, scope, io)?)
         };
         let opened = claimed.opened();
         let regions = arguments.real.regions.unwrap_or(if opened.kind == Kind::Block { REGIONS } else { 1 });
         let bytes = arguments.real.area.map_or(AREA, |area| area.get());
-        let wanted = Areas { give, regions, bytes: if give == Give::Destroyed { u64::MAX } else { bytes } };
+        let wanted =
+            Areas { scope, regions, bytes: if scope == Scope::Overwrite { u64::MAX } else { bytes } };
         let found = areas(opened, wanted).map_err(refused)?;
         let (before, title) = (Before::look(opened), title(path, opened));
-        let told = match give {
-            Give::Free => "only free space was used, and what it held was put back",
-            Give::Used => "what it held was put back",
-            Give::Destroyed => "what it held is gone",
+        let told = match scope {
+            Scope::FreeSpace => "only free space was used, and what it held was put back",
+            Scope::Preserve => "what it held was put back",
+            Scope::Overwrite => "what it held is gone",
         };
         let subject = match claimed {
             Writable::GivenUp(given_up) => {
@@ -295,7 +296,7 @@ pub(crate) fn refused(error: straddle_real::AreaError) -> anyhow::Error {
 }
 
 /// What of the target may be used: what the user said, or what harms nobody.
-fn give(arguments: &BenchArguments, path: &Path, ours: bool) -> Result<Give> {
+fn scope(arguments: &BenchArguments, path: &Path, ours: bool) -> Result<Scope> {
     if let Some(again) = &arguments.real.destroy_data {
         let same = fs::canonicalize(again)
             .ok()
@@ -308,12 +309,12 @@ fn give(arguments: &BenchArguments, path: &Path, ours: bool) -> Result<Give> {
             );
             return Err(UsageError(message).into());
         }
-        return Ok(Give::Destroyed);
+        return Ok(Scope::Overwrite);
     }
     Ok(match (ours, arguments.real.used) {
-        (true, _) => Give::Destroyed,
-        (_, true) => Give::Used,
-        _ => Give::Free,
+        (true, _) => Scope::Overwrite,
+        (_, true) => Scope::Preserve,
+        _ => Scope::FreeSpace,
     })
 }
 

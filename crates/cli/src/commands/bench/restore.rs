@@ -20,7 +20,7 @@ pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
     if found.is_empty() {
         writeln!(out, "Nothing to put back: no journal in {}.", printable(&folder.display().to_string()))?;
     }
-    let mut exit = Exit::Aligned;
+    let mut exit = Exit::Success;
     let command = printable(&restore_command(arguments.real.journals.as_deref()));
     for journal in found {
         let settled = restore(&journal, arguments.real.force);
@@ -47,11 +47,11 @@ fn nothing_to_do(restored: &Restored) -> (&'static str, Exit) {
     match restored {
         Restored::Incomplete => (
             "the journal is not complete, so the run had written nothing to its target; the journal is removed",
-            Exit::Aligned,
+            Exit::Success,
         ),
         Restored::Ended => (
             "the run had ended, and its target held what it held; the rest of its journal is removed",
-            Exit::Aligned,
+            Exit::Success,
         ),
         Restored::Running => (
             "the run of this journal is still going on, or another --restore of it; nothing is put back",
@@ -59,7 +59,7 @@ fn nothing_to_do(restored: &Restored) -> (&'static str, Exit) {
         ),
         _ => (
             "the journal is gone: its run has ended, or another --restore has done what was to be done",
-            Exit::Aligned,
+            Exit::Success,
         ),
     }
 }
@@ -73,7 +73,7 @@ fn told(journal: &Left, settled: &Settled, command: &str) -> (String, Exit) {
     match &settled.restored {
         Restored::Whole { target, bytes } => {
             let target = printable(&target.display().to_string());
-            (format!("{target}: holds what it held; {bytes} bytes were put back.\n"), Exit::Aligned)
+            (format!("{target}: holds what it held; {bytes} bytes were put back.\n"), Exit::Success)
         }
         Restored::Changed { target, spans, unreadable, bytes, began } => {
             let target = printable(&target.display().to_string());

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use straddle_audit::{Finding, Severity, Told};
+use straddle_audit::{Finding, Reported, Severity};
 use straddle_device::OpenError;
 use straddle_examine::{ExamineError, Examined};
 
@@ -54,7 +54,7 @@ fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
     let arguments = &run.arguments;
     let severities = [Severity::Error, Severity::Warning, Severity::Advice];
     let count = |severity| examined.reported().filter(|(finding, _)| finding.severity == severity).count();
-    let counts = |f: &Finding| matches!(f.told, Told::Here | Told::At(_));
+    let counts = |f: &Finding| matches!(f.reported, Reported::Here | Reported::At(_));
     let fails = examined.findings.iter().filter(|f| counts(f));
     let fails = fails.map(|f| f.severity).any(|severity| severity >= arguments.fail_on.severity());
     let unknown = examined.not_judged().filter(|_| !arguments.allow_unknown);
@@ -67,7 +67,7 @@ fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
         exit: match (unknown.is_some() || examined.judgement.is_unread, fails) {
             (true, _) => Exit::Failed,
             (false, true) => Exit::Findings,
-            (false, false) => Exit::Aligned,
+            (false, false) => Exit::Success,
         },
         severities: severities.map(count),
     }

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_audit::{Cause, Command, Cure, Finding, Risk, Subject};
+use straddle_audit::{Cause, Command, Finding, Fix, Risk, Subject};
 use straddle_examine::Cost;
 
 /// One finding.
@@ -123,7 +123,7 @@ pub(super) fn finding_report(finding: &Finding, cost: Option<&Cost>) -> FindingR
         }),
         message: finding.sentence(),
         cost: cost.map(cost_report),
-        fix: finding.cure.as_ref().map(fix_report),
+        fix: finding.fix.as_ref().map(fix_report),
         follows: finding.follows.iter().map(cause_report).collect(),
     }
 }
@@ -153,17 +153,17 @@ fn cost_report(cost: &Cost) -> CostReport {
     }
 }
 
-fn fix_report(cure: &Cure) -> FixReport {
-    let risk = match cure.risk {
+fn fix_report(fix: &Fix) -> FixReport {
+    let risk = match fix.risk {
         Risk::Safe => "safe",
         Risk::Backup => "backup",
         Risk::Destroys => "destroys",
     };
     FixReport {
-        summary: cure.summary.clone(),
-        commands: cure.commands.iter().map(command_report).collect(),
-        risk: (!cure.commands.is_empty()).then_some(risk),
-        caution: cure.caution.clone(),
+        summary: fix.summary.clone(),
+        commands: fix.commands.iter().map(command_report).collect(),
+        risk: (!fix.commands.is_empty()).then_some(risk),
+        caution: fix.caution.clone(),
     }
 }
 

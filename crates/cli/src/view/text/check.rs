@@ -34,7 +34,7 @@ pub(crate) fn lines(audited: &Examined) -> String {
     text
 }
 
-/// A target in full: what it is, its partitions with their verdicts, and each finding with its cure.
+/// A target in full: what it is, its partitions with their verdicts, and each finding with its fix.
 pub(crate) fn target(audited: &Examined, verbose: bool, styles: Styles) -> String {
     let mut text = heading(audited, styles);
     let topology = &audited.target.topology;
@@ -110,7 +110,11 @@ fn heading(audited: &Examined, styles: Styles) -> String {
     if target.read_only {
         parts.push("read-only".to_owned());
     }
-    parts.push(if audited.is_image() { format!("{kind}, judged as if on {format}") } else { format });
+    parts.push(match target.topology.format() {
+        SectorFormat::Other if audited.is_image() => format!("{kind}, assuming a drive that is {format}"),
+        _ if audited.is_image() => format!("{kind}, assuming a {format} drive"),
+        _ => format,
+    });
     if let (Some(number), Some(node)) = (target.partition, &target.node) {
         parts.push(format!("partition {number} of {}", printable(&node.display().to_string())));
     }
@@ -200,7 +204,7 @@ pub(crate) fn summary(summary: Summary, severities: [usize; 3], styles: Styles) 
         counts.push(format!("{advice} advice"));
     }
     let counts = if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) };
-    let hint = if errors + warnings + advice > 0 { "; 'straddle explain CODE' tells more" } else { "" };
+    let hint = if errors + warnings + advice > 0 { "; see 'straddle explain CODE'" } else { "" };
     let targets = plural(summary.targets, "target");
     if parts.is_empty() {
         return targets;

@@ -40,7 +40,7 @@ pub(crate) fn list(profiles: &[Profile], width: usize, styles: Styles) -> String
         ]);
     }
     let legend = "CLAIMS and TRUTH: logical/physical sector in bytes (of an SSD its indirection unit), + the byte of the first \
-                  physical boundary if that is not 0. 'straddle drive show NAME' tells more.";
+                  physical boundary if that is not 0. See 'straddle drive show NAME'.";
     format!("{}\n\n{}\n", folded_table(&trimmed(&table), "TITLE", width, styles), wrap(legend, width, ""))
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use straddle_audit::{ATOMIC_UNIT, Cause, Cure, Finding, Severity, Subject, picture};
+use straddle_audit::{ATOMIC_UNIT, Cause, Finding, Fix, Severity, Subject, picture};
 use straddle_examine::{Cost, Examined};
 use straddle_units::{ByteCount, Span};
 
@@ -42,7 +42,7 @@ fn cost_text(cost: &Cost) -> String {
     text + &format!(" ({source})")
 }
 
-/// The finding number `at` of those that are `told`, its cost, and its cure, which is told once for all that share it.
+/// The finding number `at` of those that are `told`, its cost, and its fix, which is told once for all that share it.
 pub(super) fn finding_text(
     audited: &Examined,
     told: &[(&Finding, Option<&Cost>)],
@@ -65,10 +65,10 @@ pub(super) fn finding_text(
     if let Some(from) = follows_text(finding) {
         let _ = writeln!(text, "{}", wrap(&from, width(), "  "));
     }
-    let shares = |other: &&Finding| other.cure == finding.cure;
-    if let Some(cure) = finding.cure.as_ref().filter(|_| !before.iter().any(|(other, _)| shares(other))) {
+    let shares = |other: &&Finding| other.fix == finding.fix;
+    if let Some(fix) = finding.fix.as_ref().filter(|_| !before.iter().any(|(other, _)| shares(other))) {
         let others: Vec<&Finding> = after.iter().map(|(other, _)| *other).filter(shares).collect();
-        text += &cure_text(cure, &sharing(finding, &others), styles);
+        text += &fix_text(fix, &sharing(finding, &others), styles);
     }
     text
 }
@@ -83,10 +83,10 @@ fn follows_text(finding: &Finding) -> Option<String> {
     (!causes.is_empty()).then(|| format!("follows from {}: see there for the fix", causes.join(" and ")))
 }
 
-/// So many of the findings that share a cure are named.
+/// So many of the findings that share a fix are named.
 const NAMED: usize = 6;
 
-/// `, for S002 and S041 of partition 2 as well`: what else the cure of `finding` is for.
+/// `, for S002 and S041 of partition 2 as well`: what else the fix of `finding` is for.
 fn sharing(finding: &Finding, others: &[&Finding]) -> String {
     let of = |other: &&Finding| match other.way() {
         Some(way) if other.layer != finding.layer => format!("{} of {}", other.rule.code, printable(&way)),
@@ -138,17 +138,17 @@ fn drawing(audited: &Examined, finding: &Finding) -> Option<String> {
     })
 }
 
-/// A cure, with what it is for as well behind what has to be done.
-fn cure_text(cure: &Cure, sharing: &str, styles: Styles) -> String {
+/// A fix, with what it is for as well behind what has to be done.
+fn fix_text(fix: &Fix, sharing: &str, styles: Styles) -> String {
     let mut text =
-        format!("{}\n", wrap(&format!("fix: {}{sharing}", printable(&cure.summary)), width(), "  "));
+        format!("{}\n", wrap(&format!("fix: {}{sharing}", printable(&fix.summary)), width(), "  "));
     // What is pasted is often not read to its end: what it may cost stands before it.
-    let warning = cure.risk.warning().filter(|_| !cure.commands.is_empty());
-    let before: Vec<&str> = warning.into_iter().chain(cure.caution.as_deref()).collect();
+    let warning = fix.risk.warning().filter(|_| !fix.commands.is_empty());
+    let before: Vec<&str> = warning.into_iter().chain(fix.caution.as_deref()).collect();
     if !before.is_empty() {
         let _ = writeln!(text, "{}", wrap(&printable(&before.join("; ")), width(), "    "));
     }
-    for command in &cure.commands {
+    for command in &fix.commands {
         let _ = writeln!(text, "    {}", paint(styles.heading, &printable(&command.line)));
     }
     text

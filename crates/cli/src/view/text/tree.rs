@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use straddle_audit::{Finding, Severity, Step, Told};
+use straddle_audit::{Finding, Reported, Severity, Step};
 use straddle_examine::Examined;
 use straddle_layout::layer::{Facts, FileSystem, Layer, Segment};
 use straddle_layout::{Partition, Role, Stack, types};
@@ -145,7 +145,8 @@ impl Node<'_> {
 
     /// The codes of the findings that `about` picks and that were asked for, wherever they are told, coloured by the worst.
     fn marks(self, about: impl Fn(&Finding) -> bool) -> String {
-        let asked = self.audited.findings.iter().filter(|f| matches!(f.told, Told::Here | Told::At(_)));
+        let asked =
+            self.audited.findings.iter().filter(|f| matches!(f.reported, Reported::Here | Reported::At(_)));
         let mut codes: Vec<(Severity, &str)> =
             asked.filter(|f| about(f)).map(|f| (f.severity, f.rule.code.as_str())).collect();
         codes.sort_by_key(|(severity, code)| (std::cmp::Reverse(*severity), *code));

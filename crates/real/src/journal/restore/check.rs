@@ -66,7 +66,7 @@ impl Check {
     }
 }
 
-/// Gives a damaged journal another name, so that it is in nobody's way and still there.
+/// Gives a damaged journal another name, so that it does not get in the way and is still there.
 fn set_aside(path: &Path, what: String) -> JournalError {
     let mut renamed = path.with_extension(DAMAGED);
     for count in 1.. {

@@ -44,9 +44,9 @@ pub enum Restored {
     Incomplete,
     /// The run had ended, and its target held what it held: what was left of the journal is gone.
     Ended,
-    /// The measurement that the journal belongs to is still running, or somebody else restores it.
+    /// The measurement that the journal belongs to is still running, or another process restores it.
     Running,
-    /// It was there, and is no longer: its run has ended, or somebody else has restored it.
+    /// It was there, and is no longer: its run has ended, or another process has restored it.
     Gone,
 }
 

@@ -1,6 +1,6 @@
 //! Compares what a journal holds with its target, and puts it back.
 //!
-//! The law of this module: it writes only while nobody else has come, which is asked before each write, and says that the target
+//! The law of this module: it writes only while no other process has opened the target, which is checked before each write, and says that the target
 //! holds what it held only where that was read after the last one.
 
 use std::io;
@@ -63,7 +63,7 @@ pub(super) fn put_back(journal: &Left, force: bool) -> Settled {
 /// What was done by a journal.
 struct Put {
     target: PathBuf,
-    /// Where somebody has written since, which was left alone.
+    /// Where another program has written since, which was left alone.
     foreign: Vec<Span>,
     /// What cannot be read beside that, which was left alone as well.
     unreadable: Vec<Span>,

@@ -1,6 +1,6 @@
 //! Where a badly placed partition should lie, and the commands that put it there.
 //!
-//! This is the cure of one partition with all others left where they are; laying out a whole disk is a plan.
+//! This is the fix of one partition with all others left where they are; laying out a whole disk is a plan.
 
 mod caution;
 mod entry;
@@ -16,7 +16,7 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
 use self::caution::caution;
 use self::entry::Entry;
 use crate::boundaries::{GRAIN, required};
-use crate::finding::{Command, Cure, Risk};
+use crate::finding::{Command, Fix, Risk};
 use crate::{Context, weigh};
 
 /// An MBR counts blocks in 32 bits.
@@ -31,14 +31,14 @@ struct Place {
 
 /// A place with the fix that puts the partition there.
 struct Candidate {
-    cure: Cure,
+    fix: Fix,
     /// Whether its commands take along what is in the partition.
     keeps_data: bool,
 }
 
-/// The cure for everything that is wrong with the placement of `partition`; `None` when no place in the free
+/// The fix for everything that is wrong with the placement of `partition`; `None` when no place in the free
 /// space around it would do.
-pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<Cure> {
+pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<Fix> {
     let free = free_space_around(context, partition)?;
     let candidates: Vec<Candidate> = find_places(context, partition, free)
         .into_iter()
@@ -46,8 +46,8 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<C
         .filter_map(|place| candidate(context, partition, place, free))
         .collect();
     // A place that a tool reaches is worth more than one that none does, and most where the data comes along.
-    let worth = |candidate: &&Candidate| (candidate.keeps_data, !candidate.cure.commands.is_empty());
-    candidates.iter().rev().max_by_key(worth).map(|candidate| candidate.cure.clone())
+    let worth = |candidate: &&Candidate| (candidate.keeps_data, !candidate.fix.commands.is_empty());
+    candidates.iter().rev().max_by_key(worth).map(|candidate| candidate.fix.clone())
 }
 
 /// The same place, as long as the partition is, where that would be moved and grow to whole sectors although what is in it
@@ -63,7 +63,7 @@ fn as_long(context: &Context<'_>, partition: &Partition, place: Place) -> Place 
     place
 }
 
-/// The cure that puts `partition` at `place`.
+/// The fix that puts `partition` at `place`.
 fn candidate(
     context: &Context<'_>,
     partition: &Partition,
@@ -77,8 +77,8 @@ fn candidate(
         return None;
     }
     if context.stack.kind == TableKind::Kernel {
-        let cure = Cure::advice(format!("start it at LBA {start} with {count} sectors"));
-        return Some(Candidate { cure, keeps_data: false });
+        let fix = Fix::advice(format!("start it at LBA {start} with {count} sectors"));
+        return Some(Candidate { fix, keeps_data: false });
     }
     let mut entry = Entry { context, partition, start, count };
     let old = partition.span;
@@ -104,13 +104,13 @@ fn candidate(
         (false, entry.table_only(by_sfdisk))
     };
     let commands: Vec<Command> = commands.into_iter().collect();
-    let cure = Cure {
+    let fix = Fix {
         summary: summary(partition, place, start, entry.count),
         risk: if moves || shrinks { Risk::Backup } else { Risk::Safe },
         caution: caution(context, partition, place, &commands),
         commands,
     };
-    Some(Candidate { cure, keeps_data })
+    Some(Candidate { fix, keeps_data })
 }
 
 /// Whether something is known to be in a partition. What is not recognised may be data all the same.
@@ -216,7 +216,7 @@ fn free_space_around(context: &Context<'_>, partition: &Partition) -> Option<Spa
     space.gaps(taken).into_iter().find(|gap| gap.overlaps(own))
 }
 
-/// The sector size that has to be told, because an image has no device that tells it.
-fn told_sector_size(context: &Context<'_>) -> Option<u64> {
+/// The sector size to be passed on the command line: an image has no device that reports it.
+fn explicit_sector_size(context: &Context<'_>) -> Option<u64> {
     Some(context.stack.block.get()).filter(|size| context.is_image && *size != 512)
 }

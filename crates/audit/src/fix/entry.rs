@@ -11,7 +11,7 @@ use crate::Context;
 use crate::finding::Command;
 use crate::shell::{operand, quote};
 
-/// The types that parted gives to a partition made for a file system, by what it is told: MBR types, and names of GPT
+/// The types that parted gives to a partition made for a file system, by what it is passed: MBR types, and names of GPT
 /// types. Others it does not give.
 const PARTED_TYPES: [(u8, &str, &str); 3] = [
     (0x83, "Linux filesystem", "ext4"),
@@ -36,9 +36,9 @@ impl Entry<'_> {
         self.start.get() + self.count.get() - 1
     }
 
-    /// The sector size that has to be told, because an image has no device that tells it.
-    fn told_sector_size(&self) -> Option<u64> {
-        super::told_sector_size(self.context)
+    /// The sector size to be passed on the command line: an image has no device that reports it.
+    fn explicit_sector_size(&self) -> Option<u64> {
+        super::explicit_sector_size(self.context)
     }
 
     /// Whether the partition's name may stand in a command: a terminal obeys control characters, quoted or not, and who
@@ -70,7 +70,8 @@ impl Entry<'_> {
 
     fn sfdisk_of(&self, fields: &str, options: &str) -> Command {
         let number = self.partition.number;
-        let size = self.told_sector_size().map(|size| format!("--sector-size {size} ")).unwrap_or_default();
+        let size =
+            self.explicit_sector_size().map(|size| format!("--sector-size {size} ")).unwrap_or_default();
         let line = format!("echo '{fields}' | sfdisk {size}{options}-N {number} {}", self.operand());
         Command { tool: "sfdisk", line }
     }
@@ -94,7 +95,7 @@ impl Entry<'_> {
             _ => "primary".to_owned(),
         };
         let environment =
-            self.told_sector_size().map(|size| format!("PARTED_SECTOR_SIZE={size} ")).unwrap_or_default();
+            self.explicit_sector_size().map(|size| format!("PARTED_SECTOR_SIZE={size} ")).unwrap_or_default();
         let (number, last) = (partition.number, self.last());
         let active = match partition.kind {
             PartitionType::Mbr(_) if attributes.bootable => format!(" set {number} boot on"),
@@ -107,7 +108,7 @@ impl Entry<'_> {
         Some(Command { tool: "parted", line })
     }
 
-    /// The file system that parted has to be told, to give the partition the type that it has.
+    /// The file system to be passed to parted, to give the partition the type that it has.
     fn parted_file_system(&self) -> Option<&'static str> {
         let has = |(mbr, name, _): &&(u8, &str, &str)| match self.partition.kind {
             PartitionType::Mbr(kind) => kind == *mbr,
@@ -128,10 +129,10 @@ impl Entry<'_> {
         }
     }
 
-    /// sgdisk works on GPT only, and cannot be told an image's sector size.
+    /// sgdisk works on GPT only, and has no option for an image's sector size.
     fn sgdisk(&self) -> Option<Command> {
         let PartitionType::Guid(kind) = self.partition.kind else { return None };
-        if self.told_sector_size().is_some() || !self.name_can_be_shown() || !self.name_is_for_sgdisk() {
+        if self.explicit_sector_size().is_some() || !self.name_can_be_shown() || !self.name_is_for_sgdisk() {
             return None;
         }
         let (number, start, last) = (self.partition.number, self.start, self.last());

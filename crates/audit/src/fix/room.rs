@@ -2,7 +2,7 @@
 //!
 //! libfdisk moves an entry within its own blocks and into the gaps beside it, but it does not see all gaps
 //! (`fdisk_get_freespaces`, libfdisk/src/table.c; `recount_resize`, libfdisk/src/partition.c). A command that it
-//! refuses is no cure. The law of this module: in doubt it says no; there are other tools.
+//! refuses is no fix. The law of this module: in doubt it says no; there are other tools.
 
 use straddle_layout::{Partition, Role};
 use straddle_units::{ByteCount, ByteOffset, Span};
@@ -11,7 +11,7 @@ use super::Place;
 use crate::Context;
 use crate::boundaries::GRAIN;
 
-/// A gap of so many blocks at the end is none to libfdisk; elsewhere one of a single block.
+/// A gap of this many blocks at the end is none to libfdisk; elsewhere one of a single block.
 const SMALL_GAP: u64 = 3;
 
 /// Whether sfdisk can put `partition`, which lies at `old`, at `place`, within the `free` bytes around it and its own.

@@ -1,8 +1,8 @@
-//! Every printed cure is run: what straddle tells to type has to do what straddle says it does.
+//! Every printed fix is run: what straddle tells to type has to do what straddle says it does.
 //!
 //! The commands run on copies of images, in a directory of their own with the image under the name that the
 //! commands give it. sfdisk and sgdisk have to keep everything but the place. parted makes a partition again: it
-//! keeps the number, the type, the boot flag and a GPT's name, and loses the UUID, as the cure's caution says.
+//! keeps the number, the type, the boot flag and a GPT's name, and loses the UUID, as the fix's caution says.
 //! What becomes of file systems is tested in tests/pasted.rs.
 
 mod tools;
@@ -16,7 +16,7 @@ use std::process::Command;
 use serde_json::Value;
 use tools::{Dir, bytes, check_in, disk_codes, list, number, present, run, word, write_table};
 
-/// An image with something to cure.
+/// An image with something to fix.
 struct Case {
     /// What it is about; also the name of the image.
     name: &'static str,
@@ -28,9 +28,9 @@ struct Case {
     sgdisk: &'static [&'static str],
     /// The topology that it is assumed to be for.
     assume: &'static str,
-    /// The partitions that have a cure.
-    cured: &'static [u64],
-    /// The tools that the cures are for, over all partitions.
+    /// The partitions that have a fix.
+    fixed: &'static [u64],
+    /// The tools that the fixes are for, over all partitions.
     tools: &'static [&'static str],
 }
 
@@ -45,7 +45,7 @@ const CASES: &[Case] = &[
                  attrs=\"RequiredPartition LegacyBIOSBootable GUID:48\"\n",
         sgdisk: &[],
         assume: "512e",
-        cured: &[1, 3],
+        fixed: &[1, 3],
         tools: &["sfdisk"],
     },
     // Before the first there is a single free sector, which sfdisk does not find: it goes elsewhere.
@@ -55,7 +55,7 @@ const CASES: &[Case] = &[
         script: "label: gpt\n1 : start=2049, size=1000\n4 : start=4097, size=1000\n",
         sgdisk: &[],
         assume: "512e",
-        cured: &[1, 4],
+        fixed: &[1, 4],
         tools: &["sfdisk"],
     },
     Case {
@@ -64,7 +64,7 @@ const CASES: &[Case] = &[
         script: "label: gpt\nfirst-lba: 6\n2 : start=7, size=100, name=\"four Kn\"\n1 : start=257, size=101\n",
         sgdisk: &[],
         assume: "4kn,iu=16KiB",
-        cured: &[1, 2],
+        fixed: &[1, 2],
         tools: &["parted"],
     },
     Case {
@@ -73,7 +73,7 @@ const CASES: &[Case] = &[
         script: "label: dos\nstart=63, size=1001, type=7\nstart=3000, size=999, bootable\nstart=5000, size=1, type=da\n",
         sgdisk: &[],
         assume: "512e",
-        cured: &[1, 2],
+        fixed: &[1, 2],
         tools: &["parted", "sfdisk"],
     },
     Case {
@@ -82,7 +82,7 @@ const CASES: &[Case] = &[
         script: "label: dos\nstart=7, size=101, type=7\nstart=257, size=99, bootable\n",
         sgdisk: &[],
         assume: "4kn,iu=16KiB",
-        cured: &[1, 2],
+        fixed: &[1, 2],
         tools: &["parted", "sfdisk"],
     },
     // sfdisk sees none of these gaps (before 1 MiB; between logical partitions too small), so what it can do is less.
@@ -94,7 +94,7 @@ const CASES: &[Case] = &[
                  7 : start=6145, size=1501\n",
         sgdisk: &[],
         assume: "512e",
-        cured: &[1, 5, 6, 7],
+        fixed: &[1, 5, 6, 7],
         tools: &["parted", "sfdisk"],
     },
     Case {
@@ -104,7 +104,7 @@ const CASES: &[Case] = &[
                  6 : start=10001, size=1500, type=7\n7 : start=20001, size=1500\n",
         sgdisk: &[],
         assume: "512e",
-        cured: &[5, 6, 7],
+        fixed: &[5, 6, 7],
         tools: &["sfdisk"],
     },
     // The last gap is only seen for the partition that is listed last, and partition 3 is not.
@@ -115,7 +115,7 @@ const CASES: &[Case] = &[
                  3 : start=16385, size=1000\n5 : start=10241, size=1000\n",
         sgdisk: &[],
         assume: "512e",
-        cured: &[1, 3, 5],
+        fixed: &[1, 3, 5],
         tools: &["parted"],
     },
     // The habit of old fdisk: each logical partition 63 sectors behind its record, all of them back to back.
@@ -126,7 +126,7 @@ const CASES: &[Case] = &[
                  5 : start=4158, size=4011\n6 : start=8232, size=3969\n7 : start=12264, size=3864\n",
         sgdisk: &[],
         assume: "512e",
-        cured: &[1, 5, 6],
+        fixed: &[1, 5, 6],
         tools: &["sfdisk"],
     },
     Case {
@@ -135,7 +135,7 @@ const CASES: &[Case] = &[
         script: "label: dos\nstart=63, size=32705, bootable\n",
         sgdisk: &[],
         assume: "512e",
-        cured: &[1],
+        fixed: &[1],
         tools: &["sfdisk"],
     },
     Case {
@@ -144,7 +144,7 @@ const CASES: &[Case] = &[
         script: "label: gpt\nstart=2048, size=1001\nstart=3056, size=1003\nstart=4059, size=1\nstart=8192, size=24543\n",
         sgdisk: &[],
         assume: "512e",
-        cured: &[1, 2, 4],
+        fixed: &[1, 2, 4],
         tools: &["sfdisk"],
     },
     Case {
@@ -153,7 +153,7 @@ const CASES: &[Case] = &[
         script: "label: gpt\nfirst-lba: 34\nstart=34, size=3000\nstart=3034, size=3000\nstart=6034, size=26701\n",
         sgdisk: &[],
         assume: "512e",
-        cured: &[1, 2, 3],
+        fixed: &[1, 2, 3],
         tools: &["sfdisk"],
     },
     Case {
@@ -162,7 +162,7 @@ const CASES: &[Case] = &[
         script: "label: gpt\nstart=2056, size=1000\nstart=4096, size=1000\nstart=8200, size=24535\n",
         sgdisk: &[],
         assume: "512e,iu=16KiB",
-        cured: &[1, 3],
+        fixed: &[1, 3],
         tools: &["sfdisk"],
     },
     Case {
@@ -171,7 +171,7 @@ const CASES: &[Case] = &[
         script: "label: gpt\nstart=2048, size=2048\nstart=4224, size=2048\nstart=6272, size=2000\n",
         sgdisk: &[],
         assume: "512e,chunk=64KiB,stripe=192KiB",
-        cured: &[1, 3],
+        fixed: &[1, 3],
         tools: &["sfdisk"],
     },
     Case {
@@ -180,7 +180,7 @@ const CASES: &[Case] = &[
         script: "label: gpt\nfirst-lba: 34\nstart=63, size=1000\nstart=2048, size=1000\nstart=4096, size=28639\n",
         sgdisk: &[],
         assume: "physical=4096,offset=3584",
-        cured: &[2, 3],
+        fixed: &[2, 3],
         tools: &["sfdisk"],
     },
     Case {
@@ -189,7 +189,7 @@ const CASES: &[Case] = &[
         script: "label: gpt\nstart=2056, size=1000\nstart=4097, size=1000\n",
         sgdisk: &[],
         assume: "512e,atomic=64KiB",
-        cured: &[1, 2],
+        fixed: &[1, 2],
         tools: &["sfdisk"],
     },
     Case {
@@ -206,7 +206,7 @@ const CASES: &[Case] = &[
             "-c6:'\"'\\'",
         ],
         assume: "512e",
-        cured: &[1, 2, 3, 4, 5, 6],
+        fixed: &[1, 2, 3, 4, 5, 6],
         tools: &["sgdisk"],
     },
     Case {
@@ -215,7 +215,7 @@ const CASES: &[Case] = &[
         script: "label: gpt\nfirst-lba: 34\nstart=63, size=1000\nstart=2049, size=1000\n",
         sgdisk: &["-h1"],
         assume: "512e",
-        cured: &[1, 2],
+        fixed: &[1, 2],
         tools: &["sfdisk"],
     },
 ];
@@ -239,30 +239,30 @@ impl Case {
         check_in(dir, Path::new(self.name), &["--assume", self.assume])
     }
 
-    /// Runs `line` on a copy of the image in `dir` and judges what it made of partition `cured`.
-    fn try_out(&self, dir: &Dir, cured: u64, tool: &str, line: &str) {
-        let copy = Dir::new("cured");
+    /// Runs `line` on a copy of the image in `dir` and judges what it made of partition `fixed`.
+    fn try_out(&self, dir: &Dir, fixed: u64, tool: &str, line: &str) {
+        let copy = Dir::new("fixed");
         fs::copy(dir.join(self.name), copy.join(self.name)).expect("the image can be copied");
         tools::shell(line, copy.path());
-        let place = format!("{}, partition {cured}: {line}", self.name);
+        let place = format!("{}, partition {fixed}: {line}", self.name);
         let (before, after) = (self.check(dir.path()), self.check(copy.path()));
-        let left = grave(&after, cured);
+        let left = grave(&after, fixed);
         assert!(left.is_empty(), "{place}\nleaves {left:?}");
         assert_eq!(disk_codes(&before), disk_codes(&after), "{place}");
-        self.nothing_else_changed(dir, &copy, cured, tool, &place);
+        self.nothing_else_changed(dir, &copy, fixed, tool, &place);
         // The bytes of all others stay where they were.
         for (number, (start, len)) in spans(&before) {
             let old = dir.join(self.name);
             let same = bytes(&old, start, len) == bytes(&copy.join(self.name), start, len);
-            assert!(same || number == cured, "{place}\nchanged the bytes of partition {number}");
+            assert!(same || number == fixed, "{place}\nchanged the bytes of partition {number}");
         }
     }
 
     /// sfdisk and sgdisk change the place of one entry and nothing else; parted keeps a number and a GPT's name.
-    fn nothing_else_changed(&self, dir: &Dir, copy: &Dir, cured: u64, tool: &str, place: &str) {
+    fn nothing_else_changed(&self, dir: &Dir, copy: &Dir, fixed: u64, tool: &str, place: &str) {
         let (header, mut before) = tools::table(&dir.join(self.name), self.block);
         let (new_header, mut after) = tools::table(&copy.join(self.name), self.block);
-        let (old, new) = (before.remove(&cured), after.remove(&cured));
+        let (old, new) = (before.remove(&fixed), after.remove(&fixed));
         let (mut old, mut new) =
             (old.expect("it was there"), new.unwrap_or_else(|| panic!("{place}\nloses it")));
         assert_eq!(before, after, "{place}\nchanges another partition");
@@ -270,7 +270,7 @@ impl Case {
         if tool == "parted" {
             // Of a GPT it wants a name where there was none, and gives a UUID.
             let named = match word(&old, "name") {
-                name if name.is_empty() && word(&new, "type").contains('-') => format!("partition{cured}"),
+                name if name.is_empty() && word(&new, "type").contains('-') => format!("partition{fixed}"),
                 name => name,
             };
             assert_eq!(word(&new, "name"), named, "{place}");
@@ -307,29 +307,29 @@ fn grave(report: &Value, partition: u64) -> Vec<&Value> {
     list(report, "findings").iter().filter(is_grave).collect()
 }
 
-/// The cures of a report, one for each partition that has one.
-fn cures(report: &Value) -> BTreeMap<u64, &Value> {
+/// The fixes of a report, one for each partition that has one.
+fn fixes(report: &Value) -> BTreeMap<u64, &Value> {
     let of = |f: &'_ Value| f["partition"].as_u64().filter(|_| f.get("fix").is_some());
     list(report, "findings").iter().filter_map(|f| Some((of(f)?, &f["fix"]))).collect()
 }
 
 #[test]
-fn every_printed_command_cures() {
+fn every_printed_command_fixes() {
     if !present(&["sfdisk", "fdisk", "sgdisk", "parted"]) {
         return;
     }
     let (mut tried, mut wrong) = (0, Vec::new());
     let mut all = BTreeSet::new();
     for case in CASES {
-        let dir = Dir::new("cures");
+        let dir = Dir::new("fixes");
         case.build(&dir);
         let report = case.check(dir.path());
-        let cures = cures(&report);
-        assert_eq!(cures.keys().copied().collect::<Vec<_>>(), case.cured, "{}: {report:#}", case.name);
+        let fixes = fixes(&report);
+        assert_eq!(fixes.keys().copied().collect::<Vec<_>>(), case.fixed, "{}: {report:#}", case.name);
         let mut tools = BTreeSet::new();
-        for (&partition, cure) in &cures {
-            assert!(!grave(&report, partition).is_empty(), "{}: cured without a cause", case.name);
-            for command in cure.get("commands").and_then(Value::as_array).into_iter().flatten() {
+        for (&partition, fix) in &fixes {
+            assert!(!grave(&report, partition).is_empty(), "{}: fixed without a cause", case.name);
+            for command in fix.get("commands").and_then(Value::as_array).into_iter().flatten() {
                 let (tool, line) = (word(command, "tool"), word(command, "line"));
                 tools.insert(tool.clone());
                 if runs_here(&line) {
@@ -337,9 +337,9 @@ fn every_printed_command_cures() {
                     tried += 1;
                 }
                 // What parted loses has to be said, and what is left behind.
-                assert!(tool != "parted" || word(cure, "caution").contains("parted makes"), "{cure}");
-                let leaves_data = word(cure, "risk") != "safe" && !line.contains("--move-data");
-                assert_eq!(word(cure, "caution").contains("changes the table only"), leaves_data, "{cure}");
+                assert!(tool != "parted" || word(fix, "caution").contains("parted makes"), "{fix}");
+                let leaves_data = word(fix, "risk") != "safe" && !line.contains("--move-data");
+                assert_eq!(word(fix, "caution").contains("changes the table only"), leaves_data, "{fix}");
             }
         }
         all.extend(tools.clone());
@@ -396,7 +396,7 @@ impl Numbers {
 }
 
 #[test]
-fn every_command_for_random_tables_cures() {
+fn every_command_for_random_tables_fixes() {
     if !present(&["sfdisk", "sgdisk", "parted"]) {
         return;
     }
@@ -414,24 +414,24 @@ fn every_command_for_random_tables_cures() {
             script: script.leak(),
             sgdisk: &[],
             assume,
-            cured: &[],
+            fixed: &[],
             tools: &[],
         };
-        // What sfdisk itself refuses (a logical partition in a small gap) is no table to cure.
+        // What sfdisk itself refuses (a logical partition in a small gap) is no table to fix.
         let scratch = dir.image("scratch.img", IMAGE);
         if !tools::output(Command::new("sfdisk").arg(&scratch), case.script).status.success() {
             continue;
         }
         println!("{assume}: {}", case.script);
         case.build(&dir);
-        for (partition, cure) in cures(&case.check(dir.path())) {
-            let commands = cure.get("commands").and_then(Value::as_array).into_iter().flatten();
+        for (partition, fix) in fixes(&case.check(dir.path())) {
+            let commands = fix.get("commands").and_then(Value::as_array).into_iter().flatten();
             for command in commands {
                 let tool = word(command, "tool");
                 case.try_out(&dir, partition, &tool, &word(command, "line"));
                 *tried.entry(tool).or_default() += 1;
             }
-            if list(cure, "commands").is_empty() {
+            if list(fix, "commands").is_empty() {
                 *tried.entry("none".to_owned()).or_default() += 1;
             }
         }
@@ -460,8 +460,8 @@ fn every_printed_move_takes_the_data_along() {
         let dir = Dir::new("moves");
         let image = case.build(&dir);
         let report = case.check(dir.path());
-        for (partition, cure) in cures(&report) {
-            let line = word(&cure["commands"][0], "line");
+        for (partition, fix) in fixes(&report) {
+            let line = word(&fix["commands"][0], "line");
             if !line.contains("--move-data") || !runs_here(&line) {
                 continue;
             }
@@ -501,7 +501,7 @@ fn move_file_system(script: &str, partition: u64, up: bool) {
     run(mkfs.args(["-q", "-F", "-b", "4096", "-E", &from_text, "-d"]).arg(&files).arg(&image).arg(size), "");
     let before = bytes(&image, from, len);
 
-    let line = word(&cures(&report)[&partition]["commands"][0], "line");
+    let line = word(&fixes(&report)[&partition]["commands"][0], "line");
     tools::shell(&line, dir.path());
     let after = tools::check(&image, &assume);
     let (to, _) = spans(&after)[&partition];

@@ -1,4 +1,4 @@
-//! Where a cure puts a partition, on tables that say what cannot be. Each of these was found by fuzzing.
+//! Where a fix puts a partition, on tables that say what cannot be. Each of these was found by fuzzing.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -64,7 +64,7 @@ fn findings_on(
 
 /// Start and end, in sectors, of the place that sfdisk's command gives partition `number`.
 fn place(findings: &[Finding], number: u32) -> Option<(u64, u64)> {
-    let commands = findings.iter().filter_map(|f| f.cure.as_ref()).flat_map(|cure| &cure.commands);
+    let commands = findings.iter().filter_map(|f| f.fix.as_ref()).flat_map(|fix| &fix.commands);
     let line = commands.map(|c| &c.line).find(|line| line.contains(&format!("-N {number} ")))?;
     let (start, count) = line.strip_prefix("echo 'start=")?.split('\'').next()?.split_once(", size=")?;
     let start: u64 = start.parse().unwrap();
@@ -105,7 +105,7 @@ fn a_name_that_a_terminal_would_obey_is_in_no_command() {
     let mut named = partition(1, 2049, 2048, Role::Primary, PartitionType::Guid([1; 16]));
     named.attributes.name = "a\u{1b}]0;b\n".to_owned();
     let found = findings(TableKind::Gpt, None, vec![named]);
-    let commands: Vec<_> = found.iter().filter_map(|f| f.cure.as_ref()).flat_map(|c| &c.commands).collect();
+    let commands: Vec<_> = found.iter().filter_map(|f| f.fix.as_ref()).flat_map(|c| &c.commands).collect();
     assert!(commands.iter().any(|c| c.tool == "sfdisk"));
     assert!(commands.iter().all(|c| !c.line.contains(char::is_control)));
 }
@@ -114,7 +114,7 @@ fn a_name_that_a_terminal_would_obey_is_in_no_command() {
 fn a_target_that_a_terminal_would_obey_is_in_no_command() {
     let partitions = vec![partition(1, 2049, 2048, Role::Primary, PartitionType::Mbr(0x83))];
     let found = findings_on("a\u{1b}]0;b\n.img", TableKind::Mbr, None, partitions);
-    let cures: Vec<_> = found.iter().filter_map(|f| f.cure.as_ref()).collect();
-    assert!(!cures.is_empty());
-    assert!(cures.iter().all(|c| c.commands.is_empty() && !c.summary.is_empty()));
+    let fixes: Vec<_> = found.iter().filter_map(|f| f.fix.as_ref()).collect();
+    assert!(!fixes.is_empty());
+    assert!(fixes.iter().all(|c| c.commands.is_empty() && !c.summary.is_empty()));
 }

@@ -1,4 +1,4 @@
-//! A swap partition that has to lie elsewhere: its pages are worth nothing once nobody swaps to it, so it is made again there.
+//! A swap partition that has to lie elsewhere: its pages are worth nothing once it is no longer in use, so it is recreated there.
 //!
 //! The law of this module: the line begins with what fails where DEVICE is no swap, and sfdisk refuses a disk of which a
 //! partition is in use. What finds the swap, its UUID and its label, stays.

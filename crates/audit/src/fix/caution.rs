@@ -58,7 +58,9 @@ pub(super) fn caution(
     }
     if moves && let Some(kind) = crate::hidden::moved_with(partition) {
         say(match kind {
-            FsKind::Exfat => "the exFAT in it says where it starts: what reads that has to be told (S068)",
+            FsKind::Exfat => {
+                "the exFAT in it records where it starts: what reads that field needs the new value (S068)"
+            }
             _ => {
                 "the boot sector in it says where it starts: correct it after the move (S068), or Windows does not boot from it"
             }
