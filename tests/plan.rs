@@ -254,7 +254,7 @@ fn a_table_is_converted_and_back() {
                 parted(&image, sector).iter().filter(kept).cloned().collect::<Vec<_>>(),
                 list(&json_in(&dir, &["check", "--json", name])["targets"][0], "partitions")
                     .iter()
-                    .map(|p| format!("{} {} {}", number(p, "number"), number(p, "start"), number(p, "size")))
+                    .map(|p| format!("{} {} {}", number(p, "number"), number(p, "start_bytes"), number(p, "size_bytes")))
                     .filter(|line| kept(&line))
                     .collect::<Vec<_>>(),
             )

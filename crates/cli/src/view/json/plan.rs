@@ -9,7 +9,7 @@ use straddle_units::BlockSize;
 use crate::commands::plan::Planned;
 
 /// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
-const SCHEMA: u32 = 1;
+pub(super) const SCHEMA: u32 = 1;
 
 /// What `straddle plan --json` prints. What `apply` reads is what `--save` keeps.
 #[derive(Debug, Serialize, JsonSchema)]

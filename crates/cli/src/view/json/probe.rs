@@ -7,7 +7,7 @@ use straddle_probe::{Confidence, Finding, PhaseScan, Report, Rmw, RmwCost, Rotat
 use straddle_units::Boundary;
 
 /// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
-const SCHEMA: u32 = 1;
+pub(super) const SCHEMA: u32 = 1;
 
 /// What `straddle probe --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
