@@ -268,7 +268,12 @@ impl<'a> Seen<'a> {
                 ByKernel::under(device.offset.as_ref(), release),
             ),
             ("minimum_io_size", "minimum_io_bytes", "min-io", signed(io_min)),
-            ("optimal_io_size", "optimal_io_bytes", "opt-io", signed(ByKernel::under(device.io_opt.as_ref(), release))),
+            (
+                "optimal_io_size",
+                "optimal_io_bytes",
+                "opt-io",
+                signed(ByKernel::under(device.io_opt.as_ref(), release)),
+            ),
         ];
         let listed = self.text("lsblk").unwrap();
         let listed: Value =
@@ -295,8 +300,16 @@ impl<'a> Seen<'a> {
             let exponent = behind(&said, "per physical block exponent=").unwrap();
             let lowest = behind(&said, "Lowest aligned LBA=").unwrap();
             let source = "SCSI READ CAPACITY (16)";
-            self.assert_same("READ CAPACITY", self.claim("physical_sector_bytes", source), Some(length << exponent));
-            self.assert_same("lowest aligned", self.claim("alignment_offset_bytes", source), Some(lowest * length));
+            self.assert_same(
+                "READ CAPACITY",
+                self.claim("physical_sector_bytes", source),
+                Some(length << exponent),
+            );
+            self.assert_same(
+                "lowest aligned",
+                self.claim("alignment_offset_bytes", source),
+                Some(lowest * length),
+            );
             compared += 2;
         }
         if let Some(said) = self.text("hdparm") {
@@ -394,7 +407,7 @@ impl<'a> Seen<'a> {
         let plan: Value = serde_json::from_str(&said)
             .unwrap_or_else(|_| panic!("{}: {said}{:?}", self.device.name, self.text("plan.err")));
         let partition = &plan["table"]["partitions"][0];
-        let (start, size) = (number(partition, "start"), number(partition, "size"));
+        let (start, size) = (number(partition, "start_bytes"), number(partition, "size_bytes"));
         let whole = u64::try_from(self.kernel("size")).unwrap() * 512;
         let place = format!("{} under Linux {}: {partition}", self.device.name, self.release);
         assert!(start <= 3 * MIB && start + size + 4 * MIB >= whole, "{place}");

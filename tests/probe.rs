@@ -14,11 +14,11 @@ use tools::{Dir, STRADDLE, flat, json, straddle};
 #[test]
 fn a_lying_drive_with_its_jumper_is_seen_through() {
     let report = json("probe", &["probe", "drive:wd10ears,jumper=on", "--json"]);
-    assert_eq!(report["unit"]["value"], serde_json::json!({"size": 4096, "phase": 3584}));
-    assert_eq!(report["claims"]["unit"], 512);
+    assert_eq!(report["unit"]["value"], serde_json::json!({"size_bytes": 4096, "phase_bytes": 3584}));
+    assert_eq!(report["claims"]["unit_bytes"], 512);
     assert_eq!(report["misreports"], true);
     assert_eq!(report["write_cache"]["value"], "volatile");
-    assert!(report["written"].as_u64().unwrap() <= 64 << 20);
+    assert!(report["written_bytes"].as_u64().unwrap() <= 64 << 20);
     let text = straddle(&["probe", "drive:wd10ears,jumper=on"]);
     assert_eq!(text.code, 0);
     assert!(!text.out.contains("\\u{"), "our own drawing is escaped: {}", text.out);
@@ -108,7 +108,10 @@ fn check_tells_what_a_missed_boundary_costs() {
     assert!(costs("drive:wd10ears", &on).is_empty());
     // With the jumper, 63 is a boundary.
     let jumper = costs("drive:wd10ears,jumper=on", &image(&dir, 63));
-    assert_eq!((&jumper[0]["past_bytes"], &jumper[0]["random_write_ratio"]), (&Value::from(0), &Value::from(1.0)));
+    assert_eq!(
+        (&jumper[0]["past_bytes"], &jumper[0]["random_write_ratio"]),
+        (&Value::from(0), &Value::from(1.0))
+    );
     let file = dir.path().join("wd.json");
     let name = file.to_str().unwrap();
     assert_eq!(straddle(&["probe", "drive:wd10ears", "--save", name]).code, 0);
@@ -169,9 +172,10 @@ fn in_a_guest_the_drive_is_found_and_not_its_claim() {
         assert!(output.status.success(), "{drive}: {told}");
         let report: Value =
             serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{drive}: {e}: {told}"));
-        let found = (report["unit"]["value"]["size"].as_u64(), report["unit"]["value"]["phase"].as_u64());
+        let found =
+            (report["unit"]["value"]["size_bytes"].as_u64(), report["unit"]["value"]["phase_bytes"].as_u64());
         assert_eq!(found, (Some(unit), Some(phase)), "{drive}: {report:#}");
-        assert_eq!(report["claims"]["unit"].as_u64(), Some(claimed), "{drive}: {report:#}");
+        assert_eq!(report["claims"]["unit_bytes"].as_u64(), Some(claimed), "{drive}: {report:#}");
     }
 }
 
