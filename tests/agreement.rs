@@ -185,7 +185,7 @@ fn real_time_beside_virtual_time() {
         "\nThe kernel's timers are as coarse as a tick of 10 ms. Replies later than they should be, and waiting for a processor:"
     );
     for run in disk_runs.iter().chain(&timer_runs) {
-        let [p50, p90, max] = ["p50", "p90", "max"].map(|which| run.lateness(which) / 1000);
+        let [p50, p90, max] = ["p50_ns", "p90_ns", "max_ns"].map(|which| run.lateness(which) / 1000);
         println!(
             "  median {p50} us, p90 {p90} us, max {max} us; somebody waited {:.0} % of the time",
             run.pressure * 100.0
@@ -204,7 +204,7 @@ fn a_virtual_machine_gets_back_what_it_wrote() {
     let shown = tools::run(Command::new(STRADDLE).args(["drive", "show", "ssd-sata-4k", "--json"]), "");
     let shown: Value = serde_json::from_str(&shown).unwrap();
     let claims = &shown["drives"][0]["claims"];
-    for (measured, claimed) in [("logical", "logical_sector"), ("physical", "physical_sector")] {
+    for (measured, claimed) in [("logical", "logical_sector_bytes"), ("physical", "physical_sector_bytes")] {
         let claimed = text(claims[claimed].to_string().as_bytes());
         assert_eq!(format!("{}", run.measures[measured]), claimed);
     }
@@ -212,7 +212,7 @@ fn a_virtual_machine_gets_back_what_it_wrote() {
     for kind in ["reads", "writes", "flushes", "discards"] {
         assert!(summary[kind].as_u64() > Some(0), "no {kind}: {summary}");
     }
-    assert_eq!((&summary["failed"], &summary["broken"]), (&0.into(), &0.into()));
+    assert_eq!((&summary["failed_requests"], &summary["broken_clients"]), (&0.into(), &0.into()));
     let answered = ["reads", "writes", "flushes", "discards"].map(|kind| summary[kind].as_u64().unwrap());
-    assert_eq!(summary["lateness"]["count"], answered.iter().sum::<u64>(), "{summary}");
+    assert_eq!(summary["lateness"]["replies"], answered.iter().sum::<u64>(), "{summary}");
 }

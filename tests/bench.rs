@@ -54,7 +54,7 @@ fn the_jumper_makes_offset_7_the_aligned_one() {
     for workload in ["random-write", "strided-write"] {
         let arguments = ["bench", workload, "drive:wd10ears,jumper=on", "--count", "2000", "--json"];
         let report = json("bench", &arguments);
-        assert_eq!(report["best"], 7, "{workload}");
+        assert_eq!(report["best_offset_sectors"], 7, "{workload}");
         assert_eq!(report["differs"], true);
         let arms = report["arms"].as_array().unwrap();
         let reads = |arm: &Value| arm["counters"]["rmw_reads"].as_u64().unwrap();
@@ -82,13 +82,13 @@ fn json_tells_the_whole_run() {
     let arms = report["arms"].as_array().unwrap();
     assert_eq!(arms.len(), 3);
     for (arm, offset) in arms.iter().zip([0, 1, 7]) {
-        assert_eq!((&arm["offset"], &arm["seed"]), (&offset.into(), &offset.into()));
+        assert_eq!((&arm["offset_sectors"], &arm["seed"]), (&offset.into(), &offset.into()));
         assert_eq!((&arm["requests"], &arm["flushes"]), (&500.into(), &500.into()));
         let latency = |key: &str| arm["latency"][key].as_u64().unwrap();
-        let steps = ["min", "p50", "p90", "p99", "p999", "max"].map(latency);
+        let steps = ["min_ns", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns"].map(latency);
         assert!(steps.is_sorted(), "{steps:?}");
     }
-    assert_eq!(report["best"], 0);
+    assert_eq!(report["best_offset_sectors"], 0);
 }
 
 #[test]

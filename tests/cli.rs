@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "cli/json_names.rs"]
+mod json_names;
 #[path = "tools/process.rs"]
 mod process;
 mod tools;

@@ -238,7 +238,7 @@ fn minus_one_has_its_cause() {
         ];
         let (codes, report) = tree.minus_one("md0", &md);
         assert_eq!(codes, [expected], "{index}: {report}");
-        assert_eq!(report["device"]["alignment_offset"]["value"].as_i64(), Some(offset), "{index}");
+        assert_eq!(report["device"]["alignment_offset_bytes"]["value"].as_i64(), Some(offset), "{index}");
         if expected == "S021" {
             assert!(message(&report, "S021").contains("vd") && message(&report, "S021").contains(BOGUS));
         }
@@ -328,7 +328,7 @@ fn devices_that_fail_are_told_apart() {
     let (report, status) = targets("table");
     assert_eq!((status.as_str(), text("table.quiet.rc").trim()), ("3", "3"), "{report:?}");
     assert!(message(&report[0], "S081").starts_with("cannot read byte 0"), "{report:?}");
-    assert_eq!(report[0]["device"]["physical"]["value"], 4096);
+    assert_eq!(report[0]["device"]["physical_sector_bytes"]["value"], 4096);
 
     // Whoever never answers does not hold up the others.
     let (reports, status) = targets("list");
@@ -359,7 +359,10 @@ fn zoned_devices_are_named() {
     let tree = Tree::new();
     tree.disk("sda", &[("queue/zoned", "host-managed"), ("queue/chunk_sectors", "524288"), ("ro", "1")]);
     let (report, _) = tree.check("sda");
-    assert_eq!(report["device"]["zoned"], serde_json::json!({"model": "host-managed", "zone": 268_435_456}));
+    assert_eq!(
+        report["device"]["zoned"],
+        serde_json::json!({"model": "host-managed", "zone_bytes": 268_435_456})
+    );
     assert_eq!(report["device"]["read_only"], true);
     let (text, _) = printed(&tree, &["check", "sda"]);
     assert!(text.contains("host-managed zoned, zones of 256 MiB, read-only"), "{text}");

@@ -259,16 +259,21 @@ impl<'a> Seen<'a> {
         let physical = device.physical(release);
         let io_min = device.io_min.as_ref().map_or(physical, |min| ByKernel::under(Some(min), release));
         let expected = [
-            ("logical_block_size", "logical", "log-sec", signed(device.logical)),
-            ("physical_block_size", "physical", "phy-sec", signed(physical)),
+            ("logical_block_size", "logical_sector_bytes", "log-sec", signed(device.logical)),
+            ("physical_block_size", "physical_sector_bytes", "phy-sec", signed(physical)),
             (
                 "alignment_offset",
-                "alignment_offset",
+                "alignment_offset_bytes",
                 "alignment",
                 ByKernel::under(device.offset.as_ref(), release),
             ),
-            ("minimum_io_size", "io_min", "min-io", signed(io_min)),
-            ("optimal_io_size", "io_opt", "opt-io", signed(ByKernel::under(device.io_opt.as_ref(), release))),
+            ("minimum_io_size", "minimum_io_bytes", "min-io", signed(io_min)),
+            (
+                "optimal_io_size",
+                "optimal_io_bytes",
+                "opt-io",
+                signed(ByKernel::under(device.io_opt.as_ref(), release)),
+            ),
         ];
         let listed = self.text("lsblk").unwrap();
         let listed: Value =
@@ -279,8 +284,8 @@ impl<'a> Seen<'a> {
             // A -1 that an optimum has made does not count, one that the kernel forgets does; a drive that states a
             // larger sector than its kernel has asked for is believed.
             let ours = match figure {
-                "physical" => device.sector.map_or(value, signed),
-                "alignment_offset" => device.judged.unwrap_or(value),
+                "physical_sector_bytes" => device.sector.map_or(value, signed),
+                "alignment_offset_bytes" => device.judged.unwrap_or(value),
                 _ => value,
             };
             self.assert_same(figure, self.figure(figure), ours);
@@ -295,14 +300,22 @@ impl<'a> Seen<'a> {
             let exponent = behind(&said, "per physical block exponent=").unwrap();
             let lowest = behind(&said, "Lowest aligned LBA=").unwrap();
             let source = "SCSI READ CAPACITY (16)";
-            self.assert_same("READ CAPACITY", self.claim("physical", source), Some(length << exponent));
-            self.assert_same("lowest aligned", self.claim("alignment_offset", source), Some(lowest * length));
+            self.assert_same(
+                "READ CAPACITY",
+                self.claim("physical_sector_bytes", source),
+                Some(length << exponent),
+            );
+            self.assert_same(
+                "lowest aligned",
+                self.claim("alignment_offset_bytes", source),
+                Some(lowest * length),
+            );
             compared += 2;
         }
         if let Some(said) = self.text("hdparm") {
             let physical = behind(&said, "Physical Sector size:");
             assert!(said.contains("ATA device"), "{said}");
-            if let Some(claimed) = self.claim("physical", "ATA IDENTIFY word 106") {
+            if let Some(claimed) = self.claim("physical_sector_bytes", "ATA IDENTIFY word 106") {
                 self.assert_same("hdparm", Some(claimed), physical);
             } else {
                 // hdparm says 512 of a drive that says nothing.
@@ -324,20 +337,20 @@ impl<'a> Seen<'a> {
         let format = |place: u64| &formats[usize::try_from(place).unwrap()];
         let current = format(number(said, "flbas") & 15);
         let block = 1_u64 << number(current, "ds");
-        self.assert_same("LBA format", self.figure("logical"), i64::try_from(block).unwrap());
+        self.assert_same("LBA format", self.figure("logical_sector_bytes"), i64::try_from(block).unwrap());
         let states = number(said, "nsfeat") & OPTPERF != 0;
         let granularity = states.then(|| (number(said, "npwg") + 1) * block);
-        self.assert_same("NPWG", self.claim("indirection_unit", "NVMe Identify NPWG"), granularity);
+        self.assert_same("NPWG", self.claim("indirection_unit_bytes", "NVMe Identify NPWG"), granularity);
         let optimal = number(said, "nows");
         let stated = (states && optimal > 0).then(|| (optimal + 1) * block);
-        self.assert_same("NOWS", self.claim("io_opt", "NVMe Identify NOWS"), stated);
-        let atomic = &self.report["device"]["atomic"];
+        self.assert_same("NOWS", self.claim("optimal_io_bytes", "NVMe Identify NOWS"), stated);
+        let atomic = &self.report["device"]["atomic_writes"];
         let by_drive = std::iter::once(atomic)
             .chain(atomic["others"].as_array().into_iter().flatten())
             .find(|claim| word(claim, "source").starts_with("NVMe Identify NAWUPF"));
         let whole = (number(said, "nawupf") + 1) * block;
         let stated = (number(said, "nsfeat") & NAWUPF_IS_VALID != 0).then_some(whole);
-        self.assert_same("NAWUPF", by_drive.map(|claim| number(&claim["value"], "unit_max")), stated);
+        self.assert_same("NAWUPF", by_drive.map(|claim| number(&claim["value"], "unit_max_bytes")), stated);
         let ours = &self.report["device"]["formats"];
         if let Some(ours) = ours["list"].as_array() {
             let usable = formats.iter().filter(|format| number(format, "ds") >= 9).count();
@@ -348,9 +361,9 @@ impl<'a> Seen<'a> {
     /// Where each partition lies: arithmetic, the kernel's alignment_offset, and S001.
     fn check_partitions(&self) -> usize {
         let (device, found) = (self.device, codes(&self.report));
-        let physical = u64::try_from(self.figure("physical")).unwrap();
+        let physical = u64::try_from(self.figure("physical_sector_bytes")).unwrap();
         // What the kernel calls misaligned is judged as if at 0, or not at all.
-        let offset = u64::try_from(self.figure("alignment_offset")).unwrap_or(0);
+        let offset = u64::try_from(self.figure("alignment_offset_bytes")).unwrap_or(0);
         for (place, start) in (1..).zip(device.starts()) {
             let at = start * device.logical;
             let is_off = (at + physical - offset % physical) % physical != 0;
@@ -394,12 +407,12 @@ impl<'a> Seen<'a> {
         let plan: Value = serde_json::from_str(&said)
             .unwrap_or_else(|_| panic!("{}: {said}{:?}", self.device.name, self.text("plan.err")));
         let partition = &plan["table"]["partitions"][0];
-        let (start, size) = (number(partition, "start"), number(partition, "size"));
+        let (start, size) = (number(partition, "start_bytes"), number(partition, "size_bytes"));
         let whole = u64::try_from(self.kernel("size")).unwrap() * 512;
         let place = format!("{} under Linux {}: {partition}", self.device.name, self.release);
         assert!(start <= 3 * MIB && start + size + 4 * MIB >= whole, "{place}");
-        let physical = u64::try_from(self.figure("physical")).unwrap();
-        let offset = u64::try_from(self.figure("alignment_offset")).unwrap_or(0);
+        let physical = u64::try_from(self.figure("physical_sector_bytes")).unwrap();
+        let offset = u64::try_from(self.figure("alignment_offset_bytes")).unwrap_or(0);
         assert!((start + physical - offset).is_multiple_of(physical), "{place}");
         1
     }
@@ -427,7 +440,7 @@ fn check_unreadable(out: &Path) {
         let told = behind(&message, "cannot read byte ").unwrap_or_else(|| panic!("{place}"));
         // A page of the kernel's cache, or the failing sectors themselves.
         assert!((byte..byte + 4096).contains(&told), "{message}");
-        assert_eq!(number(&report["device"]["physical"], "value"), 4096, "{place}");
+        assert_eq!(number(&report["device"]["physical_sector_bytes"], "value"), 4096, "{place}");
         if byte != 0 {
             let found = codes(report);
             assert!(found[&2].contains("S081") && !found[&1].contains("S081"), "{place}");

@@ -111,9 +111,9 @@ fn stored(dir: &Dir, image: &Path, report: &Value) -> Vec<Vec<u8>> {
     }
     let partitions = list(report, "partitions");
     if partitions.is_empty() {
-        return vec![tools::bytes(&raw, 0, number(&report["device"], "size"))];
+        return vec![tools::bytes(&raw, 0, number(&report["device"], "size_bytes"))];
     }
-    partitions.iter().map(|p| tools::bytes(&raw, number(p, "start"), number(p, "size"))).collect()
+    partitions.iter().map(|p| tools::bytes(&raw, number(p, "start_bytes"), number(p, "size_bytes"))).collect()
 }
 
 /// What `check` prints.
@@ -332,7 +332,7 @@ fn an_ntfs_that_fits_is_not_shrunk_again() {
     assert!(!tried.iter().any(|line| line.contains("ntfsresize")), "{tried:?}");
     let moved = line(&tools::check(&image, &[])).replace(&*image.to_string_lossy(), "disk.img");
     shell(&moved, dir.path());
-    let start = number(&list(&tools::check(&image, &[]), "partitions")[0], "start");
+    let start = number(&list(&tools::check(&image, &[]), "partitions")[0], "start_bytes");
     shell(&format!("dd if=disk.img of=part bs=512 skip={} conv=sparse status=none", start / 512), dir.path());
     // It reads all of the volume, and says where it ends.
     assert!(shell("ntfsresize -i -f -P part", dir.path()).contains("Current volume size: 5"));

@@ -297,7 +297,7 @@ fn pattern(start: u64, len: u64) -> Vec<u8> {
 /// The bytes of every partition that holds data.
 fn spans(report: &Value) -> BTreeMap<u64, (u64, u64)> {
     let holds_data = |p: &&Value| p["role"] != "extended";
-    let span = |p: &Value| (number(p, "number"), (number(p, "start"), number(p, "size")));
+    let span = |p: &Value| (number(p, "number"), (number(p, "start_bytes"), number(p, "size_bytes")));
     list(report, "partitions").iter().filter(holds_data).map(span).collect()
 }
 

@@ -62,26 +62,26 @@ fn printed(out: &Path, name: &str) -> (Vec<Value>, i32) {
 fn same_figures(report: &Value, line: &Judged<'_>) {
     let device = &report["device"];
     for (ours, theirs) in [
-        ("logical", "logical"),
-        ("physical", "physical"),
-        ("io_min", "io_min"),
-        ("alignment_offset", "disk_alignment_offset"),
+        ("logical_sector_bytes", "logical"),
+        ("physical_sector_bytes", "physical"),
+        ("minimum_io_bytes", "io_min"),
+        ("alignment_offset_bytes", "disk_alignment_offset"),
     ] {
         assert_eq!(number(&device[ours], "value"), line.number(theirs), "{}: {ours}", line.config);
     }
     match line.number("io_opt") {
         // The kernel says nothing, or has dropped what the drive says: no tool sees that, and no rule acts on it.
         0 => {
-            assert!(matches!(device["io_opt"]["value"].as_u64(), None | Some(0)), "{device}");
+            assert!(matches!(device["optimal_io_bytes"]["value"].as_u64(), None | Some(0)), "{device}");
             assert!(!disk_codes(report).contains("S021"), "{}: {device}", line.config);
         }
-        size => assert_eq!(number(&device["io_opt"], "value"), size, "{}: io_opt", line.config),
+        size => assert_eq!(number(&device["optimal_io_bytes"], "value"), size, "{}: io_opt", line.config),
     }
 }
 
 /// The drive was asked as well, and agrees with the kernel.
 fn drive_agrees(report: &Value, config: &str) {
-    let physical = &report["device"]["physical"];
+    let physical = &report["device"]["physical_sector_bytes"];
     let claims = list(physical, "others");
     let said = claims.iter().find(|claim| word(claim, "source").starts_with("SCSI READ CAPACITY (16)"));
     let said = said.unwrap_or_else(|| panic!("{config}: the drive was not asked: {physical}"));
@@ -133,7 +133,7 @@ fn check_disks(out: &Path, table: &str) {
             verdicts += same_verdicts(&found[&number(partition, "number")], line);
             starts += 1;
             // What is smaller than a physical sector cannot be aligned at both ends, and is no reason to fail.
-            let is_whole = number(partition, "size") >= own[0].number("physical");
+            let is_whole = number(partition, "size_bytes") >= own[0].number("physical");
             fails |= is_whole && found[&number(partition, "number")].contains("S001");
         }
         assert_eq!(status, i32::from(fails), "{config}: exit");
@@ -156,7 +156,7 @@ fn check_array(out: &Path) {
     );
     let (targets, status) = printed(out, "md-raid1");
     assert_eq!(status, 1);
-    assert_eq!(targets[0]["device"]["alignment_offset"]["value"], -1);
+    assert_eq!(targets[0]["device"]["alignment_offset_bytes"]["value"], -1);
     assert!(disk_codes(&targets[0]).contains("S020"));
     // On purpose: who goes by libblkid sees no offset at all.
     assert!(section(&text, "parted /dev/md0").contains("\n1 aligned"), "{text}");

@@ -54,7 +54,7 @@ fn a_machine_with_large_requests_leaves_room_for_others() {
     assert!(served >= 4, "{served} requests of the neighbour's went before the end of sixteen");
     assert!(machine.ask(17) >= 1, "it goes on itself");
     drop(neighbour);
-    assert_eq!(summary(server)["broken"], 0);
+    assert_eq!(summary(server)["broken_clients"], 0);
 }
 
 /// What a driver may not do with a ring, each on a connection of its own: it is told, and let go.
@@ -123,7 +123,7 @@ fn a_machine_that_damages_its_ring_is_let_go_and_others_go_on() {
     assert!(comes(&machine.call) && machine.is_completed());
     drop(neighbour);
     let report = summary(server);
-    assert_eq!(report["broken"], attacks.len(), "{report}");
+    assert_eq!(report["broken_clients"], attacks.len(), "{report}");
 }
 
 /// Descriptors of a machine's that would make whoever uses them wait.

@@ -146,7 +146,7 @@ fn what_an_image_is_meant_for_decides_where_partitions_start() {
     let starts = |arguments: &[&str]| -> Vec<u64> {
         let parts = ["plan", "disk.img", "--json", "--table", "gpt", "--part", "100MiB", "--part", "rest"];
         let report = json_in(&dir, &[&parts[..], arguments].concat());
-        list(&report["table"], "partitions").iter().map(|p| number(p, "start")).collect()
+        list(&report["table"], "partitions").iter().map(|p| number(p, "start_bytes")).collect()
     };
     let mib = 1 << 20;
     assert_eq!(starts(&[]), [mib, 101 * mib]);
@@ -254,7 +254,14 @@ fn a_table_is_converted_and_back() {
                 parted(&image, sector).iter().filter(kept).cloned().collect::<Vec<_>>(),
                 list(&json_in(&dir, &["check", "--json", name])["targets"][0], "partitions")
                     .iter()
-                    .map(|p| format!("{} {} {}", number(p, "number"), number(p, "start"), number(p, "size")))
+                    .map(|p| {
+                        format!(
+                            "{} {} {}",
+                            number(p, "number"),
+                            number(p, "start_bytes"),
+                            number(p, "size_bytes")
+                        )
+                    })
                     .filter(|line| kept(&line))
                     .collect::<Vec<_>>(),
             )

@@ -14,11 +14,11 @@ use tools::{Dir, STRADDLE, flat, json, straddle};
 #[test]
 fn a_lying_drive_with_its_jumper_is_seen_through() {
     let report = json("probe", &["probe", "drive:wd10ears,jumper=on", "--json"]);
-    assert_eq!(report["unit"]["value"], serde_json::json!({"size": 4096, "phase": 3584}));
-    assert_eq!(report["claims"]["unit"], 512);
+    assert_eq!(report["unit"]["value"], serde_json::json!({"size_bytes": 4096, "phase_bytes": 3584}));
+    assert_eq!(report["claims"]["unit_bytes"], 512);
     assert_eq!(report["misreports"], true);
     assert_eq!(report["write_cache"]["value"], "volatile");
-    assert!(report["written"].as_u64().unwrap() <= 64 << 20);
+    assert!(report["written_bytes"].as_u64().unwrap() <= 64 << 20);
     let text = straddle(&["probe", "drive:wd10ears,jumper=on"]);
     assert_eq!(text.code, 0);
     assert!(!text.out.contains("\\u{"), "our own drawing is escaped: {}", text.out);
@@ -54,7 +54,7 @@ fn what_was_measured_is_used_by_check() {
     let checked = straddle(&["check", "--measured", name, "--json", "drive:640gb-512n"]);
     let report: Value = serde_json::from_str(&checked.out).unwrap();
     assert!(checked.out.contains("measured"), "{}", checked.out);
-    assert_eq!(report["targets"][0]["device"]["physical"]["value"], 4096, "{}", checked.out);
+    assert_eq!(report["targets"][0]["device"]["physical_sector_bytes"]["value"], 4096, "{}", checked.out);
     assert_eq!(straddle(&["check", "--measured", name, "--assume", "512n", "drive:wd10ears"]).code, 2);
     for bad in [
         "",
@@ -100,21 +100,24 @@ fn check_tells_what_a_missed_boundary_costs() {
     let modelled = costs("drive:wd10ears", &off);
     assert_eq!(modelled.len(), 1, "{modelled:?}");
     assert_eq!(modelled[0]["source"], "derived from the model");
-    assert_eq!(modelled[0]["past"], 512);
-    for workload in ["random_write", "sequential_write"] {
+    assert_eq!(modelled[0]["past_bytes"], 512);
+    for workload in ["random_write_ratio", "sequential_write_ratio"] {
         let ratio = modelled[0][workload].as_f64().unwrap();
         assert!((2.5..3.5).contains(&ratio), "{workload}: {ratio}");
     }
     assert!(costs("drive:wd10ears", &on).is_empty());
     // With the jumper, 63 is a boundary.
     let jumper = costs("drive:wd10ears,jumper=on", &image(&dir, 63));
-    assert_eq!((&jumper[0]["past"], &jumper[0]["random_write"]), (&Value::from(0), &Value::from(1.0)));
+    assert_eq!(
+        (&jumper[0]["past_bytes"], &jumper[0]["random_write_ratio"]),
+        (&Value::from(0), &Value::from(1.0))
+    );
     let file = dir.path().join("wd.json");
     let name = file.to_str().unwrap();
     assert_eq!(straddle(&["probe", "drive:wd10ears", "--save", name]).code, 0);
     let measured = costs(name, &off);
     assert_eq!(measured[0]["source"], "measured");
-    assert!(measured[0]["random_write"].as_f64().unwrap() > 2.0, "{measured:?}");
+    assert!(measured[0]["random_write_ratio"].as_f64().unwrap() > 2.0, "{measured:?}");
     let text = flat(&straddle(&["check", "--cost", "drive:wd10ears", &off]).out);
     assert!(
         text.contains("on wd10ears: random 4 KiB writes take") && text.contains("derived from the model")
@@ -169,9 +172,10 @@ fn in_a_guest_the_drive_is_found_and_not_its_claim() {
         assert!(output.status.success(), "{drive}: {told}");
         let report: Value =
             serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{drive}: {e}: {told}"));
-        let found = (report["unit"]["value"]["size"].as_u64(), report["unit"]["value"]["phase"].as_u64());
+        let found =
+            (report["unit"]["value"]["size_bytes"].as_u64(), report["unit"]["value"]["phase_bytes"].as_u64());
         assert_eq!(found, (Some(unit), Some(phase)), "{drive}: {report:#}");
-        assert_eq!(report["claims"]["unit"].as_u64(), Some(claimed), "{drive}: {report:#}");
+        assert_eq!(report["claims"]["unit_bytes"].as_u64(), Some(claimed), "{drive}: {report:#}");
     }
 }
 

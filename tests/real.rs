@@ -191,11 +191,11 @@ fn fio_runs_the_job_and_its_answer_is_read() {
         assert_eq!(arms.len(), 2, "{workload}");
         for (arm, offset) in arms.iter().zip([0, 1]) {
             assert_eq!(
-                (arm["offset"].as_u64(), arm["requests"].as_u64()),
+                (arm["offset_sectors"].as_u64(), arm["requests"].as_u64()),
                 (Some(offset), Some(32)),
                 "{workload}"
             );
-            assert!(arm["latency"]["p50"].as_u64().unwrap() > 0, "{workload}");
+            assert!(arm["latency"]["p50_ns"].as_u64().unwrap() > 0, "{workload}");
         }
     }
     fs::write(&answer, "{}").unwrap();

@@ -49,9 +49,9 @@ fn nbdinfo_sees_what_the_drive_claims() {
     let claims = &drive["drives"][0]["claims"];
     let export = &info["exports"][0];
     assert_eq!(info["protocol"], "newstyle-fixed");
-    assert_eq!(export["export-size"], claims["capacity"], "{drive}");
-    assert_eq!(export["block_size_minimum"], claims["logical_sector"], "{export}");
-    assert_eq!(export["block_size_preferred"], claims["physical_sector"]);
+    assert_eq!(export["export-size"], claims["capacity_bytes"], "{drive}");
+    assert_eq!(export["block_size_minimum"], claims["logical_sector_bytes"], "{export}");
+    assert_eq!(export["block_size_preferred"], claims["physical_sector_bytes"]);
     assert_eq!(export["block_size_maximum"], 32 << 20);
     for (capability, there) in [
         ("can_flush", true),
@@ -91,7 +91,7 @@ fn nbdcopy_gets_back_what_it_wrote_over_several_connections() {
     shell(&format!("cmp source '{back}'"), setting.dir.path());
     let report = summary(server);
     assert!(report["write_bytes"].as_u64().unwrap() >= 24 << 20, "{report}");
-    assert_eq!((&report["failed"], &report["broken"]), (&0.into(), &0.into()));
+    assert_eq!((&report["failed_requests"], &report["broken_clients"]), (&0.into(), &0.into()));
     // The store holds it, and another server with it.
     shell("cmp -n 25165824 source store", setting.dir.path());
     let server = setting.serve(&["--store", &store]);
@@ -118,7 +118,7 @@ fn qemu_io_writes_zeroes_and_discards() {
     assert!(out.status.success() && !told(&out).contains("failed"), "{}", told(&out));
     let report = summary(server);
     assert!(report["discards"].as_u64() > Some(0) && report["flushes"].as_u64() > Some(0), "{report}");
-    assert_eq!(report["failed"], 0);
+    assert_eq!(report["failed_requests"], 0);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn fio_verifies_over_unix_and_tcp() {
     }
     let report = summary(server);
     assert!(report["writes"].as_u64() > Some(100) && report["reads"].as_u64() > Some(100), "{report}");
-    assert_eq!((&report["failed"], &report["broken"]), (&0.into(), &0.into()));
+    assert_eq!((&report["failed_requests"], &report["broken_clients"]), (&0.into(), &0.into()));
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn hostile_clients_harm_nobody_else() {
     assert!(peak < 512 << 10, "{peak} KiB in use");
     drop((good, slow));
     let report = summary(server);
-    assert_eq!(report["broken"], closed, "{report}");
+    assert_eq!(report["broken_clients"], closed, "{report}");
 }
 
 #[test]
@@ -352,12 +352,12 @@ fn in_real_time_replies_are_late_and_never_early() {
     }
     drop(client);
     let report = summary(server);
-    assert_eq!((&report["reads"], &report["lateness"]["count"]), (&20.into(), &20.into()), "{report}");
+    assert_eq!((&report["reads"], &report["lateness"]["replies"]), (&20.into(), &20.into()), "{report}");
     // A revolution of 11.1 ms at most, a seek and more: the wall's time is the model's, four times as fast, and what it was late.
     let rotation = report["counters"]["rotation_wait_ns"].as_u64().unwrap();
     assert!(report["elapsed_ns"].as_u64().unwrap() > rotation / 4, "{report}");
     let histogram = report["lateness"]["histogram"].as_array().unwrap();
-    assert_eq!(histogram.iter().map(|class| class["count"].as_u64().unwrap()).sum::<u64>(), 20);
+    assert_eq!(histogram.iter().map(|class| class["replies"].as_u64().unwrap()).sum::<u64>(), 20);
 }
 
 #[test]

@@ -35,11 +35,11 @@ fn a_shift_makes_requests_misaligned_and_costs_time() {
     let trace = file(&dir, "web.csv", &trace(500));
     let report = json("sim", &["sim", &trace, "--drive", "wd20ears", "--compare", "--json"]);
     let (first, second) = (&report["runs"][0], &report["runs"][1]);
-    assert_eq!((first["shift"].as_u64(), second["shift"].as_u64()), (Some(0), Some(512)));
-    assert_eq!((&first["misaligned"], &second["misaligned"]), (&0.into(), &500.into()));
+    assert_eq!((first["shift_bytes"].as_u64(), second["shift_bytes"].as_u64()), (Some(0), Some(512)));
+    assert_eq!((&first["misaligned_requests"], &second["misaligned_requests"]), (&0.into(), &500.into()));
     assert_eq!(first["requests"], 501);
-    assert_eq!((&first["writes"]["count"], &first["reads"]["count"]), (&450.into(), &50.into()));
-    assert_eq!(first["flushes"]["count"], 1);
+    assert_eq!((&first["writes"]["requests"], &first["reads"]["requests"]), (&450.into(), &50.into()));
+    assert_eq!(first["flushes"]["requests"], 1);
     assert_eq!((&first["pace"], &first["queue_depth"]), (&"open".into(), &32.into()));
     assert_eq!(first["counters"]["rmw_reads"], 0);
     assert!(second["counters"]["rmw_reads"].as_u64().unwrap() >= 800, "{second}");
@@ -132,7 +132,10 @@ fn requests_past_the_end_wrap_with_their_alignment() {
     let trace =
         file(&dir, "far.csv", "time,op,offset,length\n0,W,4000000000512,4096\n1,W,4000000004096,4096\n");
     let report = json("sim", &["sim", &trace, "--drive", "wd10ears", "--wrap", "--json"]);
-    assert_eq!((&report["runs"][0]["wrapped"], &report["runs"][0]["misaligned"]), (&2.into(), &1.into()));
+    assert_eq!(
+        (&report["runs"][0]["wrapped_requests"], &report["runs"][0]["misaligned_requests"]),
+        (&2.into(), &1.into())
+    );
 }
 
 #[test]

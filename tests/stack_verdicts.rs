@@ -61,7 +61,7 @@ fn check_below(guest: &Guest) {
 
 /// Code and byte of the findings about where an array's data is.
 fn places(target: &Value, codes: &[&str]) -> BTreeSet<(String, u64)> {
-    let place = |f: &&Value| (word(f, "code"), f["byte"].as_u64().unwrap_or(0));
+    let place = |f: &&Value| (word(f, "code"), f["offset_bytes"].as_u64().unwrap_or(0));
     findings(target, codes).iter().map(place).collect()
 }
 

@@ -187,11 +187,11 @@ fn said(report: &Value) -> Vec<Said> {
     let findings = list(report, "findings").iter().filter(|f| PLACES.contains(&word(f, "code").as_str()));
     findings
         .map(|finding| {
-            let past = finding["missed"]["past"].as_u64();
+            let past = finding["missed"]["past_bytes"].as_u64();
             if past.is_some() {
-                assert_eq!(number(&finding["missed"], "size"), PHYSICAL, "{finding}");
+                assert_eq!(number(&finding["missed"], "size_bytes"), PHYSICAL, "{finding}");
             }
-            (word(finding, "code"), number(finding, "byte"), past)
+            (word(finding, "code"), number(finding, "offset_bytes"), past)
         })
         .collect()
 }
@@ -205,20 +205,20 @@ fn compare_layers(stack: &Stack, starts: &[u64], report: &Value) {
     if layers[0].kind == "part" {
         let is_data = |partition: &&Value| word(partition, "role") != "extended";
         let partition = list(report, "partitions").iter().find(is_data).unwrap();
-        assert_eq!(number(partition, "start"), layers[0].runs[0].1, "{name}: partition");
+        assert_eq!(number(partition, "start_bytes"), layers[0].runs[0].1, "{name}: partition");
         (layers, starts, here) = (&layers[1..], &starts[1..], &partition["layer"]);
     }
     for (layer, start) in layers.iter().zip(starts) {
         let place = layer.runs.first().map(|run| run.1);
-        assert_eq!(number(here, "byte"), *start, "{name}: {} in {here}", layer.kind);
+        assert_eq!(number(here, "offset_bytes"), *start, "{name}: {} in {here}", layer.kind);
         let (what, field) = match layer.kind.as_str() {
-            "md" => ("md", "data_offset"),
-            "pv" => ("pv", "data_start"),
+            "md" => ("md", "data_offset_bytes"),
+            "pv" => ("pv", "data_start_bytes"),
             "luks1" | "luks2" => {
                 assert_eq!(format!("luks{}", number(here, "version")), layer.kind, "{name}");
-                ("luks", "payload")
+                ("luks", "payload_offset_bytes")
             }
-            "bcache" | "integrity" => ("mapped", "payload"),
+            "bcache" | "integrity" => ("mapped", "payload_offset_bytes"),
             "part" => ("table", ""),
             "lv" => ("lv", ""),
             kind => {
@@ -226,18 +226,19 @@ fn compare_layers(stack: &Stack, starts: &[u64], report: &Value) {
                 ("file_system", "")
             }
         };
-        assert_eq!(word(here, "is"), what, "{name}: {} in {here}", layer.kind);
+        assert_eq!(word(here, "class"), what, "{name}: {} in {here}", layer.kind);
         if !field.is_empty() {
             assert_eq!(here[field].as_u64(), place, "{name}: {} in {here}", layer.kind);
         }
         if what == "lv" {
-            let segment = |segment: &Value| (number(segment, "at"), number(segment, "on_pv"));
+            let segment =
+                |segment: &Value| (number(segment, "layer_offset_bytes"), number(segment, "pv_offset_bytes"));
             let segments: Vec<_> = list(here, "segments").iter().map(segment).collect();
             assert_eq!(segments, layer.runs, "{name}: {here}");
         }
         let above = here["layers"].as_array().and_then(|layers| layers.first());
         if what == "table" {
-            assert_eq!(above.map(|above| number(above, "below")), place, "{name}: {here}");
+            assert_eq!(above.map(|above| number(above, "parent_offset_bytes")), place, "{name}: {here}");
         }
         here = above.unwrap_or(&Value::Null);
     }

@@ -125,8 +125,8 @@ fn a_compressed_image_is_read_through() {
                 (&plain["status"], plain_code),
                 "{packed} {needs:?}: {target}"
             );
-            assert_eq!(target["device"]["read_through"], **tool, "{target}");
-            assert_eq!(plain["device"].get("read_through"), None);
+            assert_eq!(target["device"]["compression"], **tool, "{target}");
+            assert_eq!(plain["device"].get("compression"), None);
             assert_eq!(target["partitions"], plain["partitions"], "{packed}");
             let of = |target: &Value| -> Vec<String> {
                 list(target, "findings").iter().map(|finding| word(finding, "code")).collect()

@@ -22,7 +22,7 @@ const OFF: [&str; 3] = ["S001", "S051", "S052"];
 fn places(target: &Value) -> BTreeSet<(String, u64)> {
     let findings = list(target, "findings").iter().filter(|finding| word(finding, "severity") == "error");
     let placed = findings.filter(|finding| OFF.contains(&word(finding, "code").as_str()));
-    placed.map(|finding| (word(finding, "code"), number(finding, "byte"))).collect()
+    placed.map(|finding| (word(finding, "code"), number(finding, "offset_bytes"))).collect()
 }
 
 #[test]

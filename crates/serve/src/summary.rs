@@ -20,8 +20,10 @@ pub struct Totals {
     /// Discards.
     pub discards: u64,
     /// Requests that failed.
+    #[serde(rename = "failed_requests")]
     pub failed: u64,
     /// Clients that broke the protocol and were cut off.
+    #[serde(rename = "broken_clients")]
     pub broken: u64,
 }
 

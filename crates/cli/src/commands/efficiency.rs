@@ -15,10 +15,10 @@ use crate::view::text;
 /// One row of the answer.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Row {
-    data: u32,
-    overhead: u32,
-    ecc: u32,
-    total: u64,
+    data_bytes: u32,
+    overhead_bytes: u32,
+    ecc_bytes: u32,
+    total_bytes: u64,
     efficiency: f64,
 }
 
@@ -26,10 +26,10 @@ pub(crate) fn run(arguments: &EfficiencyArguments) -> Result<Exit> {
     let rows: Vec<Row> = formats(arguments)
         .into_iter()
         .map(|format| Row {
-            data: format.data,
-            overhead: format.overhead,
-            ecc: format.ecc,
-            total: format.total(),
+            data_bytes: format.data,
+            overhead_bytes: format.overhead,
+            ecc_bytes: format.ecc,
+            total_bytes: format.total(),
             efficiency: format_efficiency(format),
         })
         .collect();
@@ -41,10 +41,10 @@ pub(crate) fn run(arguments: &EfficiencyArguments) -> Result<Exit> {
     for row in &rows {
         let percent = format!("{:.1} %", row.efficiency * 100.0);
         table.add_row(vec![
-            row.data.to_string(),
-            row.overhead.to_string(),
-            row.ecc.to_string(),
-            row.total.to_string(),
+            row.data_bytes.to_string(),
+            row.overhead_bytes.to_string(),
+            row.ecc_bytes.to_string(),
+            row.total_bytes.to_string(),
             percent,
         ]);
     }

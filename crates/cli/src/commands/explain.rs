@@ -102,11 +102,11 @@ fn explain_rule(rule: &Rule, styles: Styles, out: &mut impl Write) -> Result<()>
 /// The count as JSON; sizes in bytes.
 #[derive(Serialize)]
 struct RmwReport {
-    offset: u64,
-    io: u64,
-    count: u64,
-    physical: u64,
-    phase: u64,
+    offset_bytes: u64,
+    io_bytes: u64,
+    writes: u64,
+    physical_sector_bytes: u64,
+    phase_bytes: u64,
     sectors_touched: u64,
     read_modify_writes: u64,
     merged_sectors_touched: u64,
@@ -123,11 +123,11 @@ fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
     };
     if arguments.json {
         output::print_json(&RmwReport {
-            offset: io.offset.get(),
-            io: io.size.get(),
-            count: io.count,
-            physical: boundary.size().get(),
-            phase: boundary.phase().get(),
+            offset_bytes: io.offset.get(),
+            io_bytes: io.size.get(),
+            writes: io.count,
+            physical_sector_bytes: boundary.size().get(),
+            phase_bytes: boundary.phase().get(),
             sectors_touched: count.apart.touched,
             read_modify_writes: count.apart.partial,
             merged_sectors_touched: count.merged.touched,

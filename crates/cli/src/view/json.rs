@@ -2,6 +2,9 @@
 //!
 //! These types are the interface: fields are added, never renamed, and a form's `schema` counts what breaks. The domain's
 //! own types may change behind them.
+//!
+//! A number has its unit in its name (`_bytes`, `_ns`, `_seconds`, `_lba`, `_sectors`, `_rpm`, `_percent`); counts are
+//! plain nouns, ratios end in `ratio`.
 
 pub(crate) mod bench;
 pub(crate) mod check;

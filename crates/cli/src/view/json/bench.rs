@@ -28,13 +28,13 @@ pub(crate) struct BenchReport {
     /// A run for each offset, in the order of the offsets.
     arms: Vec<ArmReport>,
     /// The offset that took the least time per request, in logical sectors.
-    best: u64,
+    best_offset_sectors: u64,
     /// The offset that took the most.
-    worst: u64,
+    worst_offset_sectors: u64,
     /// Whether the offset matters: false where best and worst are within 1 % or 3 standard errors.
     differs: bool,
     /// Every offset that cannot be told from the best.
-    cheapest: Vec<u64>,
+    cheapest_offsets_sectors: Vec<u64>,
     /// How the arms took turns; absent where each was run by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     turns: Option<TurnsReport>,
@@ -42,6 +42,7 @@ pub(crate) struct BenchReport {
 
 /// How arms took turns.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Turns")]
 struct TurnsReport {
     /// Complete rounds, each with two turns of every arm.
     rounds: usize,
@@ -66,6 +67,7 @@ struct TurnsReport {
 /// Why a run of rounds ended.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "Ended")]
 enum EndedReport {
     /// Every ratio was known as well as was wanted.
     Precise,
@@ -78,6 +80,7 @@ enum EndedReport {
 /// How bytes go to a target.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "Io")]
 enum IoReport {
     /// Past the page cache.
     Direct,
@@ -87,15 +90,17 @@ enum IoReport {
 
 /// A part of a target.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Area")]
 struct AreaReport {
     /// Its first byte.
-    start: u64,
+    start_bytes: u64,
     /// Its bytes.
-    length: u64,
+    size_bytes: u64,
 }
 
 /// A target.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Target")]
 struct TargetReport {
     /// As it was named.
     name: String,
@@ -104,14 +109,15 @@ struct TargetReport {
     /// Whose time all figures are in.
     clock: ClockReport,
     /// Size in bytes.
-    capacity: u64,
-    /// Logical sector in bytes: the unit of `offset`.
-    logical_sector: u64,
+    capacity_bytes: u64,
+    /// Logical sector in bytes: the unit of `offset_sectors`.
+    logical_sector_bytes: u64,
 }
 
 /// Whose time.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "Clock")]
 enum ClockReport {
     /// A model's: the figures are modelled.
     Virtual,
@@ -121,34 +127,35 @@ enum ClockReport {
 
 /// A workload; sizes in bytes. What a workload does not have is absent.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Workload")]
 struct WorkloadReport {
     /// Its name.
     kind: &'static str,
     /// Requests in each run, unless the time is up earlier.
     #[serde(skip_serializing_if = "Option::is_none")]
-    count: Option<u64>,
+    requests: Option<u64>,
     /// Longest time of each run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    seconds: Option<f64>,
+    time_limit_seconds: Option<f64>,
     /// Bytes of each request.
-    size: u64,
+    size_bytes: u64,
     /// The byte of offset 0.
-    start: u64,
+    start_bytes: u64,
     /// Bytes from the start of one request to the next.
     #[serde(skip_serializing_if = "Option::is_none")]
-    stride: Option<u64>,
+    stride_bytes: Option<u64>,
     /// Blocks that were chosen from.
     #[serde(skip_serializing_if = "Option::is_none")]
     blocks: Option<u64>,
     /// Blocks that were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    blocks_asked: Option<u64>,
+    blocks_requested: Option<u64>,
     /// What made each write durable.
     #[serde(skip_serializing_if = "Option::is_none")]
     sync: Option<SyncReport>,
     /// Writes from one fsync to the next; 0 for none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    fsync_each: Option<u64>,
+    writes_per_fsync: Option<u64>,
     /// Requests outstanding at a time.
     queue_depth: u32,
 }
@@ -156,6 +163,7 @@ struct WorkloadReport {
 /// What makes a write durable.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "Sync")]
 enum SyncReport {
     /// Nothing.
     None,
@@ -167,9 +175,10 @@ enum SyncReport {
 
 /// A run at one offset.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Arm")]
 struct ArmReport {
     /// Its offset, in logical sectors.
-    offset: u64,
+    offset_sectors: u64,
     /// The same in bytes.
     offset_bytes: u64,
     /// The seed of its random numbers.
@@ -215,6 +224,7 @@ struct ArmReport {
 /// Why a run ended.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "Stop")]
 enum StopReport {
     /// All requests were done.
     Count,
@@ -226,18 +236,20 @@ enum StopReport {
 
 /// Times in nanoseconds; percentiles to a thousandth, the others exact.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Latency")]
 pub(crate) struct LatencyReport {
-    mean: u64,
-    min: u64,
-    p50: u64,
-    p90: u64,
-    p99: u64,
-    p999: u64,
-    max: u64,
+    mean_ns: u64,
+    min_ns: u64,
+    p50_ns: u64,
+    p90_ns: u64,
+    p99_ns: u64,
+    p999_ns: u64,
+    max_ns: u64,
 }
 
 /// What happened inside a drive during a run.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Counters")]
 pub(crate) struct CountersReport {
     /// Physical sectors, or indirection units, that were read because only a part of them was written.
     rmw_reads: u64,
@@ -302,16 +314,16 @@ impl BenchReport {
                     Clock::Virtual => ClockReport::Virtual,
                     Clock::Wall => ClockReport::Wall,
                 },
-                capacity: bench.capacity,
-                logical_sector: bench.logical_sector,
+                capacity_bytes: bench.capacity,
+                logical_sector_bytes: bench.logical_sector,
             },
             workload: workload(bench.workload, bench.capacity),
             host_overhead_ns: bench.host.overhead_ns,
             arms: sweep.arms().iter().map(|arm| arm_report(arm, bench)).collect(),
-            best: sweep.best().offset,
-            worst: sweep.worst().offset,
+            best_offset_sectors: sweep.best().offset,
+            worst_offset_sectors: sweep.worst().offset,
             differs: sweep.differs(),
-            cheapest: sweep.cheapest(),
+            cheapest_offsets_sectors: sweep.cheapest(),
             turns: bench.turns.map(turns),
         }
     }
@@ -337,7 +349,7 @@ fn turns(turns: &InTurns<'_>) -> TurnsReport {
             .order
             .regions
             .iter()
-            .map(|area| AreaReport { start: area.start().get(), length: area.len().get() })
+            .map(|area| AreaReport { start_bytes: area.start().get(), size_bytes: area.len().get() })
             .collect(),
         warnings: turns.warnings.to_vec(),
     }
@@ -356,15 +368,15 @@ fn workload(workload: &Workload, capacity: u64) -> WorkloadReport {
     let Parameters { stride, blocks, seed: _, sync, fsync_each } = workload.pattern.parameters();
     WorkloadReport {
         kind: workload.name(),
-        count,
-        seconds,
-        size: workload.size,
-        start: workload.start,
-        stride,
+        requests: count,
+        time_limit_seconds: seconds,
+        size_bytes: workload.size,
+        start_bytes: workload.start,
+        stride_bytes: stride,
         blocks: workload.blocks(capacity),
-        blocks_asked: blocks,
+        blocks_requested: blocks,
         sync: sync.map(sync_report),
-        fsync_each,
+        writes_per_fsync: fsync_each,
         queue_depth: workload.queue_depth,
     }
 }
@@ -372,7 +384,7 @@ fn workload(workload: &Workload, capacity: u64) -> WorkloadReport {
 fn arm_report(arm: &Arm, bench: &Bench<'_>) -> ArmReport {
     let (samples, ratio) = (&arm.samples, bench.sweep.ratio(arm));
     ArmReport {
-        offset: arm.offset,
+        offset_sectors: arm.offset,
         // A run that was done was below the capacity.
         offset_bytes: arm.offset.saturating_mul(bench.logical_sector),
         seed: arm.workload.seed(bench.logical_sector),
@@ -400,13 +412,13 @@ fn arm_report(arm: &Arm, bench: &Bench<'_>) -> ArmReport {
 
 pub(crate) fn latency(latency: &Latency) -> LatencyReport {
     LatencyReport {
-        mean: latency.mean().get(),
-        min: latency.min().get(),
-        p50: latency.quantile(0.5).get(),
-        p90: latency.quantile(0.9).get(),
-        p99: latency.quantile(0.99).get(),
-        p999: latency.quantile(0.999).get(),
-        max: latency.max().get(),
+        mean_ns: latency.mean().get(),
+        min_ns: latency.min().get(),
+        p50_ns: latency.quantile(0.5).get(),
+        p90_ns: latency.quantile(0.9).get(),
+        p99_ns: latency.quantile(0.99).get(),
+        p999_ns: latency.quantile(0.999).get(),
+        max_ns: latency.max().get(),
     }
 }
 

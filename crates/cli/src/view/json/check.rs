@@ -11,7 +11,7 @@ use super::layers::{ContainerReport, LayerReport, container_report, layer_report
 use super::table::{PartitionReport, TableReport, partition_report, table_report};
 
 /// The version of this form.
-const SCHEMA: u32 = 2;
+pub(super) const SCHEMA: u32 = 2;
 
 /// What `straddle check --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -76,6 +76,7 @@ pub(crate) fn closing(summary: Summary) -> Result<String, serde_json::Error> {
 
 /// What was found on one target.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Target")]
 pub(crate) struct TargetReport {
     /// The target as it was named.
     pub(crate) target: String,
@@ -161,6 +162,7 @@ impl Status {
 /// A kind of findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "FindingKind")]
 pub(crate) enum KindReport {
     /// Data is off a boundary, or is written in pieces smaller than a unit.
     Alignment,

@@ -26,6 +26,7 @@ pub(crate) struct DrivesReport {
 
 /// A modelled drive; sizes in bytes.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Drive")]
 struct DriveReport {
     /// The name it is called by.
     name: String,
@@ -54,42 +55,45 @@ struct DriveReport {
 
 /// What a drive says of itself.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Claims")]
 struct ClaimsReport {
     model: String,
-    capacity: u64,
-    logical_sector: u64,
-    physical_sector: u64,
+    capacity_bytes: u64,
+    logical_sector_bytes: u64,
+    physical_sector_bytes: u64,
     /// The byte of the first physical sector boundary.
-    alignment_offset: u64,
+    alignment_offset_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    minimum_io: Option<u64>,
+    minimum_io_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    optimal_io: Option<u64>,
+    optimal_io_bytes: Option<u64>,
     rotational: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    discard_granularity: Option<u64>,
+    discard_granularity_bytes: Option<u64>,
 }
 
 /// What a drive is.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Truth")]
 struct TruthReport {
     /// What can be written without reading it first: the physical sector, or the indirection unit.
-    unit: u64,
+    unit_bytes: u64,
     /// Bytes that the firmware adds to every address.
-    firmware_offset: u64,
+    firmware_offset_bytes: u64,
     /// The byte of the first boundary of a unit.
-    alignment_offset: u64,
+    alignment_offset_bytes: u64,
 }
 
 /// Platters, heads and arm.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Disk")]
 struct DiskReport {
     revolution_ns: u64,
     surfaces: u32,
     /// Tracks on each surface.
     tracks: u32,
     /// Tracks of a serpentine on one surface.
-    serpentine: u32,
+    serpentine_tracks: u32,
     /// From the outermost.
     zones: Vec<ZoneReport>,
     seek_track_to_track_ns: u64,
@@ -99,13 +103,14 @@ struct DiskReport {
     /// How a part of a physical sector is written.
     rmw_policy: RmwReport,
     /// Bytes of writes that it takes before they are on the medium; 0 for none.
-    write_cache: u64,
+    write_cache_bytes: u64,
     /// Whether that survives a power cut.
     write_cache_survives: bool,
 }
 
 /// Tracks with the same number of sectors.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Zone")]
 pub(crate) struct ZoneReport {
     /// Its outermost track.
     pub(crate) first_track: u32,
@@ -119,6 +124,7 @@ pub(crate) struct ZoneReport {
 /// How a part of a physical sector is written.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "RmwPolicy")]
 enum RmwReport {
     /// Before the write completes, a sector after the other.
     ImmediateSerial,
@@ -134,6 +140,7 @@ enum RmwReport {
 
 /// A number of the profile.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ProfileFigure")]
 struct FigureReport {
     /// Where it stands in the file.
     path: String,
@@ -169,9 +176,9 @@ fn drive(profile: &Profile, full: bool) -> DriveReport {
         kind: kind(profile),
         claims: claims(&profile.claims),
         truth: TruthReport {
-            unit: profile.sectors.physical,
-            firmware_offset: profile.sectors.firmware_offset,
-            alignment_offset: profile.first_boundary(),
+            unit_bytes: profile.sectors.physical,
+            firmware_offset_bytes: profile.sectors.firmware_offset,
+            alignment_offset_bytes: profile.first_boundary(),
         },
         misreports: profile.misreports(),
         variants: profile.variants.clone(),
@@ -183,14 +190,14 @@ fn drive(profile: &Profile, full: bool) -> DriveReport {
 fn claims(claims: &Claims) -> ClaimsReport {
     ClaimsReport {
         model: claims.model.clone(),
-        capacity: claims.capacity,
-        logical_sector: claims.logical_sector,
-        physical_sector: claims.physical_sector,
-        alignment_offset: claims.alignment_offset,
-        minimum_io: claims.minimum_io,
-        optimal_io: claims.optimal_io,
+        capacity_bytes: claims.capacity,
+        logical_sector_bytes: claims.logical_sector,
+        physical_sector_bytes: claims.physical_sector,
+        alignment_offset_bytes: claims.alignment_offset,
+        minimum_io_bytes: claims.minimum_io,
+        optimal_io_bytes: claims.optimal_io,
         rotational: claims.rotational,
-        discard_granularity: claims.discard_granularity,
+        discard_granularity_bytes: claims.discard_granularity,
     }
 }
 
@@ -208,7 +215,7 @@ fn mechanics(disk: &DiskParameters, physical: u64) -> DiskReport {
         revolution_ns: disk.spindle.revolution().get(),
         surfaces: geometry.surfaces(),
         tracks: geometry.cylinders(),
-        serpentine: geometry.width(),
+        serpentine_tracks: geometry.width(),
         zones: zones(disk, physical),
         seek_track_to_track_ns: seek.time(1).get(),
         seek_average_ns: seek.average().get(),
@@ -220,7 +227,7 @@ fn mechanics(disk: &DiskParameters, physical: u64) -> DiskReport {
             RmwPolicy::DestageMerged => RmwReport::DestageMerged,
             RmwPolicy::Deferred => RmwReport::Deferred,
         },
-        write_cache: if disk.write_cache.enabled { disk.write_cache.bytes } else { 0 },
+        write_cache_bytes: if disk.write_cache.enabled { disk.write_cache.bytes } else { 0 },
         write_cache_survives: disk.protection == Protection::NonVolatile,
     }
 }

@@ -7,6 +7,7 @@ use straddle_examine::Cost;
 
 /// One finding.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Finding")]
 pub(super) struct FindingReport {
     /// Its code, as `straddle explain` knows it.
     code: &'static str,
@@ -23,7 +24,7 @@ pub(super) struct FindingReport {
     layer: Option<String>,
     /// The byte on the disk at which it shows.
     #[serde(skip_serializing_if = "Option::is_none")]
-    byte: Option<u64>,
+    offset_bytes: Option<u64>,
     /// The boundary missed.
     #[serde(skip_serializing_if = "Option::is_none")]
     missed: Option<MissReport>,
@@ -42,6 +43,7 @@ pub(super) struct FindingReport {
 
 /// A finding that others follow from.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Cause")]
 struct CauseReport {
     /// Its code.
     code: &'static str,
@@ -55,35 +57,38 @@ struct CauseReport {
 
 /// What a missed boundary costs: how many times as long writes take as on the boundaries.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Cost")]
 struct CostReport {
     /// The modelled drive, or what was probed.
     drive: String,
     /// "derived from the model" or "measured".
     source: &'static str,
     /// Bytes past the boundary before of the drive's own units.
-    past: u64,
+    past_bytes: u64,
     /// Random writes: of 4096 bytes on a model; where it was measured, of a unit, each made durable.
-    random_write: f64,
+    random_write_ratio: f64,
     /// Writes of 4096 bytes one after the other, each with an fsync; not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
-    sequential_write: Option<f64>,
+    sequential_write_ratio: Option<f64>,
 }
 
 /// A missed boundary.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Miss")]
 struct MissReport {
     /// What it is.
     boundary: &'static str,
     /// Bytes between two such boundaries.
-    size: u64,
+    size_bytes: u64,
     /// Byte of the first one.
-    phase: u64,
+    phase_bytes: u64,
     /// Bytes past the boundary before.
-    past: u64,
+    past_bytes: u64,
 }
 
 /// A fix.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Fix")]
 struct FixReport {
     /// What to do.
     summary: String,
@@ -100,6 +105,7 @@ struct FixReport {
 
 /// A command.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Command")]
 struct CommandReport {
     /// The tool.
     tool: &'static str,
@@ -114,12 +120,12 @@ pub(super) fn finding_report(finding: &Finding, cost: Option<&Cost>) -> FindingR
         title: finding.rule.title,
         partition: partition_of(finding.subject),
         layer: finding.way(),
-        byte: finding.at.map(|at| at.get()),
+        offset_bytes: finding.at.map(|at| at.get()),
         missed: finding.miss.map(|miss| MissReport {
             boundary: miss.name,
-            size: miss.boundary.size().get(),
-            phase: miss.boundary.phase().get(),
-            past: miss.past.get(),
+            size_bytes: miss.boundary.size().get(),
+            phase_bytes: miss.boundary.phase().get(),
+            past_bytes: miss.past.get(),
         }),
         message: finding.sentence(),
         cost: cost.map(cost_report),
@@ -147,9 +153,9 @@ fn cost_report(cost: &Cost) -> CostReport {
     CostReport {
         drive: cost.drive.clone(),
         source: cost.source(),
-        past: cost.past,
-        random_write: cost.random_write,
-        sequential_write: cost.sequential_write,
+        past_bytes: cost.past,
+        random_write_ratio: cost.random_write,
+        sequential_write_ratio: cost.sequential_write,
     }
 }
 

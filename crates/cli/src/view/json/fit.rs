@@ -37,6 +37,7 @@ pub(crate) struct FitReport {
 
 /// A fitted number.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Knob")]
 struct KnobReport {
     /// Where it stands in the profile.
     path: String,
@@ -52,6 +53,7 @@ struct KnobReport {
 
 /// A published figure beside the model's.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Figure")]
 struct FitFigureReport {
     experiment: String,
     step: String,

@@ -49,6 +49,7 @@ pub(crate) struct LabReport {
 
 /// A time that a script has taken.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Measure")]
 struct MeasureReport {
     /// What for.
     name: String,
@@ -58,18 +59,20 @@ struct MeasureReport {
 
 /// A drive and what happened to it.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Drive")]
 struct DriveReport {
     /// Its profile.
     name: String,
     /// The byte at which its partition starts; absent of a drive without one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    start: Option<u64>,
+    start_bytes: Option<u64>,
     /// What happened inside.
     counters: CountersReport,
 }
 
 /// Rates of the guest's time.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Charges")]
 struct ChargesReport {
     /// A system call or page fault, in nanoseconds.
     stop_ns: u64,
@@ -83,6 +86,7 @@ struct ChargesReport {
 
 /// What the guest's time was made of.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Spent")]
 struct SpentReport {
     /// System calls and page faults.
     stops: u64,
@@ -107,7 +111,7 @@ impl LabReport {
         let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let drives = job.drives.iter().zip(&ended.counters).map(|(drive, count)| DriveReport {
             name: drive.profile.name.clone(),
-            start: drive.start,
+            start_bytes: drive.start,
             counters: counters(count),
         });
         let measure = |measured: &straddle_guest::Measured| MeasureReport {

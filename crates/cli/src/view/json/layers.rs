@@ -12,6 +12,7 @@ const PIECES: usize = 64;
 
 /// A layer.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Layer")]
 pub(crate) struct LayerReport {
     /// What it is: blkid's TYPE where it has one, "LV" for a logical volume, "table" for a nested partition table.
     kind: &'static str,
@@ -19,12 +20,12 @@ pub(crate) struct LayerReport {
     #[serde(skip_serializing_if = "String::is_empty")]
     name: String,
     /// Its first byte on the device below.
-    below: u64,
+    parent_offset_bytes: u64,
     /// Its first byte on the disk; absent when that is elsewhere.
     #[serde(skip_serializing_if = "Option::is_none")]
-    byte: Option<u64>,
+    offset_bytes: Option<u64>,
     /// Its size.
-    size: u64,
+    size_bytes: u64,
     /// Its own figures.
     #[serde(flatten)]
     facts: FactsReport,
@@ -41,48 +42,50 @@ pub(crate) struct LayerReport {
 
 /// A run of bytes.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Piece")]
 struct PieceReport {
     /// Its first byte in the layer's space.
-    at: u64,
+    layer_offset_bytes: u64,
     /// Its length.
-    size: u64,
+    size_bytes: u64,
     /// Its first byte on the device below.
-    below: u64,
+    parent_offset_bytes: u64,
     /// Its first byte on the disk.
-    byte: u64,
+    offset_bytes: u64,
 }
 
 /// A layer's figures, by what it is.
 #[derive(Debug, Serialize, JsonSchema)]
-#[serde(tag = "is", rename_all = "snake_case")]
+#[serde(tag = "class", rename_all = "snake_case")]
+#[schemars(rename = "Facts")]
 enum FactsReport {
     /// A member of a Linux software RAID.
     Md {
         /// Metadata version.
-        metadata: &'static str,
+        metadata_version: &'static str,
         /// RAID level; -1 is linear.
         level: i32,
         /// Chunk; 0 where nothing is striped.
-        chunk: u64,
+        chunk_bytes: u64,
         /// Full stripe.
         #[serde(skip_serializing_if = "Option::is_none")]
-        stripe: Option<u64>,
+        stripe_bytes: Option<u64>,
         /// Members.
         raid_disks: u32,
         /// This member's place.
         #[serde(skip_serializing_if = "Option::is_none")]
         role: Option<u32>,
         /// Where the data starts on the member.
-        data_offset: u64,
+        data_offset_bytes: u64,
     },
     /// An LVM physical volume.
     Pv {
         /// Volume group.
         vg: String,
         /// Where the first extent starts.
-        data_start: u64,
+        data_start_bytes: u64,
         /// Size of an extent.
-        extent_size: u64,
+        extent_bytes: u64,
     },
     /// An LVM logical volume.
     Lv {
@@ -95,41 +98,41 @@ enum FactsReport {
         version: u16,
         /// Where the payload starts.
         #[serde(skip_serializing_if = "Option::is_none")]
-        payload: Option<u64>,
+        payload_offset_bytes: Option<u64>,
         /// Encryption sector.
-        sector_size: u64,
+        sector_bytes: u64,
     },
     /// Another mapping.
     Mapped {
         /// Where the payload starts.
         #[serde(skip_serializing_if = "Option::is_none")]
-        payload: Option<u64>,
+        payload_offset_bytes: Option<u64>,
         /// Its block.
         #[serde(skip_serializing_if = "Option::is_none")]
-        block: Option<u64>,
+        block_bytes: Option<u64>,
     },
     /// A file system, or swap.
     FileSystem {
         /// Block.
-        block: u64,
+        block_bytes: u64,
         /// Smallest write, where another.
         #[serde(skip_serializing_if = "Option::is_none")]
-        sector: Option<u64>,
+        sector_bytes: Option<u64>,
         /// Smallest write of the log.
         #[serde(skip_serializing_if = "Option::is_none")]
-        log_sector: Option<u64>,
+        log_sector_bytes: Option<u64>,
         /// Cluster.
         #[serde(skip_serializing_if = "Option::is_none")]
-        cluster: Option<u64>,
+        cluster_bytes: Option<u64>,
         /// Where blocks or clusters are counted from, in the file system.
         #[serde(skip_serializing_if = "Option::is_none")]
-        data_start: Option<u64>,
+        data_start_bytes: Option<u64>,
         /// What it takes a chunk to be.
         #[serde(skip_serializing_if = "Option::is_none")]
-        stripe_unit: Option<u64>,
+        stripe_unit_bytes: Option<u64>,
         /// What it takes a stripe to be.
         #[serde(skip_serializing_if = "Option::is_none")]
-        stripe_width: Option<u64>,
+        stripe_width_bytes: Option<u64>,
         /// Exponent of the smallest write (ZFS).
         #[serde(skip_serializing_if = "Option::is_none")]
         ashift: Option<u32>,
@@ -140,7 +143,7 @@ enum FactsReport {
     /// A nested partition table.
     Table {
         /// The sector size that it counts in.
-        sector_size: u64,
+        sector_bytes: u64,
     },
     /// Known by its signature only.
     Opaque,
@@ -148,45 +151,47 @@ enum FactsReport {
 
 /// A segment of a logical volume.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Segment")]
 struct SegmentReport {
     /// First byte in the volume.
-    at: u64,
+    layer_offset_bytes: u64,
     /// Length.
-    size: u64,
+    size_bytes: u64,
     /// LVM's segment type.
     kind: String,
     /// Stripes or images.
     stripes: u32,
     /// Size of a stripe's part on one disk; 0 where nothing is striped.
-    stripe_size: u64,
+    stripe_size_bytes: u64,
     /// First byte on this physical volume, where it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    on_pv: Option<u64>,
+    pv_offset_bytes: Option<u64>,
 }
 
 /// The file format around an image's disk.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Container")]
 pub(crate) struct ContainerReport {
     /// Format.
     format: String,
     /// The kind of it.
     variant: &'static str,
     /// What is kept together in the file.
-    block: u64,
+    block_bytes: u64,
     /// The alignment that all blocks keep in the file, as far as looked at; absent when there is none yet.
     #[serde(skip_serializing_if = "Option::is_none")]
-    alignment: Option<u64>,
+    alignment_bytes: Option<u64>,
     /// How many blocks were looked at.
-    looked_at: u32,
+    blocks_sampled: u32,
 }
 
 pub(crate) fn container_report(container: &Container) -> ContainerReport {
     ContainerReport {
         format: container.format.to_string(),
         variant: container.variant,
-        block: container.block.get(),
-        alignment: container.placement.alignment().map(ByteCount::get),
-        looked_at: container.placement.units(),
+        block_bytes: container.block.get(),
+        alignment_bytes: container.placement.alignment().map(ByteCount::get),
+        blocks_sampled: container.placement.units(),
     }
 }
 
@@ -194,9 +199,9 @@ pub(crate) fn layer_report(layer: &Layer) -> LayerReport {
     LayerReport {
         kind: layer.kind.name(),
         name: layer.name.clone(),
-        below: layer.below.start().get(),
-        byte: layer.drive.map(|at| at.get()),
-        size: layer.below.len().get(),
+        parent_offset_bytes: layer.below.start().get(),
+        offset_bytes: layer.drive.map(|at| at.get()),
+        size_bytes: layer.below.len().get(),
         facts: facts_report(&layer.facts),
         space: layer.space.iter().take(PIECES).map(piece_report).collect(),
         layers: layer.children.iter().map(layer_report).collect(),
@@ -206,10 +211,10 @@ pub(crate) fn layer_report(layer: &Layer) -> LayerReport {
 
 fn piece_report(piece: &Piece) -> PieceReport {
     PieceReport {
-        at: piece.span.start().get(),
-        size: piece.span.len().get(),
-        below: piece.below.get(),
-        byte: piece.drive.get(),
+        layer_offset_bytes: piece.span.start().get(),
+        size_bytes: piece.span.len().get(),
+        parent_offset_bytes: piece.below.get(),
+        offset_bytes: piece.drive.get(),
     }
 }
 
@@ -217,51 +222,52 @@ fn facts_report(facts: &Facts) -> FactsReport {
     let bytes = |size: Option<ByteCount>| size.map(ByteCount::get);
     match facts {
         Facts::Md(md) => FactsReport::Md {
-            metadata: md.version,
+            metadata_version: md.version,
             level: md.level,
-            chunk: md.chunk.get(),
-            stripe: bytes(md.stripe()),
+            chunk_bytes: md.chunk.get(),
+            stripe_bytes: bytes(md.stripe()),
             raid_disks: md.raid_disks,
             role: md.role,
-            data_offset: md.data_offset.get(),
+            data_offset_bytes: md.data_offset.get(),
         },
         Facts::Pv(pv) => FactsReport::Pv {
             vg: pv.vg.clone(),
-            data_start: pv.data_start.get(),
-            extent_size: pv.extent_size.get(),
+            data_start_bytes: pv.data_start.get(),
+            extent_bytes: pv.extent_size.get(),
         },
         Facts::Lv(lv) => FactsReport::Lv { segments: lv.segments.iter().map(segment_report).collect() },
         Facts::Luks(luks) => FactsReport::Luks {
             version: luks.version,
-            payload: luks.payload.map(|at| at.get()),
-            sector_size: luks.sector_size.get(),
+            payload_offset_bytes: luks.payload.map(|at| at.get()),
+            sector_bytes: luks.sector_size.get(),
         },
-        Facts::Mapped(mapped) => {
-            FactsReport::Mapped { payload: mapped.payload.map(|at| at.get()), block: bytes(mapped.block) }
-        }
+        Facts::Mapped(mapped) => FactsReport::Mapped {
+            payload_offset_bytes: mapped.payload.map(|at| at.get()),
+            block_bytes: bytes(mapped.block),
+        },
         Facts::FileSystem(fs) => FactsReport::FileSystem {
-            block: fs.block.get(),
-            sector: bytes(fs.sector),
-            log_sector: bytes(fs.log_sector),
-            cluster: bytes(fs.cluster),
-            data_start: fs.data_start.map(|at| at.get()),
-            stripe_unit: bytes(fs.stripe_unit),
-            stripe_width: bytes(fs.stripe_width),
+            block_bytes: fs.block.get(),
+            sector_bytes: bytes(fs.sector),
+            log_sector_bytes: bytes(fs.log_sector),
+            cluster_bytes: bytes(fs.cluster),
+            data_start_bytes: fs.data_start.map(|at| at.get()),
+            stripe_unit_bytes: bytes(fs.stripe_unit),
+            stripe_width_bytes: bytes(fs.stripe_width),
             ashift: fs.ashift,
             hidden_sectors: fs.hidden_sectors,
         },
-        Facts::Table(stack) => FactsReport::Table { sector_size: stack.block.get() },
+        Facts::Table(stack) => FactsReport::Table { sector_bytes: stack.block.get() },
         Facts::Opaque => FactsReport::Opaque,
     }
 }
 
 fn segment_report(segment: &Segment) -> SegmentReport {
     SegmentReport {
-        at: segment.span.start().get(),
-        size: segment.span.len().get(),
+        layer_offset_bytes: segment.span.start().get(),
+        size_bytes: segment.span.len().get(),
         kind: segment.kind.clone(),
         stripes: segment.stripes,
-        stripe_size: segment.stripe_size.get(),
-        on_pv: segment.on_pv.map(|at| at.get()),
+        stripe_size_bytes: segment.stripe_size.get(),
+        pv_offset_bytes: segment.on_pv.map(|at| at.get()),
     }
 }

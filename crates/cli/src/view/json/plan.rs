@@ -9,7 +9,7 @@ use straddle_units::BlockSize;
 use crate::commands::plan::Planned;
 
 /// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
-const SCHEMA: u32 = 1;
+pub(super) const SCHEMA: u32 = 1;
 
 /// What `straddle plan --json` prints. What `apply` reads is what `--save` keeps.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -22,20 +22,20 @@ pub(crate) struct PlanReport {
     /// The target as it was named.
     target: String,
     /// Its size in bytes.
-    size: u64,
+    size_bytes: u64,
     /// Whether the table is made anew; else the present one is changed.
     fresh: bool,
     /// The sector size that the present table counts in, where it is converted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    converts: Option<u64>,
+    converted_from_sector_bytes: Option<u64>,
     /// The table.
     table: TableReport,
     /// The partitions as they are.
     before: Vec<EntryReport>,
-    /// Partitions start at multiples of so many bytes …
-    grain: u64,
+    /// Partitions start at multiples of this …
+    grain_bytes: u64,
     /// … counted from this byte.
-    phase: u64,
+    phase_bytes: u64,
     /// The boundaries that were considered.
     boundaries: Vec<BoundaryReport>,
     /// What is on the disk and is not reached from the table.
@@ -49,6 +49,7 @@ pub(crate) struct PlanReport {
 
 /// Something that the table does not lead to.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Lost")]
 struct LostReport {
     /// The partition's number; absent for what is on the disk as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,20 +61,21 @@ struct LostReport {
     #[serde(skip_serializing_if = "String::is_empty")]
     label: String,
     /// First byte.
-    start: u64,
+    start_bytes: u64,
     /// Bytes.
-    size: u64,
+    size_bytes: u64,
 }
 
 /// The table.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Table")]
 struct TableReport {
     /// "gpt" or "mbr".
     format: &'static str,
     /// The disk's identity.
     id: String,
     /// The sector size that it counts in.
-    sector_size: u64,
+    sector_bytes: u64,
     /// First usable sector.
     first_usable_lba: u64,
     /// Last usable sector.
@@ -84,6 +86,7 @@ struct TableReport {
 
 /// A partition.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Partition")]
 struct EntryReport {
     /// Its number.
     number: u32,
@@ -92,9 +95,9 @@ struct EntryReport {
     /// Number of sectors.
     sectors: u64,
     /// First byte.
-    start: u64,
+    start_bytes: u64,
     /// Bytes.
-    size: u64,
+    size_bytes: u64,
     /// "primary", "extended" or "logical".
     role: &'static str,
     /// GPT type GUID or MBR type.
@@ -123,6 +126,7 @@ struct EntryReport {
 
 /// What another tool would do.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Peer")]
 struct PeerReport {
     /// Its name.
     tool: String,
@@ -139,11 +143,12 @@ struct PeerReport {
 
 /// A boundary that was considered.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Boundary")]
 struct BoundaryReport {
     /// Its name.
     name: String,
     /// Its size in bytes.
-    size: u64,
+    size_bytes: u64,
     /// Who says so.
     source: String,
     /// Why starts are not on it.
@@ -165,23 +170,23 @@ impl PlanReport {
             schema: SCHEMA,
             straddle: env!("CARGO_PKG_VERSION"),
             target: planned.name.clone(),
-            size: plan.disk().size.get(),
+            size_bytes: plan.disk().size.get(),
             fresh: plan.is_fresh(),
-            converts: plan.converts().map(BlockSize::get),
+            converted_from_sector_bytes: plan.converts().map(BlockSize::get),
             table: TableReport {
                 format: match format {
                     Format::Gpt => "gpt",
                     Format::Mbr => "mbr",
                 },
                 id: plan.table().id.clone(),
-                sector_size: sector,
+                sector_bytes: sector,
                 first_usable_lba: plan.table().first_usable.get(),
                 last_usable_lba: plan.table().last_usable.get(),
                 partitions: after,
             },
             before: plan.before().iter().map(|e| entry(e, sector, format, Vec::new())).collect(),
-            grain: plan.grain().size().get(),
-            phase: plan.grain().phase().get(),
+            grain_bytes: plan.grain().size().get(),
+            phase_bytes: plan.grain().phase().get(),
             boundaries: plan.considered().iter().map(boundary).collect(),
             lost: plan.lost().iter().map(lost).collect(),
             notes: plan.notes().to_vec(),
@@ -195,8 +200,8 @@ fn entry(entry: &Entry, sector: u64, format: Format, peers: Vec<PeerReport>) -> 
         number: entry.number,
         start_lba: entry.start.get(),
         sectors: entry.sectors.get(),
-        start: entry.start.get().saturating_mul(sector),
-        size: entry.sectors.get().saturating_mul(sector),
+        start_bytes: entry.start.get().saturating_mul(sector),
+        size_bytes: entry.sectors.get().saturating_mul(sector),
         role: match entry.slot {
             Slot::Primary => "primary",
             Slot::Extended => "extended",
@@ -222,8 +227,8 @@ fn lost(lost: &Lost) -> LostReport {
         partition: lost.partition,
         content: lost.content.clone(),
         label: lost.label.clone(),
-        start: lost.at.start().get(),
-        size: lost.at.len().get(),
+        start_bytes: lost.at.start().get(),
+        size_bytes: lost.at.len().get(),
     }
 }
 
@@ -240,7 +245,7 @@ fn peer(peer: &Peer) -> PeerReport {
 fn boundary(considered: &Considered) -> BoundaryReport {
     BoundaryReport {
         name: considered.name.clone(),
-        size: considered.size.get(),
+        size_bytes: considered.size.get(),
         source: considered.source.clone(),
         left_out: considered.left_out.clone(),
     }

@@ -7,7 +7,7 @@ use straddle_probe::{Confidence, Finding, PhaseScan, Report, Rmw, RmwCost, Rotat
 use straddle_units::Boundary;
 
 /// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
-const SCHEMA: u32 = 1;
+pub(super) const SCHEMA: u32 = 1;
 
 /// What `straddle probe --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -24,9 +24,9 @@ pub(crate) struct ProbeReport {
     /// Seed of every random choice.
     seed: u64,
     /// Bytes of a logical sector.
-    logical: u64,
+    logical_sector_bytes: u64,
     /// Bytes written.
-    written: u64,
+    written_bytes: u64,
     /// Requests sent.
     requests: u64,
     /// The time that it took, the target's own, in nanoseconds.
@@ -40,9 +40,9 @@ pub(crate) struct ProbeReport {
     /// What partly written units cost.
     rmw: FindingReport<RmwReport>,
     /// How long a part of a unit waits for its rest, in seconds.
-    merge_window: FindingReport<f64>,
+    merge_window_seconds: FindingReport<Seconds>,
     /// How many writes to different units the cache takes.
-    cache_depth: FindingReport<u64>,
+    cached_writes: FindingReport<Count>,
     /// What the drive claims.
     claims: ClaimsReport,
     /// Whether it claims something else than was found; absent where that cannot be told.
@@ -54,6 +54,7 @@ pub(crate) struct ProbeReport {
 
 /// Something found, or why not.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "{T}Finding")]
 struct FindingReport<T> {
     /// What was found; absent if it cannot be told.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,9 +65,22 @@ struct FindingReport<T> {
     why: String,
 }
 
+/// A time.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+struct Seconds(f64);
+
+/// A number of things.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+struct Count(u64);
+
 /// How sure a finding is.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "Confidence")]
 enum ConfidenceReport {
     /// It cannot be told.
     None,
@@ -80,15 +94,17 @@ enum ConfidenceReport {
 
 /// Units and where they begin.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Unit")]
 struct UnitReport {
     /// Bytes.
-    size: u64,
+    size_bytes: u64,
     /// The first byte of the drive at which a unit begins.
-    phase: u64,
+    phase_bytes: u64,
 }
 
 /// The rotation.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Rotation")]
 struct RotationReport {
     /// Nanoseconds of a revolution; absent if it does not turn.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,6 +114,7 @@ struct RotationReport {
 /// The write cache.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "WriteCache")]
 enum CacheReport {
     /// Writes wait for the medium.
     None,
@@ -109,18 +126,20 @@ enum CacheReport {
 
 /// What partly written units cost.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ReadModifyWrite")]
 struct RmwReport {
     /// When they are completed.
     when: WhenReport,
     /// Seconds that a durable write takes longer with one of them.
-    one_s: f64,
+    one_unit_seconds: f64,
     /// Seconds with two of them.
-    two_s: f64,
+    two_units_seconds: f64,
 }
 
 /// When partly written units are completed.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "When")]
 enum WhenReport {
     /// There are none.
     Never,
@@ -132,13 +151,14 @@ enum WhenReport {
 
 /// What the drive claims.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Claims")]
 struct ClaimsReport {
     /// Bytes of a unit.
     #[serde(skip_serializing_if = "Option::is_none")]
-    unit: Option<u64>,
+    unit_bytes: Option<u64>,
     /// The first byte at which one begins.
     #[serde(skip_serializing_if = "Option::is_none")]
-    phase: Option<u64>,
+    phase_bytes: Option<u64>,
     /// Whether it turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     rotational: Option<bool>,
@@ -146,13 +166,14 @@ struct ClaimsReport {
 
 /// Durable writes of one size at each phase.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Scan")]
 struct ScanReport {
     /// Bytes of each write.
-    size: u64,
+    size_bytes: u64,
     /// Distance of the phases in bytes.
-    step: u64,
+    step_bytes: u64,
     /// Seconds of each write, by phase.
-    times: Vec<Vec<f64>>,
+    write_seconds: Vec<Vec<f64>>,
 }
 
 impl ProbeReport {
@@ -164,17 +185,21 @@ impl ProbeReport {
             target: target.name.clone(),
             title: target.title.clone(),
             seed: report.seed,
-            logical: report.logical,
-            written: report.written,
+            logical_sector_bytes: report.logical,
+            written_bytes: report.written,
             requests: report.requests,
             elapsed_ns: report.elapsed.get(),
             unit: finding(&report.unit, unit),
             rotation: finding(&report.rotation, rotation),
             write_cache: finding(&report.cache, cache),
             rmw: finding(&report.rmw, rmw),
-            merge_window: finding(&report.merge, |seconds| seconds),
-            cache_depth: finding(&report.depth, |writes| writes),
-            claims: ClaimsReport { unit: claims.unit, phase: claims.phase, rotational: claims.rotational },
+            merge_window_seconds: finding(&report.merge, Seconds),
+            cached_writes: finding(&report.depth, Count),
+            claims: ClaimsReport {
+                unit_bytes: claims.unit,
+                phase_bytes: claims.phase,
+                rotational: claims.rotational,
+            },
             misreports: report.misreports(),
             scans: report.scans.iter().map(scan).collect(),
         }
@@ -192,7 +217,7 @@ fn finding<T: Copy, R>(finding: &Finding<T>, convert: impl Fn(T) -> R) -> Findin
 }
 
 fn unit(unit: Boundary) -> UnitReport {
-    UnitReport { size: unit.size().get(), phase: unit.phase().get() }
+    UnitReport { size_bytes: unit.size().get(), phase_bytes: unit.phase().get() }
 }
 
 fn rotation(rotation: Rotation) -> RotationReport {
@@ -216,9 +241,9 @@ fn rmw(cost: RmwCost) -> RmwReport {
         Rmw::Immediate => WhenReport::Immediate,
         Rmw::Deferred => WhenReport::Deferred,
     };
-    RmwReport { when, one_s: cost.one, two_s: cost.two }
+    RmwReport { when, one_unit_seconds: cost.one, two_units_seconds: cost.two }
 }
 
 fn scan(scan: &PhaseScan) -> ScanReport {
-    ScanReport { size: scan.size, step: scan.step, times: scan.times.clone() }
+    ScanReport { size_bytes: scan.size, step_bytes: scan.step, write_seconds: scan.times.clone() }
 }

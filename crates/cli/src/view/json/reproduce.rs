@@ -60,6 +60,7 @@ pub(crate) struct ReproduceReport {
 
 /// Over all experiments.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Summary")]
 struct SummaryReport {
     /// Published figures and ratios that were compared; 0 on another drive.
     judged: usize,
@@ -77,6 +78,7 @@ struct SummaryReport {
 
 /// A published experiment.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Experiment")]
 struct ExperimentReport {
     name: String,
     title: String,
@@ -94,6 +96,7 @@ struct ExperimentReport {
 
 /// A publication.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Source")]
 struct SourceReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     author: Option<String>,
@@ -105,6 +108,7 @@ struct SourceReport {
 
 /// A workload at several offsets.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Step")]
 struct StepReport {
     name: String,
     title: String,
@@ -118,6 +122,7 @@ struct StepReport {
 
 /// A number of the drive that was fitted, or chosen by hand.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Fitted")]
 struct FittedReport {
     path: String,
     value: String,
@@ -127,12 +132,13 @@ struct FittedReport {
 
 /// An offset, or several that were published as one figure.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Arm")]
 struct ArmReport {
     name: String,
     /// Whether the others are compared with this one.
     aligned: bool,
     /// Bytes past the workload's start.
-    offsets: Vec<u64>,
+    offsets_bytes: Vec<u64>,
     figures: Vec<FigureReport>,
     /// Physical sectors that were read to write a part of one, per request; absent where that is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -141,6 +147,7 @@ struct ArmReport {
 
 /// Our figure and the published one.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Figure")]
 struct FigureReport {
     /// What is measured.
     measure: MeasureReport,
@@ -171,6 +178,7 @@ struct FigureReport {
 /// What is measured.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "Measure")]
 enum MeasureReport {
     /// Seconds from the first request to the end of the last.
     Elapsed,
@@ -182,6 +190,7 @@ enum MeasureReport {
 
 /// A published figure.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Published")]
 struct PublishedReport {
     /// The figure, or the middle of the range.
     value: f64,
@@ -336,7 +345,7 @@ fn arm_report(
     ArmReport {
         name: arm.name.clone(),
         aligned: arm.aligned,
-        offsets: arm.offsets.clone(),
+        offsets_bytes: arm.offsets.clone(),
         figures,
         rmw_reads_per_request,
     }

@@ -14,20 +14,29 @@ use super::serve::ServeReport;
 use super::sim::SimReport;
 use crate::args::SchemaOf;
 
+/// Before a schema's name and version in its `$id`.
+const HOME: &str = "https://github.com/straddle/straddle/schema";
+
 /// The JSON Schema of what a command prints.
 pub(crate) fn json_schema(command: SchemaOf) -> schemars::Schema {
     // As written: a field that is left out when empty is not required.
     let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
-    match command {
-        SchemaOf::Check => generator.into_root_schema_for::<Report>(),
-        SchemaOf::Plan => generator.into_root_schema_for::<PlanReport>(),
-        SchemaOf::Bench => generator.into_root_schema_for::<BenchReport>(),
-        SchemaOf::Drive => generator.into_root_schema_for::<DrivesReport>(),
-        SchemaOf::DriveFit => generator.into_root_schema_for::<FitReport>(),
-        SchemaOf::Sim => generator.into_root_schema_for::<SimReport>(),
-        SchemaOf::Serve => generator.into_root_schema_for::<ServeReport>(),
-        SchemaOf::Lab => generator.into_root_schema_for::<LabReport>(),
-        SchemaOf::Probe => generator.into_root_schema_for::<ProbeReport>(),
-        SchemaOf::Reproduce => generator.into_root_schema_for::<ReproduceReport>(),
-    }
+    let (mut schema, name, version) = match command {
+        SchemaOf::Check => (generator.into_root_schema_for::<Report>(), "check", super::check::SCHEMA),
+        SchemaOf::Plan => (generator.into_root_schema_for::<PlanReport>(), "plan", super::plan::SCHEMA),
+        SchemaOf::Bench => (generator.into_root_schema_for::<BenchReport>(), "bench", super::bench::SCHEMA),
+        SchemaOf::Drive => (generator.into_root_schema_for::<DrivesReport>(), "drive", super::drive::SCHEMA),
+        SchemaOf::DriveFit => {
+            (generator.into_root_schema_for::<FitReport>(), "drive-fit", super::fit::SCHEMA)
+        }
+        SchemaOf::Sim => (generator.into_root_schema_for::<SimReport>(), "sim", super::sim::SCHEMA),
+        SchemaOf::Serve => (generator.into_root_schema_for::<ServeReport>(), "serve", super::serve::SCHEMA),
+        SchemaOf::Lab => (generator.into_root_schema_for::<LabReport>(), "lab", super::lab::SCHEMA),
+        SchemaOf::Probe => (generator.into_root_schema_for::<ProbeReport>(), "probe", super::probe::SCHEMA),
+        SchemaOf::Reproduce => {
+            (generator.into_root_schema_for::<ReproduceReport>(), "reproduce", super::reproduce::SCHEMA)
+        }
+    };
+    schema.insert("$id".to_owned(), format!("{HOME}/{name}/{version}").into());
+    schema
 }

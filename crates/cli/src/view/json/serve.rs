@@ -60,9 +60,9 @@ pub(crate) struct ServeReport {
     /// Discards that were answered.
     discards: u64,
     /// Requests that failed.
-    failed: u64,
+    failed_requests: u64,
     /// Clients that broke the protocol and were cut off.
-    broken: u64,
+    broken_clients: u64,
     /// How much later than the model said replies were sent, in nanoseconds of the wall's time; absent of none, and without delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     lateness: Option<LatenessReport>,
@@ -73,6 +73,7 @@ pub(crate) struct ServeReport {
 /// Why serving ended.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "Ending")]
 enum EndingReport {
     /// SIGINT or SIGTERM.
     Signal,
@@ -84,9 +85,10 @@ enum EndingReport {
 
 /// How late replies were.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Lateness")]
 struct LatenessReport {
     /// How many.
-    count: u64,
+    replies: u64,
     /// The figures.
     #[serde(flatten)]
     times: LatencyReport,
@@ -96,12 +98,13 @@ struct LatenessReport {
 
 /// Replies that were late by so much.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Class")]
 struct ClassReport {
     /// At most so much, in nanoseconds; absent of the last class, which has no bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     at_most_ns: Option<u64>,
     /// How many.
-    count: u64,
+    replies: u64,
 }
 
 /// Everything there is to report.
@@ -129,10 +132,12 @@ impl ServeReport {
     pub(crate) fn of(serve: &Serve<'_>) -> Self {
         let snapshot = &serve.snapshot;
         let (totals, late) = (snapshot.totals, snapshot.lateness);
-        let class =
-            |(bound, count): (Option<Nanos>, u64)| ClassReport { at_most_ns: bound.map(Nanos::get), count };
+        let class = |(bound, count): (Option<Nanos>, u64)| ClassReport {
+            at_most_ns: bound.map(Nanos::get),
+            replies: count,
+        };
         let lateness = (late.count() > 0).then(|| LatenessReport {
-            count: late.count(),
+            replies: late.count(),
             times: latency(late),
             histogram: classes(late).into_iter().map(class).collect(),
         });
@@ -153,8 +158,8 @@ impl ServeReport {
             write_bytes: totals.write_bytes,
             flushes: totals.flushes,
             discards: totals.discards,
-            failed: totals.failed,
-            broken: totals.broken,
+            failed_requests: totals.failed,
+            broken_clients: totals.broken,
             lateness,
             counters: counters(snapshot.counters),
         }

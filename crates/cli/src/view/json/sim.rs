@@ -28,6 +28,7 @@ pub(crate) struct SimReport {
 
 /// A trace.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Trace")]
 struct TraceReport {
     /// As it was named.
     name: String,
@@ -39,6 +40,7 @@ struct TraceReport {
 /// A format of traces.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "Format")]
 enum FormatReport {
     /// Comma-separated values.
     Csv,
@@ -48,24 +50,26 @@ enum FormatReport {
 
 /// A modelled drive.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Drive")]
 struct DriveReport {
     /// As it was named.
     name: String,
     /// Maker, model, size.
     title: String,
     /// Size in bytes.
-    capacity: u64,
+    capacity_bytes: u64,
     /// Logical sector in bytes.
-    logical_sector: u64,
+    logical_sector_bytes: u64,
     /// True physical sector (or indirection unit) in bytes, whatever the drive claims.
-    physical_sector: u64,
+    physical_sector_bytes: u64,
 }
 
 /// A replay with one shift.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Run")]
 struct RunReport {
     /// Bytes that were added to every offset.
-    shift: u64,
+    shift_bytes: u64,
     /// When requests were sent.
     pace: PaceReport,
     /// Most requests at the drive at a time.
@@ -77,9 +81,9 @@ struct RunReport {
     /// Discards among the requests.
     discards: u64,
     /// Requests that went to the drive's beginning instead of past its end.
-    wrapped: u64,
+    wrapped_requests: u64,
     /// Reads and writes that do not begin and end on boundaries of the true physical sectors.
-    misaligned: u64,
+    misaligned_requests: u64,
     /// The same as a share of all reads and writes; absent of none.
     #[serde(skip_serializing_if = "Option::is_none")]
     misaligned_share: Option<f64>,
@@ -109,6 +113,7 @@ struct RunReport {
 /// When requests were sent.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "Pace")]
 enum PaceReport {
     /// At the trace's times.
     Open,
@@ -118,9 +123,10 @@ enum PaceReport {
 
 /// Requests of a kind.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Requests")]
 struct KindReport {
     /// How many.
-    count: u64,
+    requests: u64,
     /// Their times, in nanoseconds.
     latency: LatencyReport,
 }
@@ -163,9 +169,9 @@ impl SimReport {
             drive: DriveReport {
                 name: sim.drive.to_owned(),
                 title: sim.profile.title.clone(),
-                capacity: claims.capacity,
-                logical_sector: claims.logical_sector,
-                physical_sector: sectors.physical,
+                capacity_bytes: claims.capacity,
+                logical_sector_bytes: claims.logical_sector,
+                physical_sector_bytes: sectors.physical,
             },
             runs: sim.runs.iter().map(|run| run_report(sim, run)).collect(),
         }
@@ -176,10 +182,10 @@ fn run_report(sim: &Sim<'_>, run: &Run) -> RunReport {
     let replayed = &run.replayed;
     let kind = |times: &straddle_io::Latency| {
         let count = times.count();
-        (count > 0).then(|| KindReport { count, latency: latency(times) })
+        (count > 0).then(|| KindReport { requests: count, latency: latency(times) })
     };
     RunReport {
-        shift: run.shift,
+        shift_bytes: run.shift,
         pace: match replayed.pace {
             Pace::Open => PaceReport::Open,
             Pace::Closed => PaceReport::Closed,
@@ -188,8 +194,8 @@ fn run_report(sim: &Sim<'_>, run: &Run) -> RunReport {
         requests: replayed.requests,
         bytes: replayed.bytes,
         discards: replayed.discards,
-        wrapped: replayed.wrapped,
-        misaligned: replayed.misaligned,
+        wrapped_requests: replayed.wrapped,
+        misaligned_requests: replayed.misaligned,
         misaligned_share: replayed.misaligned_share(),
         elapsed_ns: replayed.elapsed.get(),
         busy_ns: replayed.busy().get(),

@@ -9,6 +9,7 @@ use super::layers::{LayerReport, layer_report};
 
 /// A partition table, or what stands in its place.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Table")]
 pub(super) struct TableReport {
     /// "gpt", "hybrid", "mbr", "kernel" (as the kernel lists it), "content" (no table, but a known file system or
     /// other content), "other" (a table that is not read), or "none".
@@ -17,11 +18,12 @@ pub(super) struct TableReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<&'static str>,
     /// The sector size that it counts in.
-    sector_size: u64,
+    sector_bytes: u64,
 }
 
 /// One partition.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Partition")]
 pub(super) struct PartitionReport {
     /// Its number.
     number: u32,
@@ -30,9 +32,9 @@ pub(super) struct PartitionReport {
     /// Number of sectors.
     sectors: u64,
     /// First byte.
-    start: u64,
+    start_bytes: u64,
     /// Bytes.
-    size: u64,
+    size_bytes: u64,
     /// "primary", "extended" or "logical".
     role: &'static str,
     /// GPT type GUID or MBR type, as sfdisk writes it.
@@ -60,6 +62,7 @@ pub(super) struct PartitionReport {
 /// A verdict on a partition.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "Verdict")]
 enum VerdictReport {
     /// An extended partition, which cannot be misaligned.
     Container,
@@ -89,7 +92,7 @@ pub(super) fn table_report(stack: &Stack) -> TableReport {
         TableKind::Foreign(name) => ("other", Some(name)),
         TableKind::None => ("none", None),
     };
-    TableReport { kind, content, sector_size: stack.block.get() }
+    TableReport { kind, content, sector_bytes: stack.block.get() }
 }
 
 pub(super) fn partition_report(partition: &Partition, judgement: &Judgement) -> PartitionReport {
@@ -97,8 +100,8 @@ pub(super) fn partition_report(partition: &Partition, judgement: &Judgement) -> 
         number: partition.number,
         start_lba: partition.start.get(),
         sectors: partition.count.get(),
-        start: partition.span.start().get(),
-        size: partition.span.len().get(),
+        start_bytes: partition.span.start().get(),
+        size_bytes: partition.span.len().get(),
         role: match partition.role {
             Role::Primary => "primary",
             Role::Extended => "extended",

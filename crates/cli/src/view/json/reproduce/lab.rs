@@ -10,6 +10,7 @@ use crate::view::json::bench::{CountersReport, counters};
 
 /// A script that was run for each variant on each arm.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "LabStep")]
 pub(super) struct LabStepReport {
     name: String,
     title: String,
@@ -38,6 +39,7 @@ pub(super) struct LabStepReport {
 
 /// What is measured.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "LabMeasure")]
 struct LabMeasureReport {
     name: String,
     title: String,
@@ -51,6 +53,7 @@ struct LabMeasureReport {
 /// Which way most of the data goes.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "Direction")]
 enum DirectionReport {
     /// To the drive.
     Write,
@@ -60,16 +63,18 @@ enum DirectionReport {
 
 /// Where the partition starts.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "LabArm")]
 struct LabArmReport {
     name: String,
     /// Whether the others are compared with this one.
     aligned: bool,
     /// In sectors of 512 bytes.
-    start_sector: u64,
+    start_lba: u64,
 }
 
 /// A guest.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Cell")]
 struct CellReport {
     /// Absent where there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,6 +99,7 @@ struct CellReport {
 
 /// A time that a script took.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Measured")]
 struct MeasuredReport {
     name: String,
     /// As measured: of a shortened part, for what was run.
@@ -102,6 +108,7 @@ struct MeasuredReport {
 
 /// The mean of a variant's runs on an arm.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "LabFigure")]
 struct LabFigureReport {
     measure: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,6 +127,7 @@ struct LabFigureReport {
 
 /// A published figure and ours.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Comparison")]
 struct ComparisonReport {
     measure: String,
     /// Of which arm; of a ratio, absent.
@@ -156,6 +164,7 @@ struct ComparisonReport {
 /// What of several ratios.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "Statistic")]
 enum StatisticReport {
     /// Their mean, or the only one.
     Mean,
@@ -210,7 +219,7 @@ fn measure(measure: &LabMeasure) -> LabMeasureReport {
 }
 
 fn arm(arm: &LabArm) -> LabArmReport {
-    LabArmReport { name: arm.name.clone(), aligned: arm.aligned, start_sector: arm.start }
+    LabArmReport { name: arm.name.clone(), aligned: arm.aligned, start_lba: arm.start }
 }
 
 fn cell(step: &LabStep, cell: &Cell) -> CellReport {
