@@ -207,7 +207,7 @@ pub fn keep(file: &File) -> Result<bool, LockError> {
 }
 
 /// The same, without waiting for others to close it.
-pub fn keep_at_once(file: &File) -> Result<bool, LockError> {
+fn keep_at_once(file: &File) -> Result<bool, LockError> {
     // Of an overlay or a network's file the lease is of one of its names: others write below it.
     if !rustix::fs::fstatfs(file).is_ok_and(|found| LEASED.contains(&found.f_type)) {
         return Ok(false);

@@ -16,27 +16,14 @@ pub(crate) enum Lookout {
     Watched(Box<Others>),
 }
 
-/// Whether others may have a file open to read it, while no process can be made to wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Readers {
-    Refused,
-    Allowed,
-}
-
 impl Lookout {
-    /// Over a target that is claimed, which others may read with `readers`; the error says by whom it is used.
-    pub(crate) fn over(opened: &Opened, mut others: Others, readers: Readers) -> Result<Self, String> {
-        let kept = match (opened.kind, readers) {
-            (Kind::File, Readers::Refused) => claim::keep(&opened.file),
-            (Kind::File, Readers::Allowed) => claim::keep_at_once(&opened.file),
-            _ => Ok(false),
-        };
-        let is_kept = match kept {
-            Err(LockError::Opened) if readers == Readers::Refused => {
-                return Err(LockError::Opened.to_string());
-            }
-            kept => kept.unwrap_or(false),
-        };
+    /// Over a target that is claimed, and that no other program has open where that shows; the error says by whom it is used.
+    pub(crate) fn over(opened: &Opened, mut others: Others) -> Result<Self, String> {
+        let is_kept = opened.kind == Kind::File
+            && match claim::keep(&opened.file) {
+                Err(LockError::Opened) => return Err(LockError::Opened.to_string()),
+                kept => kept.unwrap_or(false),
+            };
         // Nothing has been read yet of what will be written.
         others.is_alone()?;
         Ok(if is_kept { Self::Kept } else { Self::Watched(Box::new(others)) })

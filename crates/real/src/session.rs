@@ -21,7 +21,7 @@ use straddle_units::Span;
 use crate::area::Scope;
 use crate::finished::Finished;
 use crate::journal::{Journal, JournalError};
-use crate::lookout::{Lookout, Readers};
+use crate::lookout::Lookout;
 use crate::moment::told_moment;
 use crate::open::{Access, Io, OpenError, Opened};
 use crate::others::{Others, Seen};
@@ -160,8 +160,7 @@ impl Session {
         let path = opened.path.clone();
         let others =
             others.map_err(|(what, source)| SessionError::Blind { path: path.clone(), what, source })?;
-        let lookout = Lookout::over(&opened, others, Readers::Refused)
-            .map_err(|by| SessionError::InUse { path, by })?;
+        let lookout = Lookout::over(&opened, others).map_err(|by| SessionError::InUse { path, by })?;
         let began = SystemTime::now();
         let depth = settings.depth.max(1);
         let real = Real::new(opened, title, &Contents::Kept(areas.to_vec()), settings, stop)?;

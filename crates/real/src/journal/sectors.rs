@@ -4,9 +4,10 @@
 
 use std::fs::File;
 use std::io;
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::OFlags;
+use rustix::fs::{Advice, OFlags};
 use rustix::io::Errno;
 
 use crate::memory::Memory;
@@ -29,6 +30,22 @@ impl<'a> Ways<'a> {
     pub(super) fn to(opened: &'a Opened) -> Self {
         let is_direct = past_cache(&opened.file, |_| ()).is_some();
         Self { opened, is_direct }
+    }
+
+    /// Reads what the target holds, and not what a cache has of it: pages whose write has failed stay there as if it had not.
+    pub(super) fn read(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        let file = &self.opened.file;
+        let are_units = bytes.len().is_multiple_of(UNITS[3]) && at.is_multiple_of(UNITS[3] as u64);
+        if self.is_direct && are_units {
+            match past_cache(file, |file| file.read_exact_at(bytes, at)) {
+                Some(Err(error)) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {}
+                Some(read) => return read,
+                None => {}
+            }
+        }
+        // Pages that are mapped stay.
+        let _ = rustix::fs::fadvise(file, at, NonZeroU64::new(bytes.len() as u64), Advice::DontNeed);
+        file.read_exact_at(bytes, at)
     }
 
     /// What it takes is tried at byte `at`.

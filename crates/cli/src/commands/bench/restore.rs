@@ -88,7 +88,7 @@ fn told(journal: &Left, settled: &Settled, command: &str) -> (String, Exit) {
                 format!("  Beside them, {} cannot be read: left alone as well.\n", told_spans(unreadable))
             };
             let text = format!(
-                "{target}: {} are neither what the run found nor what it wrote: left alone; {bytes} unreadable bytes were put back.\n\
+                "{target}: {} are neither what the run found nor what it wrote: left alone; {bytes} bytes were put back.\n\
                  {beside}{incomplete}  The run began to write at {began}; what somebody wrote there before it ended may have been written over.\n  \
                  The journal is kept: {name}\n  To have what was there before the run: {command} --force (for every journal in that folder); \
                  to keep what is there now: {removed}.\n",

@@ -11,6 +11,7 @@ use straddle_units::Span;
 use super::put::Guard;
 use crate::journal::sectors::{Ways, is_unreadable};
 use crate::journal::{HEADER, Header, JournalError, title};
+use crate::memory::Memory;
 use crate::target::{add, differing};
 
 /// Bytes that are read or written at a time.
@@ -139,10 +140,10 @@ fn compare_piece(
     unreadable: &mut Vec<Span>,
     foreign: &mut Vec<Span>,
 ) -> io::Result<()> {
-    let mut now = vec![0; then.len()];
-    match ways.opened.file.read_exact_at(&mut now, start) {
+    let mut now = Memory::new(then.len());
+    match ways.read(now.bytes_mut(), start) {
         Ok(()) => {
-            differing(start, &now, then, foreign);
+            differing(start, now.bytes(), then, foreign);
             return Ok(());
         }
         Err(error) if is_unreadable(&error) => {}

@@ -5,8 +5,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use straddle_device::claim;
 use straddle_units::Span;
 
 use super::check::Check;
@@ -15,7 +16,7 @@ use super::{Restored, Settled};
 use crate::journal::JournalError;
 use crate::journal::left::Left;
 use crate::journal::sectors::Ways;
-use crate::lookout::{Lookout, Readers};
+use crate::lookout::Lookout;
 use crate::moment::told_moment;
 use crate::open::{Access, OpenError, Opened};
 use crate::others::{Others, Seen};
@@ -135,6 +136,8 @@ fn settle(
 pub(super) struct Guard<'a> {
     opened: &'a Opened,
     lookout: Lookout,
+    /// When no other program had come yet.
+    clear: Instant,
     /// A file of the journal, for messages.
     journal: &'a Path,
 }
@@ -146,23 +149,26 @@ impl<'a> Guard<'a> {
             in_use(format!("others who open {} cannot be noticed: {error}", what.display()))
         };
         let others = Others::of(opened, Access::Claim).map_err(blind)?;
-        let lookout = Lookout::over(opened, others, Readers::Allowed).map_err(in_use)?;
-        Ok(Self { opened, lookout, journal })
+        let lookout = Lookout::over(opened, others).map_err(in_use)?;
+        Ok(Self { opened, lookout, clear: Instant::now(), journal })
     }
 
     /// An error where another program has opened the target while it was `done`; bytes on their way then are at most `under_way`.
     pub(super) fn nobody_came(&mut self, done: &str, under_way: u64) -> Result<(), JournalError> {
         if self.lookout.look(&self.opened.file) == Seen::Nobody {
+            self.clear = Instant::now();
             return Ok(());
         }
-        let lost = match self.lookout {
-            Lookout::Watched(_) if under_way > 0 => {
-                format!("; of what it writes at the same time, at most {under_way} bytes may be written over")
-            }
-            // It waits.
-            _ => String::new(),
+        let is_kept = matches!(self.lookout, Lookout::Kept);
+        // For longer than that the kernel makes no program wait.
+        let has_waited = is_kept && self.clear.elapsed() < claim::waits_for();
+        let lost = if has_waited || under_way == 0 {
+            String::new()
+        } else {
+            format!("; of what it writes at the same time, at most {under_way} bytes may be written over")
         };
-        let by = format!("another program opened it while it was {done}{lost}");
+        let tried = if is_kept { ", or tried to," } else { "" };
+        let by = format!("another program opened it{tried} while it was {done}{lost}");
         Err(in_use(self.opened, self.journal, by))
     }
 
