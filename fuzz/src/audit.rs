@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use straddle_audit::{Asked, Context, Fix, Finding, Judgement, Recognised, Severity, Subject};
+use straddle_audit::{Asked, Context, Finding, Fix, Judgement, Recognised, Severity, Subject};
 use straddle_device::DeviceKind;
 use straddle_device::image::Container;
 use straddle_device::topology::{AlignmentOffset, Figure, Source, Topology};
