@@ -319,3 +319,48 @@ fn killed_while_it_measures(target: &Path, journals: &Path) -> u64 {
     let area = areas.iter().find(|area| area["length"].as_u64() >= Some(65536));
     area.unwrap_or_else(|| panic!("{areas:?}"))["start"].as_u64().unwrap()
 }
+
+/// A store that takes no more writes: the kernel keeps what was written to the device above it in its cache, as if it were stored.
+/// A second restore asks the device, and the journal stays until it holds what it held.
+#[test]
+fn what_only_the_cache_has_is_not_restored() {
+    if !tools::present(&["linux.uml", "losetup", "fallocate"]) {
+        return;
+    }
+    let dir = Dir::new("restore-cache");
+    fs::copy(STRADDLE, dir.join("straddle")).unwrap();
+    let script = r#"
+        export XDG_STATE_HOME=/run/state
+        modprobe loop
+        mkdir -p /run/store && mount -t tmpfs -o size=12m none /run/store
+        head -c 8M /dev/urandom > /run/store/disk
+        before=$(sha256sum < /run/store/disk)
+        loop=$(losetup --find --show /run/store/disk)
+        "$INPUT/straddle" bench random-write "$loop" --used --area 8M --runtime 1000 > /dev/null 2>&1 &
+        run=$!
+        until ls /run/state/straddle/*.journal > /dev/null 2>&1; do sleep 0.01; done
+        kill -KILL $run; wait $run || true
+        [ "$before" = "$(sha256sum < /run/store/disk)" ] || exit 90
+        # Its owner writes zeros, and the store loses the room for them. A reader keeps the cache.
+        dd if=/dev/zero of="$loop" bs=1M count=1 conv=fsync status=none
+        exec 9< "$loop"
+        fallocate --punch-hole --offset 0 --length 1M /run/store/disk
+        dd if=/dev/zero of=/run/store/fill bs=64K status=none && exit 91
+        for number in 1 2; do
+            "$INPUT/straddle" bench --restore --force >&2 && exit 92 || [ $? = 3 ] || exit 93
+            ls /run/state/straddle/*.journal > /dev/null || exit 94
+        done
+        rm /run/store/fill
+        "$INPUT/straddle" bench --restore --force || exit 95
+        sync
+        [ "$before" = "$(sha256sum < /run/store/disk)" ] || exit 96
+        ls /run/state/straddle/*.journal > /dev/null 2>&1 && exit 97
+        exit 0
+    "#;
+    let mut command = Command::new(STRADDLE);
+    command.args(["lab", "--drive", "wd10ears", "--input"]).arg(dir.path()).args(["--", script]);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let told =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+}

@@ -11,7 +11,7 @@
 //! ```
 //! # use std::{path::Path, sync::Arc};
 //! # use straddle_bench::Target;
-//! # use straddle_drive::Request;
+//! # use straddle_io::Request;
 //! # use straddle_real::{Claimed, Scope, Io, Session, Settings};
 //! # use straddle_units::Span;
 //! fn measure(areas: &[Span], request: Request) -> Result<(), Box<dyn std::error::Error>> {
@@ -40,7 +40,7 @@
 //!
 //! ```compile_fail,E0382
 //! # use straddle_bench::Target;
-//! # use straddle_drive::Request;
+//! # use straddle_io::Request;
 //! # use straddle_real::Session;
 //! fn late(mut session: Session, request: Request) {
 //!     session.end().unwrap();
@@ -50,7 +50,7 @@
 //!
 //! ```compile_fail,E0599
 //! # use straddle_bench::Target;
-//! # use straddle_drive::Request;
+//! # use straddle_io::Request;
 //! # use straddle_real::Session;
 //! fn late(session: Session, request: Request) {
 //!     let (mut finished, _) = session.end().unwrap();
