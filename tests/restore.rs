@@ -64,7 +64,7 @@ fn a_killed_run_leaves_what_was_there_and_what_its_owner_writes_then() {
         run.wait().unwrap();
         assert!(fs::read(&target).unwrap() == bytes, "{again}: it differs before anything was put back");
         let left = || fs::read_dir(&journals).into_iter().flatten().map(|entry| entry.unwrap().path());
-        let complete = left().find(|path| path.extension().is_some_and(|end| end == "journal"));
+        let complete = left().find(|path| ends(path, "journal"));
         if complete.is_none() {
             before += 1;
             restored(&journals, &[], 0);
@@ -119,9 +119,9 @@ fn a_killed_probe_leaves_what_was_there_and_what_its_owner_writes_then() {
         run.wait().unwrap();
         assert!(fs::read(&target).unwrap() == bytes, "{again}: it differs before anything was put back");
         let left = || fs::read_dir(&journals).into_iter().flatten().map(|entry| entry.unwrap().path());
-        let complete = left().filter(|path| path.extension().is_some_and(|end| end == "journal")).count();
+        let complete = left().filter(|path| ends(path, "journal")).count();
         files += complete;
-        if left().any(|path| path.extension().is_some_and(|end| end == "over")) {
+        if left().any(|path| ends(&path, "over")) {
             // Killed while it removed them: its target holds what it held.
             restored(&journals, &[], 0);
             assert!(fs::read(&target).unwrap() == bytes && left().count() == 0, "{again}");
@@ -142,7 +142,7 @@ fn a_killed_probe_leaves_what_was_there_and_what_its_owner_writes_then() {
             fs::write(&target, &theirs).unwrap();
             let told = restored(&journals, &[], 4);
             assert!(fs::read(&target).unwrap() == theirs, "{again}: {told}");
-            let kept = left().filter(|path| path.extension().is_some_and(|end| end == "journal")).count();
+            let kept = left().filter(|path| ends(path, "journal")).count();
             assert_eq!(kept, complete, "{again}: {told}");
             restored(&journals, &["--force"], 0);
             changed += 1;
@@ -156,7 +156,7 @@ fn a_killed_probe_leaves_what_was_there_and_what_its_owner_writes_then() {
 /// Without one of its files, be it the last or the only one, a journal puts back nothing that the target does not lack, and stays.
 fn one_is_lost(journals: &Path, target: &Path, drawn: u64, again: &str) {
     let mut paths: Vec<_> = fs::read_dir(journals).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|end| end == "journal"));
+    paths.retain(|path| ends(path, "journal"));
     paths.sort();
     let index = drawn % paths.len() as u64;
     let lost = &paths[usize::try_from(index).unwrap()];
@@ -291,10 +291,14 @@ fn whoever_comes_while_it_is_put_back_loses_nothing() {
     }
 }
 
+fn ends(path: &Path, suffix: &str) -> bool {
+    path.extension().is_some_and(|end| end == suffix)
+}
+
 /// A file of a journal that is complete.
 fn complete(journals: &Path) -> Option<PathBuf> {
     let mut found = fs::read_dir(journals).into_iter().flatten().flatten().map(|entry| entry.path());
-    found.find(|path| path.extension().is_some_and(|end| end == "journal"))
+    found.find(|path| ends(path, "journal"))
 }
 
 /// Waits until a program that runs has begun with what `is_there` looks for.

@@ -4,8 +4,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// The first one's constructor is the first that runs.
-const SOURCES: [&str; 5] =
-    ["clock/clock.c", "clock/events.c", "clock/files.c", "clock/interrupts.c", "clock/registers.c"];
+const SOURCES: [&str; 6] = [
+    "clock/clock.c",
+    "clock/events.c",
+    "clock/files.c",
+    "clock/interrupts.c",
+    "clock/open.c",
+    "clock/registers.c",
+];
 
 fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=clock");

@@ -192,11 +192,6 @@ fn shown(error: clap::Error) -> clap::Error {
         .unwrap_or_else(|| clap::Error::new(error.kind()).with_cmd(&Arguments::command()))
 }
 
-/// A text of several lines, printable.
-fn lines(text: &str) -> String {
-    text.split('\n').map(output::printable).collect::<Vec<_>>().join("\n")
-}
-
 /// The error and its causes, printable. What a parser of TOML says keeps its lines: they point into the file.
 fn with_causes(error: &anyhow::Error) -> String {
     let mut is_parsed = false;
@@ -209,8 +204,8 @@ fn with_causes(error: &anyhow::Error) -> String {
             _ => None,
         };
         parts.push(match name {
-            Some(name) => lines(&text.replacen(name, &output::printable(name), 1)),
-            None if is_parsed => lines(&text),
+            Some(name) => output::printable_lines(&text.replacen(name, &output::printable(name), 1)),
+            None if is_parsed => output::printable_lines(&text),
             None => output::printable(&text),
         });
         is_parsed = matches!(cause.downcast_ref(), Some(PlanError::Toml(_)));

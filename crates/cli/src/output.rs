@@ -86,11 +86,15 @@ fn terminal_width() -> Option<usize> {
     Some(usize::from(width.0).max(LEAST_WIDTH))
 }
 
+/// A text of several lines, printable.
+pub(crate) fn printable_lines(text: &str) -> String {
+    text.lines().map(printable).collect::<Vec<_>>().join("\n")
+}
+
 /// Says something on stderr, in one line. Where that cannot be written either, the exit code has to do.
 pub(crate) fn complain(message: &str) {
     // A command stands on a line of its own, and stays whole.
-    let lines: Vec<String> = message.split('\n').map(printable).collect();
-    let told = format!("straddle: {}", lines.join("\n"));
+    let told = format!("straddle: {}", printable_lines(message));
     let width =
         terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| usize::from(width.0).max(LEAST_WIDTH));
     let (first, rest) = told.split_at(told.find('\n').unwrap_or(told.len()));

@@ -12,7 +12,7 @@ use straddle_drive::Profile;
 use straddle_drive::profile::ProfileError;
 
 use crate::exit::UsageError;
-use crate::output::printable;
+use crate::output::printable_lines;
 
 /// What a modelled drive is called by, everywhere.
 const PREFIX: &str = "drive:";
@@ -108,7 +108,7 @@ pub(crate) fn drives() -> impl TypedValueParser<Value = Drive> {
 
 /// An error with its causes. Of a profile's own words nothing hidden gets out; its lines stay lines.
 pub(crate) fn shown(error: &ProfileError) -> String {
-    with_causes(error).lines().map(printable).collect::<Vec<_>>().join("\n")
+    printable_lines(&with_causes(error))
 }
 
 /// Takes any text, and completes to the names of the shipped profiles behind `prefix`.

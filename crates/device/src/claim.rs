@@ -196,26 +196,20 @@ const LEASED: [i64; 5] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x0102_
 /// Keeps others out of `file`, which is locked, for as long as [`is_kept`] says so: whoever opens it waits until [`unlock`]. False
 /// where that cannot be had: of a device, of another user's file, on some file systems.
 pub fn keep(file: &File) -> Result<bool, LockError> {
-    for _ in 1..TRIES {
-        match keep_at_once(file) {
-            // A look at a file is soon over.
-            Err(LockError::Opened) => std::thread::sleep(PAUSE),
-            kept => return kept,
-        }
-    }
-    keep_at_once(file)
-}
-
-/// The same, without waiting for others to close it.
-fn keep_at_once(file: &File) -> Result<bool, LockError> {
     // Of an overlay or a network's file the lease is of one of its names: others write below it.
     if !rustix::fs::fstatfs(file).is_ok_and(|found| LEASED.contains(&found.f_type)) {
         return Ok(false);
     }
-    match ioctl::lock::lease(file) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(LockError::Opened),
-        Err(_) => Ok(false),
+    let mut tries = TRIES;
+    loop {
+        tries -= 1;
+        match ioctl::lock::lease(file) {
+            Ok(()) => return Ok(true),
+            // A look at a file is soon over.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && tries > 0 => std::thread::sleep(PAUSE),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(LockError::Opened),
+            Err(_) => return Ok(false),
+        }
     }
 }
 

@@ -43,7 +43,6 @@ use straddle_device::{OpenError, ReadError, Target};
 use straddle_units::ByteCount;
 
 pub use examined::{Cost, Examined, Price};
-pub use merge::merge;
 pub use recognised::is_root;
 pub use sectors::{read_converted, read_table};
 
@@ -122,9 +121,12 @@ impl Examiner {
         examined::examine(self, name, target)
     }
 
-    /// The kernel's block devices, where a target was one of them.
-    pub fn machine_read(&self) -> Option<&Machine> {
-        self.machine.get()
+    /// Reports what several targets of a run show of the same thing at one of them only.
+    pub fn merge(&self, examined: &mut [&mut Examined]) {
+        // Without the kernel's view nothing is known of several.
+        if let Some(machine) = self.machine.get().filter(|_| examined.len() > 1) {
+            merge::merge(examined, machine);
+        }
     }
 
     fn machine(&self) -> &Machine {

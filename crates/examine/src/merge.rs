@@ -8,7 +8,7 @@ use straddle_device::live::{LiveDevice, Machine};
 use crate::{Examined, below};
 
 /// Reports what several targets show of the same thing at one of them only.
-pub fn merge(examined: &mut [&mut Examined], machine: &Machine) {
+pub(crate) fn merge(examined: &mut [&mut Examined], machine: &Machine) {
     let mut seen: Vec<Seen<'_>> = Vec::new();
     for one in examined {
         let (above, on) = all_above(machine, one);

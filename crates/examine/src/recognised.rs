@@ -1,8 +1,5 @@
 //! What there is to judge on a target: what it is known to hold, and what stands beside that.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-
 use straddle_audit::Recognised;
 use straddle_device::shown::with_causes;
 use straddle_device::{DeviceKind, Target};
@@ -12,7 +9,7 @@ use crate::{Examiner, in_use, member};
 
 /// Whether this process is root's.
 pub fn is_root() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+    rustix::process::geteuid().is_root()
 }
 
 /// What the target holds besides what the stack says.

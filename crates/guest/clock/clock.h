@@ -41,6 +41,9 @@ void give_up(const char *what) __attribute__((noreturn));
 void note(char kind, uint64_t one, uint64_t two, uint64_t three, uint64_t four);
 void note_output(int fd, const void *data, size_t length);
 
+/* files.c, or real_time.c */
+int open_file(const char *name, int flags, mode_t mode);
+
 /* files.c: the host's descriptor for one that the guest's kernel holds; -1 with errno set where there is none. */
 int host_descriptor(int fd);
 int close_file(int fd);

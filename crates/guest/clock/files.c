@@ -349,7 +349,7 @@ static int settled(int result, struct stat64 *status)
 
 /* --- what the guest's kernel calls -------------------------------------------------------------------------------- */
 
-static int open_file(const char *name, int flags, mode_t mode)
+int open_file(const char *name, int flags, mode_t mode)
 {
 	if ((flags & O_TMPFILE) == O_TMPFILE)
 		return memfd_create("guest", MFD_CLOEXEC);
@@ -359,24 +359,6 @@ static int open_file(const char *name, int flags, mode_t mode)
 	if (flags & O_CREAT)
 		modified(fd);
 	return fd;
-}
-
-int open(const char *name, int flags, ...)
-{
-	va_list arguments;
-	va_start(arguments, flags);
-	mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
-	va_end(arguments);
-	return open_file(name, flags, mode);
-}
-
-int open64(const char *name, int flags, ...)
-{
-	va_list arguments;
-	va_start(arguments, flags);
-	mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
-	va_end(arguments);
-	return open_file(name, flags, mode);
 }
 
 /* A temporary file with a name: the file of that name stays empty, and is unlinked by the caller. */

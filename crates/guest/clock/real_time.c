@@ -6,7 +6,6 @@
 #include "clock.h"
 
 #include <fcntl.h>
-#include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,27 +16,9 @@ void note(char kind, uint64_t one, uint64_t two, uint64_t three, uint64_t four)
 	(void)kind, (void)one, (void)two, (void)three, (void)four;
 }
 
-static int open_file(const char *name, int flags, mode_t mode)
+int open_file(const char *name, int flags, mode_t mode)
 {
 	if ((flags & O_TMPFILE) == O_TMPFILE)
 		return memfd_create("guest", MFD_CLOEXEC);
 	return syscall(SYS_openat, AT_FDCWD, name, flags, mode);
-}
-
-int open(const char *name, int flags, ...)
-{
-	va_list arguments;
-	va_start(arguments, flags);
-	mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
-	va_end(arguments);
-	return open_file(name, flags, mode);
-}
-
-int open64(const char *name, int flags, ...)
-{
-	va_list arguments;
-	va_start(arguments, flags);
-	mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
-	va_end(arguments);
-	return open_file(name, flags, mode);
 }

@@ -8,7 +8,7 @@ mod skip;
 use std::path::Path;
 use std::process::{Command, Output};
 
-const SOURCES: [&str; 5] = ["clock.c", "events.c", "files.c", "interrupts.c", "registers.c"];
+const SOURCES: [&str; 6] = ["clock.c", "events.c", "files.c", "interrupts.c", "open.c", "registers.c"];
 
 /// Compiles the harness with more options, and runs it in a folder of its own; `None` where there is no compiler with sanitizers.
 fn harness(more: &[&str]) -> Option<Output> {

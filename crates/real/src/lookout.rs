@@ -25,7 +25,7 @@ impl Lookout {
                 kept => kept.unwrap_or(false),
             };
         // Nothing has been read yet of what will be written.
-        others.is_alone()?;
+        others.check_alone()?;
         Ok(if is_kept { Self::Kept } else { Self::Watched(Box::new(others)) })
     }
 

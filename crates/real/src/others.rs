@@ -96,7 +96,7 @@ impl Others {
 
     /// Whether nobody who uses the target came so far; an error says by whom it is used. Those who opened it and are gone, we among
     /// them, count if they wrote.
-    pub(crate) fn is_alone(&mut self) -> Result<(), String> {
+    pub(crate) fn check_alone(&mut self) -> Result<(), String> {
         let wrote = || "another program has opened it for writing".to_owned();
         match self.users().into_iter().next() {
             Some(user) => Err(user),

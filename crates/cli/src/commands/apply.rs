@@ -19,7 +19,7 @@ use crate::output::{self, Styles, plural, quote_path};
 use crate::view::text;
 
 /// No plan is larger.
-const LARGEST_PLAN: u64 = 16 << 20;
+pub(super) const LARGEST_PLAN: u64 = 16 << 20;
 
 /// The target of a write, open for it.
 struct Opened {

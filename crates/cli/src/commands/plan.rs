@@ -12,6 +12,7 @@ use straddle_repair::peers::{Free, Peer, peers};
 use straddle_repair::{Plan, Request, Seed, Situation, from_sfdisk, make, parse_file, to_sfdisk};
 use straddle_units::{BlockSize, ByteOffset, Lba};
 
+use super::apply::LARGEST_PLAN;
 use crate::args::PlanArguments;
 use crate::exit::{Exit, RefusedError, UsageError};
 use crate::input;
@@ -19,9 +20,6 @@ use crate::keep;
 use crate::output::{self, Styles};
 use crate::view::json::plan::PlanReport;
 use crate::view::text;
-
-/// The largest plan that a file is taken for.
-const LARGEST_PLAN: u64 = 16 << 20;
 
 /// The largest request in bytes: tens of thousands of partitions.
 const LARGEST_REQUEST: u64 = 1 << 20;

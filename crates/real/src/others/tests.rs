@@ -177,7 +177,7 @@ fn a_partition_that_is_made_without_an_open_is_seen() {
     for announced in [true, false] {
         let opened = Opened::open(&device.0, Access::Share, Io::Buffered).unwrap();
         let mut others = Others::of(&opened, Access::Share).unwrap();
-        assert!(others.is_alone().is_ok());
+        assert!(others.check_alone().is_ok());
         let Some(partition) = Partition::of(&device) else { return };
         others.events();
         if !announced {

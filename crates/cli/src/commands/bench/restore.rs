@@ -42,34 +42,13 @@ pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
     Ok(exit)
 }
 
-/// Why there was nothing to be put back.
-fn nothing_to_do(restored: &Restored) -> (&'static str, Exit) {
-    match restored {
-        Restored::Incomplete => (
-            "the journal is not complete, so the run had written nothing to its target; the journal is removed",
-            Exit::Success,
-        ),
-        Restored::Ended => (
-            "the run had ended, and its target held what it held; the rest of its journal is removed",
-            Exit::Success,
-        ),
-        Restored::Running => (
-            "the run of this journal is still going on, or another --restore of it; nothing is put back",
-            Exit::Refused,
-        ),
-        _ => (
-            "the journal is gone: its run has ended, or another --restore has done what was to be done",
-            Exit::Success,
-        ),
-    }
-}
-
 /// What came of a journal, in lines, and the status for it.
 fn told(journal: &Left, settled: &Settled, command: &str) -> (String, Exit) {
     let name = printable(&journal.stem().display().to_string());
     let files: Vec<String> = journal.present().iter().map(|path| quote_path(path)).collect();
     let removed = format!("remove the journal (rm {})", files.join(" "));
     let lacks = printable(&settled.lacks.to_string());
+    let nothing = |why: &str, exit: Exit| (format!("{name}: {why}.\n"), exit);
     match &settled.restored {
         Restored::Whole { target, bytes } => {
             let target = printable(&target.display().to_string());
@@ -121,9 +100,21 @@ fn told(journal: &Left, settled: &Settled, command: &str) -> (String, Exit) {
             );
             (text, Exit::Failed)
         }
-        Restored::Incomplete | Restored::Ended | Restored::Running | Restored::Gone => {
-            let (what, exit) = nothing_to_do(&settled.restored);
-            (format!("{name}: {what}.\n"), exit)
-        }
+        Restored::Incomplete => nothing(
+            "the journal is not complete, so the run had written nothing to its target; the journal is removed",
+            Exit::Success,
+        ),
+        Restored::Ended => nothing(
+            "the run had ended, and its target held what it held; the rest of its journal is removed",
+            Exit::Success,
+        ),
+        Restored::Running => nothing(
+            "the run of this journal is still going on, or another --restore of it; nothing is put back",
+            Exit::Refused,
+        ),
+        Restored::Gone => nothing(
+            "the journal is gone: its run has ended, or another --restore has done what was to be done",
+            Exit::Success,
+        ),
     }
 }

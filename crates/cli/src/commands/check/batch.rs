@@ -47,11 +47,8 @@ pub(super) fn examine_all(
     });
     let examined = files.into_iter().filter_map(|file| file.or_else(|| devices.next()));
     let mut examined: Vec<_> = batch.iter().map(|path| path.display().to_string()).zip(examined).collect();
-    if let Some(machine) = run.examiner.machine_read().filter(|_| batch.len() > 1) {
-        let mut all: Vec<&mut Examined> =
-            examined.iter_mut().filter_map(|(_, it)| it.as_mut().ok()).collect();
-        straddle_examine::merge(&mut all, machine);
-    }
+    let mut all: Vec<&mut Examined> = examined.iter_mut().filter_map(|(_, it)| it.as_mut().ok()).collect();
+    run.examiner.merge(&mut all);
     examined
 }
 

@@ -106,13 +106,13 @@ fn put_back_files(
         }
     }
     if put.bytes > 0 {
-        settle(&mut put, compare(force), &mut guard).unwrap_or_else(|error| errors.push(error));
+        confirm(&mut put, compare(force), &mut guard).unwrap_or_else(|error| errors.push(error));
     }
     Some(put)
 }
 
 /// Takes what is read when all has been put back for what came of it: others may have come in between.
-fn settle(
+fn confirm(
     put: &mut Put,
     compared: Result<Vec<Found>, JournalError>,
     guard: &mut Guard<'_>,
@@ -126,7 +126,7 @@ fn settle(
     if foreign.is_empty()
         && let Some(span) = unreadable.first()
     {
-        return Err(guard.failed(*span, io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error())));
+        return Err(guard.failed(*span, rustix::io::Errno::IO.into()));
     }
     (put.foreign, put.unreadable) = (foreign, unreadable);
     guard.nobody_came("compared again", CHUNK)
