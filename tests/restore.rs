@@ -324,8 +324,8 @@ fn killed_while_it_measures(target: &Path, journals: &Path) -> u64 {
     area.unwrap_or_else(|| panic!("{areas:?}"))["start"].as_u64().unwrap()
 }
 
-/// A store that takes no more writes: the kernel keeps what was written to the device above it in its cache, as if it were stored.
-/// A second restore asks the device, and the journal stays until it holds what it held.
+/// A store that takes no more writes: the kernel keeps what was written to the device above it in its cache, as if it were stored;
+/// below a loop device over another one, even O_DIRECT reads that cache. The journal stays until the store itself has it.
 #[test]
 fn what_only_the_cache_has_is_not_restored() {
     if !tools::present(&["linux.uml", "losetup", "fallocate"]) {
@@ -337,29 +337,56 @@ fn what_only_the_cache_has_is_not_restored() {
         export XDG_STATE_HOME=/run/state
         modprobe loop
         mkdir -p /run/store && mount -t tmpfs -o size=12m none /run/store
-        head -c 8M /dev/urandom > /run/store/disk
-        before=$(sha256sum < /run/store/disk)
-        loop=$(losetup --find --show /run/store/disk)
-        "$INPUT/straddle" bench random-write "$loop" --used --area 8M --runtime 1000 > /dev/null 2>&1 &
-        run=$!
-        until ls /run/state/straddle/*.journal > /dev/null 2>&1; do sleep 0.01; done
-        kill -KILL $run; wait $run || true
-        [ "$before" = "$(sha256sum < /run/store/disk)" ] || exit 90
-        # Its owner writes zeros, and the store loses the room for them. A reader keeps the cache.
-        dd if=/dev/zero of="$loop" bs=1M count=1 conv=fsync status=none
-        exec 9< "$loop"
-        fallocate --punch-hole --offset 0 --length 1M /run/store/disk
-        dd if=/dev/zero of=/run/store/fill bs=64K status=none && exit 91
-        for number in 1 2; do
-            "$INPUT/straddle" bench --restore --force >&2 && exit 92 || [ $? = 3 ] || exit 93
-            ls /run/state/straddle/*.journal > /dev/null || exit 94
+        # The room for its first MiB is lost.
+        full() {
+            fallocate --punch-hole --offset 0 --length 1M /run/store/disk
+            dd if=/dev/zero of=/run/store/fill bs=64K status=none && exit 91
+            return 0
+        }
+        # It fails as long as there is no room, and then succeeds.
+        restore() {
+            for number in 1 2 3; do
+                "$INPUT/straddle" bench --restore "$@" >&2 && exit 92 || [ $? = 3 ] || exit 93
+                ls /run/state/straddle/*.journal > /dev/null || exit 94
+            done
+            rm /run/store/fill
+            "$INPUT/straddle" bench --restore "$@" || exit 95
+            sync
+            [ "$before" = "$(sha256sum < /run/store/disk)" ] || exit 96
+            ls /run/state/straddle/*.journal > /dev/null 2>&1 && exit 97
+            return 0
+        }
+        for layers in 1 2; do
+            echo "$layers loop devices"
+            head -c 8M /dev/urandom > /run/store/disk
+            before=$(sha256sum < /run/store/disk)
+            lower=$(losetup --find --show /run/store/disk)
+            loop=$lower
+            [ $layers = 1 ] || loop=$(losetup --find --show "$lower")
+
+            "$INPUT/straddle" bench random-write "$loop" --used --area 8M --runtime 1000 > /dev/null 2>&1 &
+            run=$!
+            until ls /run/state/straddle/*.journal > /dev/null 2>&1; do kill -0 $run || exit 89; sleep 0.01; done
+            kill -KILL $run; wait $run || true
+            sync
+            [ "$before" = "$(sha256sum < /run/store/disk)" ] || exit 90
+            # Its owner writes zeros. A reader keeps the cache.
+            dd if=/dev/zero of="$loop" bs=1M count=1 conv=fsync status=none
+            exec 9< "$loop"
+            full
+            restore --force
+            exec 9<&-
+
+            # A run that sees at its end that what it wrote is not stored. It reads what the lower device's cache has.
+            if [ $layers = 2 ]; then
+                dd if="$loop" of=/dev/null bs=1M status=none
+                full
+                "$INPUT/straddle" bench random-write "$loop" --used --area 8M --runtime 1 >&2 && exit 98 || [ $? = 3 ] || exit 99
+                restore
+                losetup --detach "$loop"
+            fi
+            losetup --detach "$lower"
         done
-        rm /run/store/fill
-        "$INPUT/straddle" bench --restore --force || exit 95
-        sync
-        [ "$before" = "$(sha256sum < /run/store/disk)" ] || exit 96
-        ls /run/state/straddle/*.journal > /dev/null 2>&1 && exit 97
-        exit 0
     "#;
     let mut command = Command::new(STRADDLE);
     command.args(["lab", "--drive", "wd10ears", "--input"]).arg(dir.path()).args(["--", script]);

@@ -63,7 +63,7 @@ pub trait Target {
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
     /// No drive of this kind would take it.
-    #[error("the drive refuses to {} {} bytes at byte {}", verb(request.operation), request.length.get(), request.offset.get())]
+    #[error("the drive refuses to {}", phrase(request))]
     Refused {
         /// What was asked.
         request: Request,
@@ -71,7 +71,7 @@ pub enum TargetError {
         source: Refusal,
     },
     /// The device failed.
-    #[error("cannot {} {} bytes at byte {}", verb(request.operation), request.length.get(), request.offset.get())]
+    #[error("cannot {}", phrase(request))]
     Failed {
         /// What was asked.
         request: Request,
@@ -94,13 +94,14 @@ pub enum TargetError {
     Interrupted,
 }
 
-const fn verb(operation: Operation) -> &'static str {
-    match operation {
+fn phrase(request: &Request) -> String {
+    let verb = match request.operation {
         Operation::Read => "read",
         Operation::Write | Operation::WriteFua => "write",
-        Operation::Flush => "flush",
+        Operation::Flush => return "flush".to_owned(),
         Operation::Discard => "discard",
-    }
+    };
+    format!("{verb} {} bytes at byte {}", request.length.get(), request.offset.get())
 }
 
 /// Sends one request and waits for its completion; nothing else may be outstanding.

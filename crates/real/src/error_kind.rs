@@ -49,7 +49,7 @@ impl SessionError {
         match self {
             Self::InUse { .. } => ErrorKind::Refused,
             Self::Target(error) => error.kind(),
-            Self::Blind { .. } | Self::Uncompared { .. } | Self::Unflushed { .. } | Self::Journal(_) => {
+            Self::Blind { .. } | Self::Uncompared { .. } | Self::Unwritten { .. } | Self::Journal(_) => {
                 ErrorKind::Failed
             }
         }
@@ -66,7 +66,8 @@ impl JournalError {
             | Self::Name { .. }
             | Self::Damaged { .. }
             | Self::OtherTarget { .. }
-            | Self::PutBack { .. } => ErrorKind::Failed,
+            | Self::PutBack { .. }
+            | Self::Flush { .. } => ErrorKind::Failed,
         }
     }
 }
@@ -94,10 +95,11 @@ mod tests {
             Box::new(SessionError::Blind { path: path(), what: path(), source: cause() }),
             Box::new(SessionError::Target(read())),
             Box::new(SessionError::Uncompared { journal: path(), source: read() }),
-            Box::new(SessionError::Unflushed { journal: path(), source: cause() }),
+            Box::new(SessionError::Unwritten { journal: path(), source: cause() }),
             Box::new(SessionError::Journal(written())),
             Box::new(written()),
             Box::new(JournalError::Open { path: path(), source: open() }),
+            Box::new(JournalError::Flush { path: path(), target: path(), source: cause() }),
             Box::new(JournalError::PutBack {
                 path: path(),
                 target: path(),

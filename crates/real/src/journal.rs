@@ -11,7 +11,10 @@
 //!
 //! Before a file gets its name, the next one is there, with its first line only, and called `.new`. So the files of a journal are those from the
 //! first to the one before the first that is `.new`, and one that is lost is missed, be it the last. When the target has been seen
-//! to hold what it held, that one is called `.over` before the first file goes. What does not begin with such a line is no file
+//! to hold what it held, that one is called `.over` before the first file goes.
+//!
+//! A file that is one byte longer is dirty: a write of what it holds, or a flush, has begun or failed, and the target has not been
+//! seen to hold it since. Below the target a cache may have it, and the medium not. What does not begin with such a line is no file
 //! of a journal, whatever it is called: it is neither used nor removed.
 
 mod disk;
@@ -30,7 +33,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use straddle_device::FileId;
-use straddle_units::Span;
+use straddle_units::{ByteCount, ByteOffset, Span};
 
 use self::disk::Disk;
 use self::title::Title;
@@ -110,6 +113,16 @@ pub enum JournalError {
         offset: u64,
         /// How many.
         length: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The target cannot be flushed.
+    #[error("{target}: cannot flush; the journal {path} is kept", path = path.display(), target = target.display())]
+    Flush {
+        /// The journal.
+        path: PathBuf,
+        /// The target.
+        target: PathBuf,
         /// What the system said.
         source: io::Error,
     },
@@ -200,6 +213,10 @@ impl Saved {
     const fn place(&self) -> (u64, u64) {
         (self.start, self.length)
     }
+
+    fn span(&self) -> Option<Span> {
+        Span::new(ByteOffset::new(self.start), ByteCount::new(self.length))
+    }
 }
 
 /// A journal, in as many files as it was added to; they stay until [`remove`](Self::remove) is called.
@@ -226,6 +243,15 @@ impl Drop for Locked {
     fn drop(&mut self) {
         straddle_device::claim::unlock(&self.0);
     }
+}
+
+/// Marks a file of a journal as dirty, durably.
+fn mark_dirty(path: &Path) -> io::Result<()> {
+    let file = title::open_to_write(path)?;
+    let length = Header::read(&file)?.and_then(|header| header.length());
+    let end = length.ok_or_else(|| io::Error::other("its beginning is damaged"))?;
+    file.write_all_at(b"\n", end)?;
+    file.sync_all()
 }
 
 /// The file with this number of the journal that is called `stem`.
@@ -336,6 +362,12 @@ impl Journal {
     /// Where its first file is.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.parts.first().map(PathBuf::as_path)
+    }
+
+    /// What was written last may not have reached the medium.
+    pub(crate) fn mark_dirty(&self) -> Result<(), JournalError> {
+        let failed = |path: &PathBuf, source| JournalError::Io { path: path.clone(), what: "mark", source };
+        self.parts.iter().try_for_each(|path| mark_dirty(path).map_err(|source| failed(path, source)))
     }
 
     /// The target holds what it held.

@@ -125,11 +125,12 @@ impl Ring {
         (self.on_their_way == 0).then_some(&self.memory)
     }
 
-    /// Waits until nothing is on its way, whatever came of it.
-    pub(crate) fn drain(&mut self) {
+    /// Waits until nothing is on its way. `of` gets the id of each request, and what came of it.
+    pub(crate) fn drain(&mut self, mut of: impl FnMut(u64, io::Result<u32>)) {
         while self.on_their_way > 0 {
             match self.wait() {
-                Ok(_) => {}
+                Ok(Some((id, done))) => of(id, done),
+                Ok(None) => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // The ring itself is broken: the kernel ends its requests when it is closed.
                 Err(_) => break,
@@ -140,7 +141,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        self.drain();
+        self.drain(|_, _| {});
         // The kernel takes the ring apart after its process has ended; until then a device would seem to be in use.
         let _ = self.ring.submitter().unregister_files();
         if self.on_their_way > 0 {

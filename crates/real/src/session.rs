@@ -108,9 +108,9 @@ pub enum SessionError {
         /// Why.
         source: RealError,
     },
-    /// At the end the target cannot be flushed, so that what it holds after a power cut is not known.
-    #[error("cannot flush the target, so that what was there before the run stays in {journal}", journal = journal.display())]
-    Unflushed {
+    /// A write or flush failed, so that what the target holds after a power cut is not known.
+    #[error("a write or flush failed, so that what was there before the run is kept in {journal}", journal = journal.display())]
+    Unwritten {
         /// The journal.
         journal: PathBuf,
         /// Why.
@@ -203,9 +203,12 @@ impl Session {
         let has_waited = matches!(self.lookout, Lookout::Kept) && waited;
         claim::unlock(&self.real.opened().file);
         let journal = if changed.is_empty() {
-            // What was put back is in a cache of the kernel's or the drive's as yet.
-            if let (Err(source), Some(journal)) = (self.real.opened().file.sync_all(), self.journal.path()) {
-                return Err(SessionError::Unflushed { journal: journal.to_owned(), source });
+            // What was written last is in a cache of the kernel's or the drive's as yet, or a cache has what the medium has not.
+            let flushed = self.real.opened().file.sync_all();
+            let unwritten = self.real.unwritten().or(flushed.err());
+            if let (Some(source), Some(journal)) = (unwritten, self.journal.path()) {
+                self.journal.mark_dirty()?;
+                return Err(SessionError::Unwritten { journal: journal.to_owned(), source });
             }
             self.journal.remove()?;
             None

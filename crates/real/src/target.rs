@@ -86,6 +86,7 @@ pub struct Real {
     done: VecDeque<Completion>,
     /// How many requests were sent, for comparison with what the device counts.
     sent: u64,
+    unwritten: Option<io::Error>,
 }
 
 /// What differs is reported in sectors of this size.
@@ -157,6 +158,7 @@ impl Real {
             requests: vec![None; depth],
             done: VecDeque::with_capacity(depth),
             sent: 0,
+            unwritten: None,
         })
     }
 
@@ -186,9 +188,7 @@ impl Real {
     /// Where the areas hold something else than what was read from them, rising. Only that was ever written there, so
     /// another program has changed it. Nothing is put back: these bytes are theirs.
     pub(crate) fn changed(&mut self) -> Result<Vec<Span>, RealError> {
-        if let Engine::Ring(ring) = &mut self.engine {
-            ring.drain();
-        }
+        self.drain();
         let pieces = if self.kept { self.memory().unwrap_or_default() } else { &[] };
         let mut changed = Vec::new();
         for (area, piece) in self.areas.iter().zip(pieces) {
@@ -211,6 +211,21 @@ impl Real {
             }
         }
         Ok(changed)
+    }
+
+    /// The first error of a write or flush that was sent, once: the medium may not have what a cache now has.
+    pub(crate) fn unwritten(&mut self) -> Option<io::Error> {
+        self.drain();
+        self.unwritten.take()
+    }
+
+    fn drain(&mut self) {
+        let Self { engine: Engine::Ring(ring), requests, unwritten, .. } = self else { return };
+        ring.drain(|id, done| {
+            if let Some(request) = taken(requests, id) {
+                let _ = completed(done, &request, unwritten);
+            }
+        });
     }
 
     /// What was read from the areas, in their order; `None` while requests are on their way, or where nothing is kept.
@@ -320,8 +335,8 @@ impl Real {
         let Engine::Sync(sync) = &mut self.engine else { return Err(failed(Errno::OPNOTSUPP.into())) };
         self.sent += 1;
         let ask = if request.operation == Operation::WriteFua { Ask::WriteDurable } else { Ask::Write };
-        let done = sync.write_joined(ask, places, request.offset.get()).map_err(failed)?;
-        whole(done, &request).map_err(failed)?;
+        let done = sync.write_joined(ask, places, request.offset.get());
+        completed(done, &request, &mut self.unwritten)?;
         self.done.push_back(Completion { id: request.id, at: since(self.begun) });
         Ok(())
     }
@@ -333,6 +348,30 @@ impl Real {
 
 fn since(begun: Instant) -> Time {
     Time::from_nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The request on its way with this id.
+fn taken(requests: &mut [Option<Request>], id: u64) -> Option<Request> {
+    usize::try_from(id).ok().and_then(|id| requests.get_mut(id)).and_then(Option::take)
+}
+
+/// What came of a request that was sent; notes the first write or flush that failed in `unwritten`.
+fn completed(
+    done: io::Result<u32>,
+    request: &Request,
+    unwritten: &mut Option<io::Error>,
+) -> Result<(), TargetError> {
+    done.and_then(|done| whole(done, request)).map_err(|source| {
+        // The kernel refuses what the target does not take before it sends it.
+        let is_sent = Errno::from_io_error(&source) != Some(Errno::INVAL);
+        let writes = request.operation.is_write() || request.operation == Operation::Flush;
+        let (kind, cause) = (source.kind(), source.to_string());
+        let failed = TargetError::Failed { request: *request, source };
+        if is_sent && writes && unwritten.is_none() {
+            *unwritten = Some(io::Error::new(kind, format!("{failed}: {cause}")));
+        }
+        failed
+    })
 }
 
 /// Fewer bytes than asked for are an error: the target has shrunk, or is full.
@@ -376,8 +415,7 @@ impl Target for Real {
         self.sent += 1;
         match &mut self.engine {
             Engine::Sync(sync) => {
-                let done = sync.call(ask, place, request.offset.get()).map_err(failed)?;
-                whole(done, &request).map_err(failed)?;
+                completed(sync.call(ask, place, request.offset.get()), &request, &mut self.unwritten)?;
                 let at = since(self.begun);
                 self.done.push_back(Completion { id: request.id, at });
             }
@@ -408,10 +446,8 @@ impl Target for Real {
                 }
                 Err(source) => return Err(TargetError::Failed { request: Request::flush(0), source }),
             };
-            let slot = usize::try_from(id).ok().and_then(|id| self.requests.get_mut(id));
-            let Some(request) = slot.and_then(Option::take) else { continue };
-            done.and_then(|done| whole(done, &request))
-                .map_err(|source| TargetError::Failed { request, source })?;
+            let Some(request) = taken(&mut self.requests, id) else { continue };
+            completed(done, &request, &mut self.unwritten)?;
             return Ok(Completion { id: RequestId(id), at: since(self.begun) });
         }
     }

@@ -116,6 +116,32 @@ fn a_journal_goes_when_the_target_is_as_it_was() {
 }
 
 #[test]
+fn what_a_dirty_journal_holds_is_written_again() {
+    let all = 8192 + 4096 + (1 << 20);
+    for force in [false, true] {
+        let case = Case::new();
+        case.written().mark_dirty().unwrap();
+        let target = case.target.canonicalize().unwrap();
+        assert_eq!(case.restored(force), Restored::Whole { target, bytes: all });
+        assert!(case.read() == case.bytes && left(&case.journals()).unwrap().is_empty());
+    }
+    // But for an area where others have written.
+    let case = Case::new();
+    let journal = case.dead();
+    mark_dirty(&journal).unwrap();
+    mark_dirty(&journal).unwrap();
+    case.change(8192);
+    let changed = case.read();
+    for _ in 0..2 {
+        let Restored::Changed { spans, bytes, .. } = case.restored(false) else { panic!() };
+        assert_eq!((spans, bytes), (vec![span(8192, 512)], all - 8192));
+        assert!(case.read() == changed && journal.exists());
+    }
+    assert!(matches!(case.restored(true), Restored::Whole { bytes, .. } if bytes == all));
+    assert!(case.read() == case.bytes);
+}
+
+#[test]
 fn a_journal_that_is_damaged_anywhere_is_named_kept_and_not_used() {
     let case = Case::new();
     let path = case.dead();
@@ -129,7 +155,7 @@ fn a_journal_that_is_damaged_anywhere_is_named_kept_and_not_used() {
     let mut damaged: Vec<Vec<u8>> =
         (title..whole.len()).step_by(whole.len() / 48).map(|end| whole[..end].to_vec()).collect();
     damaged.push(whole[..whole.len() - 1].to_vec());
-    damaged.push([&whole[..], b"x"].concat());
+    damaged.push([&whole[..], b"xx"].concat());
     for at in
         [title, text / 2, text, text + 5, HEADER - 1, HEADER, HEADER + 8191, HEADER + 8192, whole.len() - 1]
     {

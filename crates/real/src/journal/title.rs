@@ -93,8 +93,17 @@ impl Title {
 
 /// Opens a file that is called as a journal is: no link to one, and a FIFO of that name holds up no process.
 pub(super) fn open(path: &Path) -> io::Result<File> {
+    open_as(path, OpenOptions::new().read(true))
+}
+
+/// The same, to write in it.
+pub(super) fn open_to_write(path: &Path) -> io::Result<File> {
+    open_as(path, OpenOptions::new().read(true).write(true))
+}
+
+fn open_as(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY).bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let file = options.custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a file"));
     }

@@ -148,6 +148,9 @@ pub(crate) fn end_session(session: Session, named: Option<&Path>) -> Result<Fini
             journal.display(),
             restore_command(named)
         ),
+        SessionError::Unwritten { .. } => {
+            anyhow!("{:#}; when that is mended, run {}", anyhow::Error::from(error), restore_command(named))
+        }
         error => error.into(),
     })?;
     match verdict.refusal() {

@@ -37,7 +37,8 @@ impl Check {
         let length = file.metadata().map_err(failed)?.len();
         let wanted = header.length().unwrap_or(u64::MAX);
         let damaged = |what: String| Err(set_aside(&path, format!("{what}; {}", state_of_target(&header))));
-        if length != wanted {
+        let is_dirty = length.checked_sub(1) == Some(wanted);
+        if length != wanted && !is_dirty {
             return damaged(format!("it is damaged: {length} bytes long, and was {wanted}"));
         }
         let opened = match self.opened.take() {
@@ -62,7 +63,7 @@ impl Check {
             return damaged(what);
         }
         let id = FileId::of_open(&file).map_err(failed)?;
-        Ok(Checked { path, id, header })
+        Ok(Checked { path, id, header, is_dirty })
     }
 }
 

@@ -10,7 +10,7 @@ use straddle_units::Span;
 
 use super::put::Guard;
 use crate::journal::sectors::{Ways, is_unreadable};
-use crate::journal::{HEADER, Header, JournalError, title};
+use crate::journal::{HEADER, Header, JournalError, mark_dirty, title};
 use crate::memory::Memory;
 use crate::target::{add, differing};
 
@@ -26,6 +26,20 @@ pub(super) struct Found {
     pub(super) beside: Vec<Span>,
     /// They read otherwise.
     pub(super) foreign: Vec<Span>,
+    /// They are equal, of a file that is dirty: perhaps in a cache only.
+    pub(super) unproven: Vec<Span>,
+}
+
+impl Found {
+    /// What is to be written, in this order.
+    pub(super) fn lacking(&self) -> impl Iterator<Item = &Span> {
+        self.unreadable.iter().chain(&self.foreign).chain(&self.unproven)
+    }
+
+    /// Whether nothing is to be written.
+    pub(super) fn is_whole(&self) -> bool {
+        self.lacking().next().is_none()
+    }
 }
 
 /// A file of a journal that is whole, and of the target.
@@ -34,6 +48,8 @@ pub(super) struct Checked {
     /// By which it is known again.
     pub(super) id: FileId,
     pub(super) header: Header,
+    /// Whether a write or flush of what it holds has begun or failed before.
+    pub(super) is_dirty: bool,
 }
 
 impl Checked {
@@ -44,6 +60,12 @@ impl Checked {
             return Err(io::Error::other("the journal has been replaced"));
         }
         Ok(file)
+    }
+
+    pub(super) fn mark_dirty(&self) -> Result<(), JournalError> {
+        let failed = |source| JournalError::Io { path: self.path.clone(), what: "mark", source };
+        // Its length says whether it is marked, and is that of the file that was checked.
+        self.open().and_then(|_| mark_dirty(&self.path)).map_err(failed)
     }
 
     /// Compares every area, and writes nothing.
@@ -60,6 +82,10 @@ impl Checked {
                     .map_err(|source| self.failed(start, then.len() as u64, source))
             })?;
             let is_beside = !foreign.is_empty() && !force;
+            if self.is_dirty && !is_beside {
+                let taken = unreadable.iter().chain(&foreign).copied();
+                found.unproven.extend(area.span().map(|area| area.gaps(taken)).unwrap_or_default());
+            }
             let into = if is_beside { &mut found.beside } else { &mut found.unreadable };
             for (spans, into) in [(unreadable, into), (foreign, &mut found.foreign)] {
                 for span in spans {
@@ -71,8 +97,7 @@ impl Checked {
         Ok(found)
     }
 
-    /// Writes what was there to what cannot be read, and, with `force`, then to all else that was found; adds their number to
-    /// `bytes`.
+    /// Writes what was there to all that was found, and adds the number of bytes to `bytes`.
     pub(super) fn back(
         &self,
         ways: &Ways<'_>,
@@ -80,12 +105,13 @@ impl Checked {
         guard: &mut Guard<'_>,
         bytes: &mut u64,
     ) -> Result<(), JournalError> {
-        let Some(first) = found.unreadable.first().or(found.foreign.first()) else { return Ok(()) };
+        let Some(first) = found.lacking().next() else { return Ok(()) };
         let file =
             self.open().map_err(|source| self.failed(first.start().get(), first.len().get(), source))?;
         let sectors = found.unreadable.first().map(|span| ways.sectors(span.start().get()));
         let unreadable = found.unreadable.iter().map(|span| (span, sectors.as_ref()));
-        for (span, sectors) in unreadable.chain(found.foreign.iter().map(|span| (span, None))) {
+        let readable = found.foreign.iter().chain(&found.unproven).map(|span| (span, None));
+        for (span, sectors) in unreadable.chain(readable) {
             let (start, length) = (span.start().get(), span.len().get());
             // A span may reach from one area into the next, whose bytes follow in the journal as well only if it follows here.
             pieces(length, |from, then| {
@@ -103,7 +129,7 @@ impl Checked {
                 Ok(())
             })?;
         }
-        ways.opened.file.sync_all().map_err(|source| self.failed(first.start().get(), *bytes, source))
+        Ok(())
     }
 
     /// What the journal holds of the target from byte `start` on.

@@ -94,42 +94,68 @@ fn put_back_files(
         guard.nobody_came("compared", 0)?;
         Ok(compared)
     });
-    let compared = compared.map_err(|error| errors.push(error)).ok()?;
-    for (file, mut found) in files.iter().zip(compared) {
+    let mut compared = compared.map_err(|error| errors.push(error)).ok()?;
+    for found in &mut compared {
         if !force {
             put.foreign.append(&mut found.foreign);
         }
         put.unreadable.append(&mut found.beside);
-        if let Err(error) = file.back(&ways, &found, &mut guard, &mut put.bytes) {
-            errors.push(error);
-            return Some(put);
+    }
+    let written = write(opened, files, &compared, &mut guard, &mut put.bytes);
+    let confirmed = written.and_then(|()| {
+        if compared.iter().all(Found::is_whole) {
+            return Ok(());
         }
-    }
-    if put.bytes > 0 {
-        confirm(&mut put, compare(force), &mut guard).unwrap_or_else(|error| errors.push(error));
-    }
+        let written: Vec<Span> = compared.iter().flat_map(Found::lacking).copied().collect();
+        confirm(&mut put, &written, compare(force)?, &mut guard)
+    });
+    confirmed.unwrap_or_else(|error| errors.push(error));
     Some(put)
+}
+
+/// Writes what was `found` to be lacking, and flushes. From the first write on the files are dirty: what is seen after an error, by this
+/// process or the next one, may be in a cache only.
+fn write(
+    opened: &Opened,
+    files: &[Checked],
+    found: &[Found],
+    guard: &mut Guard<'_>,
+    bytes: &mut u64,
+) -> Result<(), JournalError> {
+    let mark = || files.iter().try_for_each(Checked::mark_dirty);
+    if !found.iter().all(Found::is_whole) {
+        mark()?;
+    }
+    let ways = Ways::to(opened);
+    files.iter().zip(found).try_for_each(|(file, found)| file.back(&ways, found, guard, bytes))?;
+    // What the run wrote last may be in a cache as yet.
+    opened.file.sync_all().or_else(|source| {
+        mark()?;
+        Err(JournalError::Flush { path: guard.journal.to_owned(), target: opened.path.clone(), source })
+    })
 }
 
 /// Takes what is read when all has been put back for what came of it: others may have come in between.
 fn confirm(
     put: &mut Put,
-    compared: Result<Vec<Found>, JournalError>,
+    written: &[Span],
+    compared: Vec<Found>,
     guard: &mut Guard<'_>,
 ) -> Result<(), JournalError> {
     let (mut foreign, mut unreadable) = (Vec::new(), Vec::new());
-    for found in compared? {
+    for found in compared {
         foreign.extend(found.foreign);
         unreadable.extend(found.beside.into_iter().chain(found.unreadable));
     }
     // What was put back there cannot be read again: the drive has not taken it.
-    if foreign.is_empty()
-        && let Some(span) = unreadable.first()
-    {
-        return Err(guard.failed(*span, rustix::io::Errno::IO.into()));
-    }
+    let in_vain = |span: &Span| written.iter().any(|written| written.overlaps(*span));
+    let failed = unreadable.iter().copied().find(in_vain);
+    unreadable.retain(|span| !in_vain(span));
     (put.foreign, put.unreadable) = (foreign, unreadable);
-    guard.nobody_came("compared again", CHUNK)
+    match failed {
+        Some(span) => Err(guard.failed(span, rustix::io::Errno::IO.into())),
+        None => guard.nobody_came("compared again", CHUNK),
+    }
 }
 
 /// Keeps others from losing what they write to the target meanwhile.
