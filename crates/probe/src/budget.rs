@@ -46,11 +46,11 @@ pub enum ProbeError {
 /// Why one part of a probe ends early.
 #[derive(Debug)]
 pub(crate) enum Halt {
-    /// No more may be written.
+    /// The write limit is reached.
     Written,
-    /// The time is up.
+    /// The time limit is reached.
     Time,
-    /// The regions are in too small pieces.
+    /// The pieces of the regions are too small.
     Room,
     /// The target fails.
     Target(TargetError),

@@ -126,7 +126,7 @@ fn scan(session: &mut Session<'_>, how: Durable, size: u64, rounds: usize) -> St
 }
 
 impl PhaseScan {
-    /// The phases in bytes, each with the median seconds of its writes.
+    /// Returns the phases in bytes, each with the median seconds of its writes.
     pub fn medians(&self) -> impl Iterator<Item = (u64, f64)> + '_ {
         self.times.iter().zip(0..).map(|(times, index)| (index * self.step, median(times)))
     }

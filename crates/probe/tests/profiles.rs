@@ -93,7 +93,8 @@ fn units_that_are_larger_than_is_looked_for_are_never_told_wrong() {
         for unit in [4096, 16_384, 65_536, 131_072, 262_144] {
             for protected in [false, true] {
                 for (text, kind) in with_units(logical, unit, protected).into_iter().zip(["flash", "disk"]) {
-                    // Behind a disk's protected cache units of 256 KiB and more look like none; there are no such disks.
+                    // Behind a disk's protected cache, units of 256 KiB and more look as if there were none.
+                    // No such disks exist.
                     if kind == "disk" && protected && unit > 131_072 {
                         continue;
                     }

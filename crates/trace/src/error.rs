@@ -47,21 +47,21 @@ pub enum LineError {
     /// A required column is missing.
     #[error("the header has no column {column:?}; it needs time, op, offset and length")]
     NoColumn {
-        /// Which one.
+        /// Its name.
         column: &'static str,
     },
     /// Two columns hold the same quantity.
     #[error("the header has two columns for {column:?}")]
     TwoColumns {
-        /// For what.
+        /// The quantity.
         column: &'static str,
     },
     /// A line with too few fields.
     #[error("there is no {column}: only {fields} fields")]
     Missing {
-        /// The column.
+        /// Its name.
         column: &'static str,
-        /// How many fields there are.
+        /// How many fields the line has.
         fields: usize,
     },
     /// A field has an impossible value.
@@ -77,7 +77,7 @@ pub enum LineError {
     /// The line is too long to be part of a trace.
     #[error("longer than {limit} bytes: no trace has such lines")]
     Long {
-        /// The longest line that is read.
+        /// Bytes of the longest line that is read.
         limit: usize,
     },
     /// Not UTF-8.
@@ -91,11 +91,11 @@ pub enum LineError {
         "byte {offset}, length {length}: past the end of the drive at byte {capacity}; --wrap brings it back to the beginning"
     )]
     PastEnd {
-        /// First byte, with the shift.
+        /// Its first byte, including the shift.
         offset: u64,
-        /// Number of bytes.
+        /// Its length in bytes.
         length: u64,
-        /// Size of the drive.
+        /// Size of the drive in bytes.
         capacity: u64,
     },
     /// The drive model refuses the request.

@@ -13,9 +13,9 @@ const LONGEST: usize = 64 * 1024;
 /// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The line it stands on, from 1.
+    /// The number of its line, from 1.
     pub line: u64,
-    /// What is asked.
+    /// The operation.
     pub operation: Operation,
     /// First byte; zero for a flush.
     pub offset: u64,
@@ -63,8 +63,8 @@ impl<R: BufRead> Reader<R> {
         self.format
     }
 
-    /// Reads up to the first line and detects the format. `None` for an empty trace if no format was asked
-    /// for.
+    /// Reads up to the first line and detects the format. `None` if the trace is empty and no format was
+    /// asked for.
     pub fn detect(&mut self) -> Result<Option<Format>, TraceError> {
         if self.format.is_none() && self.fill()? {
             let format = Format::of_line(self.text()?).ok_or_else(|| self.wrong(LineError::Unknown))?;

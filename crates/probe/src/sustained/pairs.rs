@@ -9,7 +9,6 @@
 //! one; if it is larger, one kind sometimes has. So, going down from the largest size, the first difference
 //! shows the unit. If there is none at any size, the sector is the unit: the drive was busy with the medium
 //! all the time, because the cache was full.
-//! work at the time, for the cache was full.
 
 use straddle_io::Operation;
 use straddle_units::Boundary;
@@ -26,7 +25,7 @@ const MOST_ROUNDS: usize = 8;
 /// Two sectors, in one unit or in two.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
-    /// The first begins at one of these.
+    /// The first sector begins at one of these.
     places: Boundary,
     /// The second begins this many bytes later.
     apart: u64,
