@@ -22,7 +22,7 @@ const SCANS: [(u64, usize); 3] = [(4096, 12), (16_384, 6), (LARGEST_UNIT, 3)];
 const MOST_TIMES: usize = 4;
 /// Suspicions of a scan that are checked.
 const SUSPICIONS: usize = 4;
-/// Rounds of writes per check.
+/// Rounds of writes per check, and the most if it stays undecided.
 const ROUNDS: usize = 16;
 const MOST_ROUNDS: usize = 96;
 /// Standard deviations from which a difference is certain: by chance one in 300000.

@@ -55,7 +55,7 @@ pub(crate) struct Session<'a> {
     runs: Vec<(u64, u64)>,
     /// All slots of the window, in order.
     window: Vec<u64>,
-    /// The slots in use, in random order.
+    /// The slots in use, in random order, and the index of the next one.
     slots: Vec<u64>,
     next: usize,
     /// Those of them after which the next 128 KiB are prepared too.
@@ -132,7 +132,7 @@ impl<'a> Session<'a> {
         self.followed.get(index).copied()
     }
 
-    /// Restricts the slots in use to `count` neighbours within the window, and prepares them once for all.
+    /// Restricts the slots in use to `count` neighbours within the window, and prepares them once and for all.
     pub(crate) fn narrow(&mut self, count: usize) -> Step<()> {
         let count = count.min(self.window.len());
         let first = self.random.below((self.window.len() - count) as u64 + 1);
@@ -142,7 +142,7 @@ impl<'a> Session<'a> {
     }
 
     /// Spreads `count` slots over as much as [`SPREAD`] slots, and prepares each with the slot after it, once
-    /// for all. Caches that track pieces larger than a slot then fill after fewer writes.
+    /// and for all. Caches that track pieces larger than a slot then fill after fewer writes.
     pub(crate) fn spread(&mut self, count: usize) -> Step<()> {
         let all: u64 = self.runs.iter().map(|run| run.1).sum();
         let over = all.min(SPREAD);
