@@ -65,7 +65,7 @@ pub enum WriteCache {
 /// How the drive handles a unit of which only a part is written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rmw {
-    /// No unit can be written in part.
+    /// No unit can be written in part, because the unit is the logical sector.
     None,
     /// The read-modify-write is part of each write, and the host waits for it.
     Immediate,

@@ -67,7 +67,7 @@ pub enum LineError {
     /// A field has an impossible value.
     #[error("{column} = {value:?}: {reason}")]
     Field {
-        /// The column.
+        /// The column of the field.
         column: &'static str,
         /// The field's text, cut to 40 characters.
         value: String,

@@ -62,7 +62,8 @@ macro_rules! formats {
 }
 
 formats! {
-    /// A header, then a line for each request: `time`, `op`, `offset`, `length`, in any order and among other columns.
+    /// A header, then one line per request. The columns `time`, `op`, `offset` and `length` are in any order,
+    /// among others.
     Csv, "csv": "Comma-separated values with a header", csv::is_header, csv::Csv::default();
 
     /// DiskSim's validation traces: `R|W Hit|Miss first_block blocks service_us delay_us`.

@@ -183,8 +183,8 @@ fn open(path: &Path, format: Option<Format>) -> Result<Opened> {
     Ok(Opened { name, disk, kernel_name: target.kernel_name, serial, sector })
 }
 
-/// Makes the kernel reread the table of a block device. Does nothing for an image, which the kernel does not
-/// know.
+/// Makes the kernel reread the table of a block device, and checks what it then lists. Does nothing for an
+/// image, whose table no kernel reads.
 fn tell_kernel(written: &Written<'_>, kernel_name: Option<&str>, name: &str) -> Result<()> {
     let Some(kernel_name) = kernel_name else { return Ok(()) };
     written.tell_kernel(kernel_name).with_context(|| name.to_owned())
