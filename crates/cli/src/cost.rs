@@ -1,6 +1,7 @@
-//! `check --cost`: what a misalignment costs on a drive, by the model or by what a probe has measured.
+//! `check --cost`: what a misalignment costs on a drive, by its model or as measured by a probe.
 //!
-//! A finding is priced by the byte on the disk at which it shows: how far past a boundary of that drive's own units it is.
+//! The cost of a finding depends on its byte on the disk: how far that is past a boundary of the drive's own
+//! units.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,28 +16,28 @@ use straddle_units::{Boundary, ByteCount};
 use crate::measured::{self, Measured};
 use crate::target::{self, TargetSpec};
 
-/// Writes of each workload: enough for two digits, in a few milliseconds.
+/// Writes per workload: enough for two digits, in a few milliseconds.
 const COUNT: u64 = 400;
-/// Both arms of a comparison write the same blocks.
+/// The seed of both arms of a comparison, so that they write the same blocks.
 const SEED: u32 = 1;
 
-/// What tells the price.
+/// Where costs come from.
 #[derive(Clone, Debug)]
 pub(crate) enum Pricing {
     /// A modelled drive.
     Model {
-        /// As it was named.
+        /// The name as given.
         name: String,
-        /// What it is.
+        /// The drive's profile.
         profile: Arc<Profile>,
-        /// What was run already, by the distance past a boundary in bytes.
+        /// The results so far, by the distance past a boundary in bytes.
         known: Arc<Mutex<BTreeMap<u64, Option<Cost>>>>,
     },
-    /// What a probe has measured.
+    /// The measurements of a probe.
     Probe(Measured),
 }
 
-/// `drive:NAME`, or a file that `probe --save` has written.
+/// Parses `drive:NAME`, or the path of a file written by `probe --save`.
 pub(crate) fn parse(text: &str) -> Result<Pricing, String> {
     let named = TargetSpec::parse(Path::new(text)).map_err(|error| target::shown(&error))?;
     let TargetSpec::Modelled(drive) = named else {
@@ -70,12 +71,12 @@ impl Price for Pricing {
     }
 }
 
-/// The drive's units and where they begin.
+/// Returns the drive's units and where they begin.
 fn boundary(profile: &Profile) -> Option<Boundary> {
     Boundary::new(ByteCount::new(profile.sectors.physical), ByteCount::new(profile.first_boundary()))
 }
 
-/// Runs both workloads on a boundary and so many bytes past it.
+/// Runs both workloads on a boundary and `past` bytes past it.
 fn modelled(name: &str, profile: &Profile, past: u64) -> Option<Cost> {
     let random = Pattern::RandomWrite { blocks: RANDOM_BLOCKS, seed: Some(SEED), sync: Sync::None };
     let ratio =

@@ -1,4 +1,5 @@
-//! Modelled drives as targets of the commands that look at what is written, and as the drive that an image is meant for.
+//! Modelled drives as targets of the commands that examine disks, and as the drive that an image is meant
+//! for.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -12,7 +13,7 @@ use straddle_units::{BlockSize, ByteCount};
 
 use crate::target::{self, Drive, TargetSpec};
 
-/// A modelled drive as it comes from the factory: nothing is written on it.
+/// Returns a modelled drive as it comes from the factory, with nothing written on it.
 pub(crate) fn blank(
     profile: &Profile,
     assume: &Assume,
@@ -37,7 +38,7 @@ pub(crate) fn blank(
     })
 }
 
-/// What the drive is, with what it claims beside it.
+/// Returns the drive's true topology, with its claims beside it.
 fn topology(profile: &Profile) -> anyhow::Result<Topology> {
     const WHY: &str = "what the drive is, not what it says";
     let (claims, sectors) = (&profile.claims, &profile.sectors);
@@ -74,7 +75,7 @@ fn topology(profile: &Profile) -> anyhow::Result<Topology> {
     })
 }
 
-/// `--assume`: a topology as [`Assume`] reads it, or that of a modelled drive.
+/// Parses `--assume`: a topology in the form of [`Assume`], or a modelled drive.
 pub(crate) fn assume(text: &str) -> Result<Assume, String> {
     let named = TargetSpec::parse(Path::new(text)).map_err(|error| target::shown(&error))?;
     let TargetSpec::Modelled(Drive { profile, .. }) = named else {

@@ -1,4 +1,4 @@
-//! Exit codes: one meaning each, the same for every command.
+//! Exit codes. Each has one meaning, the same for every command.
 
 use std::error::Error;
 use std::io::{self, IsTerminal, Write};
@@ -16,17 +16,17 @@ use crate::output::{self, Styles};
 /// How a command ended, from best to worst. Of several targets the worst counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exit {
-    /// Done, and nothing to find fault with.
+    /// Done, with no findings above advice.
     Success,
     /// Done, with findings.
     Findings,
-    /// The command line cannot be understood.
+    /// The command line is invalid.
     Usage,
-    /// A target could not be opened or read.
+    /// A target could not be opened, read or judged, or a published figure was not reproduced.
     Failed,
     /// Refused for safety.
     Refused,
-    /// A command in the lab's guest ended with this status.
+    /// The command in the lab's guest ended with this status.
     Command(u8),
 }
 
@@ -43,10 +43,10 @@ Exit status:
 Of several targets the worst status counts; 3 outweighs 1.";
 
 impl Exit {
-    /// Ended by Ctrl-C: as a shell says it of what SIGINT ends.
+    /// Ended by Ctrl-C: the status that a shell reports for SIGINT.
     pub(crate) const INTERRUPTED: Self = Self::Command(128 + 2);
 
-    /// What a failure of this kind exits with.
+    /// Returns the exit for a failure of this kind.
     pub(crate) const fn of_kind(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Usage => Self::Usage,
@@ -68,7 +68,7 @@ impl Exit {
     }
 }
 
-/// A failure that is the command line's fault.
+/// A failure caused by the command line.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub(crate) String);
 
@@ -86,7 +86,7 @@ impl UsageError {
     }
 }
 
-/// Refused for safety.
+/// A refusal for safety.
 #[derive(Debug)]
 pub(crate) struct RefusedError(pub(crate) String);
 
@@ -106,7 +106,7 @@ impl RefusedError {
 
 macro_rules! kinds {
     ($($error:ty,)*) => {
-        /// What kind of failure a cause is, where it is an error with a kind.
+        /// Returns the kind of failure of a cause, if its error type has one.
         fn kind_of(cause: &(dyn Error + 'static)) -> Option<ErrorKind> {
             None$(.or_else(|| cause.downcast_ref::<$error>().map(<$error>::kind)))*
         }
@@ -159,14 +159,15 @@ kinds! {
     straddle_units::ParseSizeError,
 }
 
-/// Help, the version, or what is wrong with the command line. clap would print it by itself, and not tell whether it could.
+/// Prints the help, the version, or what is wrong with the command line. clap would print it itself, but not
+/// report whether that succeeded.
 pub(crate) fn of_command_line(error: clap::Error) -> anyhow::Result<Exit> {
     if error.use_stderr() {
         let is_coloured =
             io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
         let text = shown(error).render();
         let text = if is_coloured { text.ansi().to_string() } else { text.to_string() };
-        // Where that cannot be written, the exit code has to do.
+        // If this cannot be written, the exit code has to suffice.
         let _ = io::stderr().write_all(text.as_bytes());
         return Ok(Exit::Usage);
     }
@@ -178,21 +179,23 @@ pub(crate) fn of_command_line(error: clap::Error) -> anyhow::Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// The same error with what was typed, or came from a file's name, made printable: the message has it as it is.
+/// Returns the error with the words typed, or taken from a file's name, made printable. clap's message has
+/// them as they are.
 fn shown(error: clap::Error) -> clap::Error {
     let typed: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     if !typed.iter().any(|word| word.contains(is_hidden)) {
         return error;
     }
     let shown = Arguments::try_parse_from(typed.iter().map(|word| output::printable(word)));
-    // Where that would be understood, no more than the kind of error can be said.
+    // If the printable words are valid, only the kind of the error can be reported.
     shown
         .err()
         .filter(clap::Error::use_stderr)
         .unwrap_or_else(|| clap::Error::new(error.kind()).with_cmd(&Arguments::command()))
 }
 
-/// The error and its causes, printable. What a parser of TOML says keeps its lines: they point into the file.
+/// Returns the error and its causes, printable. Messages of the TOML parser keep their lines, which point
+/// into the file.
 fn with_causes(error: &anyhow::Error) -> String {
     let mut is_parsed = false;
     let mut parts = Vec::new();
@@ -213,22 +216,23 @@ fn with_causes(error: &anyhow::Error) -> String {
     parts.join(": ")
 }
 
-/// Says on stderr what failed, and which exit that is. A closed pipe is a quiet success: the reader has had enough.
+/// Prints the failure to stderr and returns its exit. A closed pipe counts as success, silently: its reader
+/// wanted no more.
 pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
     // The outermost error with a kind knows what its causes mean.
     let kind = error.chain().find_map(kind_of);
     let closed = |cause: &(dyn Error + 'static)| {
         cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
     };
-    // A pipe that a library writes to or reads from is another one.
+    // An error with a kind comes from a library, and its broken pipe is not stdout.
     if kind.is_none() && error.chain().any(closed) {
         return Exit::Success;
     }
-    // Whoever interrupts it knows why it ended.
+    // No message: the user who interrupted it knows why it ended.
     if kind == Some(ErrorKind::Interrupted) {
         return Exit::INTERRUPTED;
     }
-    // The operating system's word alone comes from writing what was asked for: all else says what it was about.
+    // An I/O error without context comes from writing the output. All others say what they are about.
     let what = if error.is::<io::Error>() && error.chain().nth(1).is_none() {
         "cannot write to standard output: "
     } else {

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The text of the file or pipe at `path`; an error where it has more than `largest` bytes, however many these are.
+/// Reads the text of the file or pipe at `path`. Fails if it has more than `largest` bytes, without reading
+/// the rest.
 pub(crate) fn text(path: &Path, largest: u64) -> io::Result<String> {
     let mut text = String::new();
     let read = File::open(path)?.take(largest + 1).read_to_string(&mut text)?;

@@ -1,7 +1,7 @@
-//! Files that a command was asked to write beside its answer: plans, pictures, pages, traces.
+//! Writes files that a command was asked for besides its output: plans, pictures, pages, traces.
 //!
-//! The law of this module: such a file is written whole or not at all, and never over what is no such file: a disk, an image that
-//! the command works on, or anything else that is not text.
+//! The law of this module: such a file is written whole or not at all. It never replaces anything else: not a
+//! disk, not an image that the command works on, nor anything that is not text.
 
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, Read, Write};
@@ -12,26 +12,26 @@ use anyhow::{Context, Result};
 
 use crate::exit::RefusedError;
 
-/// How much of a file that is to be replaced is looked at.
+/// Bytes examined of a file that would be replaced.
 const LOOKED_AT: u64 = 64 << 10;
 
-/// Writes `contents` to `path`: to another file first, which then takes its place. Refused where [`may_replace`] refuses.
+/// Writes `contents` to a temporary file, which then replaces `path`. Refused if [`may_replace`] refuses.
 pub(crate) fn write(path: &Path, contents: &[u8], inputs: &[&Path]) -> Result<()> {
     let told = || format!("{}: cannot write", path.display());
     may_replace(path, inputs)?;
     let present = fs::metadata(path).ok();
     if present.as_ref().is_some_and(|present| !present.is_file()) {
-        // A pipe or a terminal: there is nothing that could be lost.
+        // A pipe or a terminal has no contents to lose.
         return fs::write(path, contents).with_context(told);
     }
     replace(path, contents, present.as_ref()).with_context(told)
 }
 
 fn replace(path: &Path, contents: &[u8], present: Option<&Metadata>) -> io::Result<()> {
-    // What a symbolic link leads to is replaced, and not the link.
+    // Replace the target of a symbolic link, not the link.
     let path: PathBuf = if present.is_some() { path.canonicalize()? } else { path.to_owned() };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // One that is simply made is as the user's mask says.
+    // The user's umask applies to a new file.
     let usual = Permissions::from_mode(0o666);
     let mut made = tempfile::Builder::new().prefix(".straddle-").permissions(usual).tempfile_in(folder)?;
     made.write_all(contents)?;
@@ -43,7 +43,8 @@ fn replace(path: &Path, contents: &[u8], present: Option<&Metadata>) -> io::Resu
     File::open(folder)?.sync_all()
 }
 
-/// Whether `path` may be written over: it is not there, a pipe or a terminal, or a file of text and none of `inputs`, by whatever name.
+/// Checks that `path` may be overwritten: it does not exist, is a pipe or a terminal, or is a text file and
+/// not one of `inputs`, whatever its name.
 pub(crate) fn may_replace(path: &Path, inputs: &[&Path]) -> Result<()> {
     let Ok(present) = fs::metadata(path) else { return Ok(()) };
     let refused =
@@ -65,7 +66,7 @@ pub(crate) fn may_replace(path: &Path, inputs: &[&Path]) -> Result<()> {
     Ok(())
 }
 
-/// Whether the file could have been written by this program: no byte at its beginning is one that text does not have.
+/// Whether the file may have been written by this program: there is no NUL byte in its first 64 KiB.
 fn is_text(path: &Path) -> io::Result<bool> {
     let mut head = Vec::new();
     File::open(path)?.take(LOOKED_AT).read_to_end(&mut head)?;

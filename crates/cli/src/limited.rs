@@ -1,4 +1,4 @@
-//! Work that may never end: a device that does not answer keeps whoever reads from it.
+//! Work that may never end: a device that does not answer blocks whatever reads from it.
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -11,7 +11,8 @@ pub(crate) fn is_device(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
-/// Something that a thread of its own is about. What does not end in time is left to itself, and ends with the process.
+/// Work on a thread of its own. If it does not end in time, the thread is abandoned and ends with the
+/// process.
 pub(crate) struct Pending<T> {
     answer: Option<Receiver<T>>,
     until: Instant,
@@ -21,12 +22,12 @@ impl<T: Send + 'static> Pending<T> {
     /// Starts `work`, which may take `limit` from now on.
     pub(crate) fn start(limit: Duration, work: impl FnOnce() -> T + Send + 'static) -> Self {
         let (sender, receiver) = mpsc::channel();
-        // Nobody listens any more when it comes too late.
+        // Sending fails if the result comes too late; that is ignored.
         let started = thread::Builder::new().spawn(move || drop(sender.send(work())));
         Self { answer: started.is_ok().then_some(receiver), until: Instant::now() + limit }
     }
 
-    /// What came of it; `None` where nothing did in time.
+    /// Returns the result; `None` if there is none in time.
     pub(crate) fn wait(self) -> Option<T> {
         let left = self.until.saturating_duration_since(Instant::now());
         self.answer?.recv_timeout(left).ok()
@@ -44,7 +45,7 @@ mod tests {
         let done = Pending::start(Duration::from_secs(3600), || 7);
         assert_eq!((stuck.wait(), done.wait()), (None, Some(7)));
         drop(keep);
-        // One that fails is not waited for either.
+        // Work that panics is not waited for either.
         let broken: Pending<u8> =
             Pending::start(Duration::from_secs(3600), || std::panic::resume_unwind(Box::new(0)));
         assert_eq!(broken.wait(), None);

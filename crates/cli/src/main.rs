@@ -1,7 +1,7 @@
 //! `straddle`: finds, explains and fixes misaligned partitions.
 //!
-//! The law of this crate: it translates. Arguments become options, a domain crate is called once, and its answer
-//! becomes text, JSON and an exit code.
+//! The law of this crate: it translates. Arguments become options, a domain crate is called once, and its
+//! answer becomes text, JSON and an exit code.
 
 mod args;
 mod closed;

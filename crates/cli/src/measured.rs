@@ -1,4 +1,4 @@
-//! What a probe has measured, as a file between `probe --save` and `check --measured`.
+//! The file that passes a probe's findings from `probe --save` to `check --measured`.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,34 +9,34 @@ use straddle_device::Assume;
 use straddle_probe::{Report, Rotation};
 use straddle_units::{Boundary, ByteCount};
 
-/// No such file is larger.
+/// The largest file accepted, in bytes.
 const LARGEST: u64 = 64 << 10;
 
-/// The version of this form.
+/// The version of this format.
 const SCHEMA: u32 = 1;
 
-/// The file.
+/// The contents of the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Measured {
     schema: u32,
-    /// What was probed.
+    /// The target that was probed.
     target: String,
-    /// Bytes of a logical sector.
+    /// Bytes per logical sector.
     logical: u64,
-    /// Bytes that can be written without being read first.
+    /// Bytes of the unit that can be written without being read first.
     unit: u64,
     /// The first byte at which a unit begins.
     phase: u64,
-    /// Whether it turns: then the unit is a physical sector, else an indirection unit.
+    /// Whether the medium rotates. If so, the unit is a physical sector, otherwise an indirection unit.
     rotates: bool,
-    /// How many times as long a durable write off the boundaries takes.
+    /// How many times as long a durable write off the boundaries takes, if measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cost: Option<f64>,
 }
 
 impl Measured {
-    /// The file of a report that knows the unit.
+    /// Makes the contents from a report; `None` if the report has no unit.
     pub(crate) fn of(target: &str, report: &Report) -> Option<Self> {
         let unit = report.unit.value?;
         Some(Self {
@@ -50,22 +50,22 @@ impl Measured {
         })
     }
 
-    /// The text of the file.
+    /// Returns the text of the file.
     pub(crate) fn to_json(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
 
-    /// What was probed.
+    /// Returns the name of the probed target.
     pub(crate) fn target(&self) -> &str {
         &self.target
     }
 
-    /// The units and where they begin.
+    /// Returns the units and where they begin.
     pub(crate) fn boundary(&self) -> Option<Boundary> {
         Boundary::new(ByteCount::new(self.unit), ByteCount::new(self.phase))
     }
 
-    /// How many times as long a durable write off the boundaries takes.
+    /// Returns how many times as long a durable write off the boundaries takes, if measured.
     pub(crate) fn cost(&self) -> Option<f64> {
         self.cost
     }
@@ -80,20 +80,20 @@ impl Measured {
     }
 }
 
-/// `--measured`: the topology that a file of a probe tells.
+/// Reads the topology from the file given with `--measured`.
 pub(crate) fn read(path: &str) -> Result<Assume, String> {
     let assume: Result<Assume, _> = load(path)?.words().parse();
     assume.map(Assume::measured).map_err(|error| format!("{path}: {error}"))
 }
 
-/// Why there is no such file; a modelled drive may be meant.
+/// Describes why the file does not exist; the user may have meant a modelled drive.
 fn missing(path: &str, error: &std::io::Error) -> String {
     let is_drive = straddle_drive::Profile::open(path).is_ok();
     let hint = if is_drive { format!("; a modelled drive is named drive:{path}") } else { String::new() };
     format!("{path}: {error}{hint}")
 }
 
-/// What is in a file of a probe.
+/// Reads a file written by `probe --save`.
 pub(crate) fn load(path: &str) -> Result<Measured, String> {
     let shown = |error: &dyn std::fmt::Display| format!("{path}: {error}");
     let path_of = Path::new(path);

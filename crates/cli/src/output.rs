@@ -11,7 +11,7 @@ pub(crate) use straddle_device::shown::{printable, quote_path};
 use crate::args::Colour;
 pub(crate) use net::Net;
 
-/// Styles for text on stdout; empty ones where colour is off.
+/// Styles for text on stdout; all empty if colour is off.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Styles {
     pub(crate) error: Style,
@@ -23,7 +23,7 @@ pub(crate) struct Styles {
 }
 
 impl Styles {
-    /// The styles that `when` and the terminal ask for.
+    /// Chooses the styles by `when`, the environment and the terminal.
     pub(crate) fn choose(when: Colour) -> Self {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -49,34 +49,35 @@ impl Styles {
 }
 
 impl Styles {
-    /// Whether there is any.
+    /// Whether colour is on.
     pub(crate) fn is_coloured(self) -> bool {
         self.heading != Style::new()
     }
 }
 
-/// `text` in `style`.
+/// Returns `text` in `style`.
 pub(crate) fn paint(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Standard output, written in large pieces, and for a terminal that is to obey nobody else.
+/// Returns standard output, buffered in large pieces and filtered so that text in it cannot control a
+/// terminal.
 pub(crate) fn stdout() -> BufWriter<Net> {
     BufWriter::with_capacity(64 * 1024, Net::new())
 }
 
-/// Text that is no terminal's is made for this width.
+/// The width of output that does not go to a terminal.
 const USUAL_WIDTH: usize = 110;
 
-/// The narrowest terminal that is made for.
+/// The least width used; a narrower terminal is treated as this wide.
 const LEAST_WIDTH: usize = 60;
 
-/// Characters in a line of stdout.
+/// Returns the characters per line of stdout.
 pub(crate) fn width() -> usize {
     terminal_width().unwrap_or(USUAL_WIDTH)
 }
 
-/// Whether `columns` of what is no running text fit into a line: always, where stdout is no terminal.
+/// Whether unwrapped text of `columns` fits into a line: always if stdout is not a terminal.
 pub(crate) fn fits(columns: usize) -> bool {
     terminal_width().is_none_or(|width| columns <= width)
 }
@@ -86,14 +87,14 @@ fn terminal_width() -> Option<usize> {
     Some(usize::from(width.0).max(LEAST_WIDTH))
 }
 
-/// A text of several lines, printable.
+/// Makes a text of several lines printable.
 pub(crate) fn printable_lines(text: &str) -> String {
     text.lines().map(printable).collect::<Vec<_>>().join("\n")
 }
 
-/// Says something on stderr, in one line. Where that cannot be written either, the exit code has to do.
+/// Prints a message to stderr. If that fails, the exit code has to suffice.
 pub(crate) fn complain(message: &str) {
-    // A command stands on a line of its own, and stays whole.
+    // Wrap only the first line: a command is on a line of its own and stays whole.
     let told = format!("straddle: {}", printable_lines(message));
     let width =
         terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| usize::from(width.0).max(LEAST_WIDTH));
@@ -103,7 +104,7 @@ pub(crate) fn complain(message: &str) {
     let _ = writeln!(io::stderr(), "{first}{rest}");
 }
 
-/// JSON in which what is hidden in strings is escaped. Outside of strings there is nothing of that but line feeds.
+/// Escapes hidden characters in JSON. Outside of strings JSON has none except line feeds.
 pub(crate) fn json_escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
@@ -126,7 +127,7 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `1 partition`, `2 partitions`.
+/// Returns `1 partition`, `2 partitions`.
 pub(crate) fn plural<N: PartialEq + From<u8> + std::fmt::Display>(count: N, noun: &str) -> String {
     if count == N::from(1) { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }

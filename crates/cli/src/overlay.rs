@@ -1,12 +1,12 @@
-//! What to do about an image whose bytes are in another file: the command that has that file read too.
+//! For an image whose data is in another file: the command that reads that file too.
 
 use std::path::{Path, PathBuf};
 
 use straddle_device::image::ImageError;
 use straddle_device::shown::quote_path;
 
-/// The command after which `target` can be read, where `error` is that another file is not opened and that file is there:
-/// `verb` with the files in `allowed` and this one.
+/// Returns a command with which `target` can be read, if `error` is that another file is not opened and that
+/// file exists: `verb` with the files in `allowed` and this one.
 pub(crate) fn command(
     error: &anyhow::Error,
     verb: &str,
@@ -14,7 +14,7 @@ pub(crate) fn command(
     allowed: &[PathBuf],
 ) -> Option<String> {
     let name = error.chain().find_map(missing)?;
-    // What an image names is beside it, where it is no whole path.
+    // A relative name in an image is relative to the image's folder.
     let beside = target.parent().unwrap_or(Path::new("")).join(name);
     if !beside.is_file() {
         return None;
@@ -23,7 +23,7 @@ pub(crate) fn command(
     Some(format!("straddle {verb}{} {}", files.collect::<String>(), quote_path(target)))
 }
 
-/// The file that is not opened, as the image names it.
+/// Returns the file that was not opened, as the image names it.
 fn missing<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
     let boxed = || cause.downcast_ref::<Box<ImageError>>().map(AsRef::as_ref);
     match cause.downcast_ref::<ImageError>().or_else(boxed)? {

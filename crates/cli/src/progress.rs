@@ -1,4 +1,4 @@
-//! A bar on stderr for work that takes long.
+//! A progress bar on stderr for long work.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use straddle_bench::Progress;
 
-/// Work that is over sooner needs no bar.
+/// Work that ends sooner gets no bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The whole, in the bar's own steps.
+/// The length of the bar, in its own steps.
 const STEPS: f64 = 1000.0;
 
-/// A bar that appears on stderr, if that is a terminal, when the work takes over a second.
+/// A bar that appears on stderr once the work takes more than a second, if stderr is a terminal.
 pub(crate) struct Bar {
     begun: Instant,
-    /// None where nobody would see it.
+    /// `None` if stderr is not a terminal.
     bar: Option<ProgressBar>,
-    /// How far the bar shown is; none is shown yet.
+    /// The position shown; `None` if the bar is not shown yet.
     at: Option<u64>,
-    /// What is going on, if that was told.
+    /// The current activity, if it was given.
     what: String,
 }
 
@@ -47,7 +47,7 @@ impl Progress for Bar {
                 .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         }
         self.at = Some(at);
-        // The work goes at the same pace all along; share > 0, as some of it is done.
+        // This assumes a constant pace. The share is above 0, as some work is done.
         let left = elapsed.as_secs_f64() * (1.0 - share) / share.max(1.0 / STEPS);
         let what = if self.what.is_empty() { String::new() } else { format!(", {}", self.what) };
         let left = if at == 0 { String::new() } else { format!("{left:.0} s left") };
@@ -58,7 +58,7 @@ impl Progress for Bar {
     fn tell(&mut self, what: &str) {
         if self.what != what {
             what.clone_into(&mut self.what);
-            // Shown with the next advance, even if that is to where the bar already is.
+            // Make the next `advance` redraw, even if the position does not change.
             self.at = self.at.map(|_| u64::MAX);
         }
     }

@@ -1,5 +1,5 @@
-//! What a command works on, as it is named on the command line: a path, or a modelled drive. Parsed here, once; below,
-//! a target is a value.
+//! What a command works on, as given on the command line: a path, or a modelled drive. It is parsed once,
+//! here; all other code works with the value.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,21 +14,21 @@ use straddle_drive::profile::ProfileError;
 use crate::exit::UsageError;
 use crate::output::printable_lines;
 
-/// What a modelled drive is called by, everywhere.
+/// The prefix that names a modelled drive, everywhere.
 const PREFIX: &str = "drive:";
 
 /// A modelled drive, opened.
 #[derive(Clone, Debug)]
 pub(crate) struct Drive {
-    /// The name or the file of its profile, with options behind commas.
+    /// The name or file of its profile, with options after commas.
     pub(crate) specification: String,
-    /// What it is.
+    /// The drive's profile.
     pub(crate) profile: Arc<Profile>,
 }
 
 impl Drive {
-    /// The drive of this specification, with or without `drive:` before it: as a target it has the prefix, and
-    /// copied from there it means the same drive.
+    /// Opens the drive of this specification, with or without the prefix `drive:`, so that a target copied
+    /// from elsewhere means the same drive.
     pub(crate) fn open(text: &str) -> Result<Self, ProfileError> {
         let specification = text.strip_prefix(PREFIX).unwrap_or(text);
         let profile = Arc::new(Profile::open(specification)?);
@@ -36,7 +36,7 @@ impl Drive {
     }
 }
 
-/// As a target: with `drive:` before it.
+/// Shows it as a target, with the prefix `drive:`.
 impl fmt::Display for Drive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{PREFIX}{}", self.specification)
@@ -53,7 +53,7 @@ pub(crate) enum TargetSpec {
 }
 
 impl TargetSpec {
-    /// The target that `path` names.
+    /// Parses the target at `path`.
     pub(crate) fn parse(path: &Path) -> Result<Self, ProfileError> {
         match path.to_str().filter(|text| text.starts_with(PREFIX)) {
             Some(text) => Drive::open(text).map(Self::Modelled),
@@ -61,7 +61,7 @@ impl TargetSpec {
         }
     }
 
-    /// The path, where it is one: what nothing else may be written to.
+    /// Returns the path if it is one: output must not overwrite it.
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
             Self::Path(path) => Some(path),
@@ -74,7 +74,7 @@ impl TargetSpec {
         matches!(self, Self::Modelled(_))
     }
 
-    /// The modelled drive; a usage error where it is something else, on which `command` does not work.
+    /// Returns the modelled drive; a usage error for a path, on which `command` does not work.
     pub(crate) fn modelled(&self, command: &str) -> Result<&Drive, UsageError> {
         match self {
             Self::Modelled(drive) => Ok(drive),
@@ -85,7 +85,7 @@ impl TargetSpec {
     }
 }
 
-/// As it was named.
+/// Shows it as given.
 impl fmt::Display for TargetSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -95,26 +95,26 @@ impl fmt::Display for TargetSpec {
     }
 }
 
-/// Takes a [`TargetSpec`], and completes to the shipped drives.
+/// Returns a parser for a [`TargetSpec`] that completes to the shipped drives.
 pub(crate) fn targets() -> impl TypedValueParser<Value = TargetSpec> {
     Names { prefix: PREFIX }
         .try_map(|text| TargetSpec::parse(Path::new(&text)).map_err(|error| shown(&error)))
 }
 
-/// Takes a [`Drive`], and completes to the shipped ones.
+/// Returns a parser for a [`Drive`] that completes to the shipped drives.
 pub(crate) fn drives() -> impl TypedValueParser<Value = Drive> {
     Names { prefix: "" }.try_map(|text| Drive::open(&text).map_err(|error| shown(&error)))
 }
 
-/// An error with its causes. Of a profile's own words nothing hidden gets out; its lines stay lines.
+/// Returns an error with its causes. Hidden characters from the profile are made printable; lines are kept.
 pub(crate) fn shown(error: &ProfileError) -> String {
     printable_lines(&with_causes(error))
 }
 
-/// Takes any text, and completes to the names of the shipped profiles behind `prefix`.
+/// Parses any text, and completes to `prefix` plus the names of the shipped profiles.
 #[derive(Clone, Copy, Debug)]
 struct Names {
-    /// Nothing, or [`PREFIX`].
+    /// Empty, or [`PREFIX`].
     prefix: &'static str,
 }
 

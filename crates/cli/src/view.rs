@@ -1,7 +1,7 @@
 //! Results in the forms that people and programs read.
 //!
-//! The law of this module: it describes a result that is complete. It measures nothing, decides nothing, and knows no
-//! arguments; what is printed where is up to the commands.
+//! The law of this module: it describes a complete result. It measures nothing, decides nothing, and knows no
+//! arguments. The commands decide what is printed where.
 
 pub(crate) mod chart;
 pub(crate) mod html;

@@ -1,4 +1,4 @@
-//! What the drive does about partly written units, once the unit is known.
+//! How the drive handles partly written units, once the unit is known.
 
 use straddle_io::Operation;
 use straddle_units::{Boundary, ByteCount};
@@ -10,14 +10,14 @@ use crate::session::{Durable, Session};
 use crate::statistics::{median, quantile};
 use crate::survey::Survey;
 
-/// Writes of each kind.
+/// Writes per measurement.
 const COUNT: usize = 12;
-/// Seconds between the two halves of a unit, ever longer.
+/// Pauses between the writes of the two halves of a unit, in seconds, ascending.
 const DELAYS: [f64; 5] = [0.0, 0.001, 0.01, 0.1, 0.5];
-/// A cache saves at least this share of a durable write.
+/// Without a write cache, a plain write takes more than this share of a durable one.
 const CACHED_SHARE: f64 = 0.5;
 
-/// The write cache, by what plain and durable writes took.
+/// Determines the write cache from the times of plain and durable writes.
 pub(crate) fn cache(survey: &Survey) -> Finding<WriteCache> {
     if survey.fua.is_empty() {
         return Finding::unknown("too few writes were measured");
@@ -28,7 +28,7 @@ pub(crate) fn cache(survey: &Survey) -> Finding<WriteCache> {
         format!("writes take {}, with a flush {}, with FUA {}", micros(plain), micros(flushed), micros(fua));
     match survey.durable() {
         None => Finding::of(WriteCache::Unflushed, Confidence::Medium, taken),
-        // A flush that only waits for what the arm is at looks the same.
+        // A flush that only waits for what the drive is doing at the moment looks the same.
         Some(Durable::Flush) => Finding::unknown(format!("a flush takes time, but FUA does not: {taken}")),
         Some(Durable::Fua) if plain > CACHED_SHARE * fua => {
             Finding::of(WriteCache::None, Confidence::High, taken)
@@ -40,7 +40,7 @@ pub(crate) fn cache(survey: &Survey) -> Finding<WriteCache> {
     }
 }
 
-/// When partly written units are completed, and what that costs.
+/// Determines when partly written units are completed, and what that costs.
 pub(crate) fn rmw(session: &mut Session<'_>, survey: &Survey, proof: &Contrast) -> Step<Finding<RmwCost>> {
     session.tell("when are partly written units completed?");
     let unit = proof.unit;
@@ -68,8 +68,8 @@ pub(crate) fn rmw(session: &mut Session<'_>, survey: &Survey, proof: &Contrast) 
     Ok(Finding::of(RmwCost { when, one, two }, Confidence::High, why))
 }
 
-/// How long a half of a unit waits for the other: the longest delay at which a flush after both costs what it costs for a whole
-/// unit.
+/// Determines how long half a unit waits for the other half: the longest delay at which a flush after both
+/// halves costs no more than after a whole unit.
 pub(crate) fn merge(session: &mut Session<'_>, unit: Boundary) -> Step<Finding<f64>> {
     session.tell("how long does a part of a unit wait for its rest?");
     let size = unit.size().get();
@@ -97,7 +97,8 @@ pub(crate) fn merge(session: &mut Session<'_>, unit: Boundary) -> Step<Finding<f
     Ok(Finding::of(longest, Confidence::Medium, why))
 }
 
-/// The median seconds of a write with its flush; with a delay, of the second half of a unit so long after the first.
+/// Returns the median seconds of a write plus the flush after it. With a delay, the write is that of the
+/// second half of a unit, which follows the first half after the delay.
 fn after_flush(session: &mut Session<'_>, unit: Boundary, delay: Option<f64>, length: u64) -> Step<f64> {
     let places: Vec<u64> = (0..COUNT).map(|_| session.slot() + session.phase(unit, true)).collect();
     let spans: Vec<(u64, u64)> = places.iter().map(|&place| (place, unit.size().get())).collect();

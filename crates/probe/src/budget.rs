@@ -1,41 +1,41 @@
-//! What a probe may cost.
+//! Limits of a probe, and why it may stop.
 
 use straddle_bench::TargetError;
 use straddle_io::Nanos;
 use straddle_units::Span;
 
-/// What a probe may cost, and where it may write.
+/// What a probe may use, and where it may write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Most bytes written.
     pub max_write: u64,
-    /// Longest time, in the target's own.
+    /// Longest duration, on the target's clock.
     pub max_time: Nanos,
-    /// Where it may read and write; everywhere if there is none.
+    /// Where it may read and write; `None` for everywhere.
     pub regions: Option<Vec<Span>>,
     /// Seed of every random choice.
     pub seed: u64,
 }
 
 impl Default for Budget {
-    /// 64 MiB and a quarter of an hour, anywhere.
+    /// 64 MiB and 15 minutes, anywhere on the target.
     fn default() -> Self {
         Self { max_write: 64 << 20, max_time: Nanos::new(900_000_000_000), regions: None, seed: 1 }
     }
 }
 
-/// Why a probe fails. That it finds nothing is no failure.
+/// Why a probe fails. A probe that finds nothing has not failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// The regions are too small to probe.
     #[error("{bytes} bytes are too few to probe: {needed} are needed in whole pieces of 128 KiB")]
     TooSmall {
-        /// Bytes of the regions.
+        /// Total bytes of the regions.
         bytes: u64,
-        /// Bytes that there must be.
+        /// Bytes needed.
         needed: u64,
     },
-    /// A logical sector that no drive has.
+    /// The target reports a logical sector size that no drive has.
     #[error("a logical sector of {0} bytes")]
     Sector(u64),
     /// The target fails.
@@ -43,14 +43,14 @@ pub enum ProbeError {
     Target(#[from] TargetError),
 }
 
-/// Why a part of a probe ends early.
+/// Why one part of a probe ends early.
 #[derive(Debug)]
 pub(crate) enum Halt {
-    /// No more may be written.
+    /// The write limit is reached.
     Written,
-    /// The time is up.
+    /// The time limit is reached.
     Time,
-    /// The regions are in too small pieces.
+    /// The pieces of the regions are too small.
     Room,
     /// The target fails.
     Target(TargetError),
@@ -62,18 +62,18 @@ impl From<TargetError> for Halt {
     }
 }
 
-/// What a part of a probe gives.
+/// The result of one part of a probe.
 pub(crate) type Step<T> = Result<T, Halt>;
 
-/// A part's result, or none with the reason where the budget is spent or the probe interrupted; only a failing target is an
-/// error.
+/// Returns the result of a part, or the reason why there is none if the budget is spent or the probe was
+/// interrupted. Only a failing target is an error.
 pub(crate) fn within<T>(step: Step<T>) -> Result<Result<T, &'static str>, TargetError> {
     match step {
         Ok(value) => Ok(Ok(value)),
         Err(Halt::Written) => Ok(Err("as much was written as is allowed")),
         Err(Halt::Room) => Ok(Err("the regions are in too small pieces")),
         Err(Halt::Time) => Ok(Err("the time allowed is up")),
-        // Whoever interrupts is told what is known so far.
+        // An interrupted probe still reports what is known so far.
         Err(Halt::Target(TargetError::Interrupted)) => Ok(Err("it was interrupted")),
         Err(Halt::Target(error)) => Err(error),
     }

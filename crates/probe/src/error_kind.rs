@@ -1,11 +1,11 @@
-//! Of which kind each error is.
+//! Maps each error to its kind.
 
 use straddle_units::ErrorKind;
 
 use crate::budget::ProbeError;
 
 impl ProbeError {
-    /// What kind of failure it is.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Target(error) => error.kind(),

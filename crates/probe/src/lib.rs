@@ -1,9 +1,10 @@
-//! What a drive really does, found out by timing alone.
+//! Finds out what a drive really does, by timing alone.
 //!
-//! The law of this crate: it knows a drive only as [`straddle_bench::Surface`], by requests and the time they take, and reads no profile, no
-//! claim and no counter; claims are compared with what was found at the end. Every finding has its evidence, and where the
-//! evidence does not suffice or contradicts itself the finding is that it cannot be told. `docs/probe.md` says how each
-//! thing is found and what deceives it.
+//! The law of this crate: it knows a drive only as [`straddle_bench::Surface`], that is by requests and the
+//! time they take. It reads no profile, no claim and no counter; claims are compared with the findings at the
+//! end. Every finding carries its evidence. If the evidence does not suffice or contradicts itself, the
+//! finding is that it cannot be told. `docs/probe.md` says how each property is found and what can mislead
+//! the probe.
 
 mod behaviour;
 mod budget;
@@ -25,5 +26,5 @@ pub use session::Durable;
 pub use survey::Survey;
 pub use sustained::Sustained;
 
-/// A probe prepares at most so many bytes.
+/// The most bytes that a probe prepares, that is reads before it writes there.
 pub const MOST_PREPARED: u64 = session::WINDOW * session::SLOT;

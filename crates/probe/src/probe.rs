@@ -1,4 +1,4 @@
-//! The order in which things are found out: from cheap to dear, each step with what the ones before have told.
+//! The order of the measurements: from cheap to expensive, each using the results of those before it.
 
 use straddle_bench::{Progress, Surface, TargetError};
 use straddle_io::{Nanos, Operation};
@@ -14,14 +14,14 @@ use crate::statistics::median;
 use crate::survey::{self, Survey};
 use crate::sustained::{Inferred, Search, Sustained};
 
-/// Slots of the arena on a drive that has no arm: 4 MiB, written once.
+/// Slots in the arena on a drive without an arm: 4 MiB, written once.
 const ARENA: usize = 32;
-/// Sectors from this size on may be all there is to find.
+/// From this logical sector size on, there may be no larger unit to find.
 const LARGE_SECTOR: u64 = 4096;
-/// Writes and reads that are compared where no unit was found.
+/// Writes and reads that are compared if no unit was found.
 const COMPARED: usize = 48;
 
-/// Finds out what the target is. What it claims is only compared at the end.
+/// Probes the target. Its claims are only compared with the findings, at the end.
 pub fn probe(
     surface: &mut dyn Surface,
     budget: &Budget,
@@ -41,16 +41,16 @@ pub fn probe(
     Ok(Probe::new(session).run(budget.seed, claims)?)
 }
 
-/// What is known so far.
+/// A probe in progress, with what is known so far.
 struct Probe<'a> {
     session: Session<'a>,
     survey: Survey,
-    /// The same for whole units, where these are known.
+    /// The survey repeated with whole units, once the unit is known.
     aligned: Survey,
     how: Option<Durable>,
     series: Series,
     scanned: Scanned,
-    /// How much longer a durable write of a sector takes than a read, in seconds.
+    /// How much longer a durable write of one sector takes than a read, in seconds.
     excess: Option<f64>,
     sustained: Option<Sustained>,
     inferred: Inferred,
@@ -111,7 +111,7 @@ impl<'a> Probe<'a> {
         })
     }
 
-    /// What is done about partly written units.
+    /// Determines how partly written units are handled.
     fn behaviour(
         &mut self,
         unit: &Finding<Boundary>,
@@ -136,7 +136,7 @@ impl<'a> Probe<'a> {
         Ok((rmw.unwrap_or_else(Finding::unknown), merge.unwrap_or_else(Finding::unknown)))
     }
 
-    /// What requests take, and whether something turns.
+    /// Measures requests of each kind, and whether the medium rotates.
     fn begin(&mut self) -> Step<()> {
         survey::run(&mut self.session, &mut self.survey)?;
         self.how = self.survey.durable();
@@ -180,7 +180,7 @@ impl<'a> Probe<'a> {
         if settled { Ok(found) } else { self.sustain(&found.why) }
     }
 
-    /// The unit by sustained writes, where single ones tell nothing because of `reason`.
+    /// Looks for the unit by sustained writes. `reason` says why single writes could not show it.
     fn sustain(&mut self, reason: &str) -> Result<Finding<Boundary>, TargetError> {
         let step = self.series();
         let spent = match within(step)? {
@@ -218,7 +218,8 @@ impl<'a> Probe<'a> {
                 self.inferred = search.pairs()?;
             }
         } else {
-            // Whole sectors are dear to fill a cache with: those of 4096 bytes have to be, and tell the most.
+            // Filling a cache with whole sectors of 4096 bytes is expensive, but they need it and show the
+            // most.
             if large {
                 self.inferred = search.runs(false)?;
             }
@@ -243,7 +244,7 @@ impl<'a> Probe<'a> {
         scan::run(&mut self.session, how, LARGEST_UNIT..u64::MAX, &mut self.scanned)
     }
 
-    /// Where nothing turns, single writes are sent to a small arena that is filled.
+    /// If nothing rotates, fills a small arena to which the single writes then go.
     fn settle(&mut self) -> Step<()> {
         if self.series.period.is_none() {
             self.session.narrow(ARENA)?;
@@ -252,10 +253,11 @@ impl<'a> Probe<'a> {
         Ok(())
     }
 
-    /// Whether it is clear that no unit is larger than the sector: to look for large ones is dear.
+    /// Whether it is clear that no unit is larger than the sector, which saves the expensive search for large
+    /// ones.
     fn no_larger(&mut self, how: Durable) -> Step<bool> {
         if !self.survey.is_mechanical() {
-            // Smaller sectors in order keep the host busy, and not the drive.
+            // Writing smaller sectors in order keeps the host busy rather than the drive.
             if self.session.logical < LARGE_SECTOR {
                 return Ok(false);
             }
@@ -268,7 +270,7 @@ impl<'a> Probe<'a> {
         Ok(excess.abs() < period / 2.0)
     }
 
-    /// What the scans mean.
+    /// Concludes from the phase scans.
     fn judge(&self) -> Finding<Boundary> {
         if let Some(proof) = &self.scanned.proof {
             let why = format!(
@@ -284,7 +286,8 @@ impl<'a> Probe<'a> {
         }
         let contradicted = "some phases are cheaper, but not as those of any unit would be";
         let Some(period) = self.series.period else {
-            // On flash a unit larger than is looked for makes every phase equal too, and nothing tells the two apart.
+            // On flash, a unit above the largest size searched also makes all phases equal. Nothing tells the
+            // two apart.
             let flat = "no phase is cheaper than another";
             return Finding::unknown(if self.scanned.contradicted { contradicted } else { flat });
         };
@@ -307,7 +310,7 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// The logical sector is the unit.
+    /// Returns the finding that the unit is the logical sector.
     fn sector(&self, confidence: Confidence, why: String) -> Finding<Boundary> {
         let unit = Boundary::multiples_of(ByteCount::new(self.session.logical));
         unit.map_or_else(
@@ -316,7 +319,7 @@ impl<'a> Probe<'a> {
         )
     }
 
-    /// How much longer a durable write of one logical sector takes than a read of one, in seconds.
+    /// Measures how much longer a durable write of one logical sector takes than a read of one, in seconds.
     fn excess(&mut self, how: Durable) -> Step<f64> {
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         let places: Vec<(u64, u64)> = (0..COMPARED)

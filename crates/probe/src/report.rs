@@ -1,4 +1,4 @@
-//! What was found, with its evidence.
+//! The findings of a probe, with their evidence.
 
 use straddle_io::Nanos;
 use straddle_units::Boundary;
@@ -7,7 +7,7 @@ use crate::scan::{Contrast, PhaseScan};
 use crate::survey::Survey;
 use crate::sustained::Sustained;
 
-/// How sure a finding is.
+/// How certain a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
     /// It cannot be told.
@@ -16,18 +16,18 @@ pub enum Confidence {
     Low,
     /// The evidence would be surprising if it were otherwise.
     Medium,
-    /// Independent tests agree, each all but impossible by chance.
+    /// Independent tests agree, and each is all but impossible by chance.
     High,
 }
 
-/// Something found, or why not.
+/// A finding, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding<T> {
     /// What was found; `None` if it cannot be told.
     pub value: Option<T>,
-    /// How sure that is.
+    /// How certain the value is.
     pub confidence: Confidence,
-    /// From what it follows, or why it cannot be told: a sentence without its full stop.
+    /// The evidence, or why it cannot be told: a sentence without its full stop.
     pub why: String,
 }
 
@@ -41,60 +41,61 @@ impl<T> Finding<T> {
     }
 }
 
-/// Whether it turns.
+/// Whether the medium rotates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rotation {
-    /// It does, in this time.
+    /// It rotates, with this period.
     Period(Nanos),
-    /// It does not.
+    /// It does not rotate.
     None,
 }
 
-/// Where a write is when the host is told, and what a flush does.
+/// Where a write is when it completes, and what a flush does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteCache {
     /// Writes wait for the medium.
     None,
-    /// Writes do not wait; a flush does.
+    /// Writes do not wait for the medium; a flush does.
     Volatile,
-    /// Neither writes nor flushes wait: the cache survives a power cut, or the drive lies. Time alone cannot tell which.
+    /// Neither writes nor flushes wait: either the cache survives a power cut, or the drive lies. Timing
+    /// cannot tell which.
     Unflushed,
 }
 
-/// What the drive does about a unit of which a part is written.
+/// How the drive handles a unit of which only a part is written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rmw {
-    /// No unit can be written in part.
+    /// No unit can be written in part, because the unit is the logical sector.
     None,
-    /// The host waits for it with each write.
+    /// The read-modify-write is part of each write, and the host waits for it.
     Immediate,
-    /// It is done when the cache is emptied.
+    /// The read-modify-write follows when the cache is emptied.
     Deferred,
 }
 
-/// What partly written units cost, by the seconds of durable writes.
+/// What partly written units cost, measured by durable writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RmwCost {
-    /// When it is done.
+    /// When the read-modify-write is done.
     pub when: Rmw,
-    /// How much longer a write takes with one partial unit, and with two, in seconds.
+    /// How much longer a write with one partial unit takes, in seconds.
     pub one: f64,
-    /// The same with two, in seconds.
+    /// How much longer a write with two partial units takes, in seconds.
     pub two: f64,
 }
 
-/// What the drive says of itself.
+/// What the drive claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// The physical sector, or the preferred minimum of an SSD, in bytes.
+    /// The physical sector in bytes; for an SSD the preferred minimum write.
     pub unit: Option<u64>,
-    /// The first byte at which one begins.
+    /// The first byte at which a unit begins.
     pub phase: Option<u64>,
-    /// Whether it turns.
+    /// Whether the medium rotates.
     pub rotational: Option<bool>,
 }
 
-/// What a probe has found.
+/// The result of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// Seed of every random choice.
@@ -105,34 +106,35 @@ pub struct Report {
     pub written: u64,
     /// Requests sent.
     pub requests: u64,
-    /// The time it took, the target's own.
+    /// The time it took, on the target's clock.
     pub elapsed: Nanos,
-    /// The unit that can be written without being read first, and where units begin.
+    /// The smallest unit that is written without being read first, and where units begin.
     pub unit: Finding<Boundary>,
-    /// The rotation.
+    /// Whether the medium rotates, and how fast.
     pub rotation: Finding<Rotation>,
     /// The write cache.
     pub cache: Finding<WriteCache>,
     /// The cost of partly written units.
     pub rmw: Finding<RmwCost>,
-    /// How long a partly written unit waits for its rest, in seconds; zero if it does not.
+    /// How long a partly written unit waits for the rest before it is completed by reading, in seconds; zero
+    /// if it does not wait.
     pub merge: Finding<f64>,
     /// How many unflushed writes to different units the cache takes before writes become slow.
     pub depth: Finding<u64>,
-    /// What requests took.
+    /// The times of single requests of each kind.
     pub survey: Survey,
     /// The phase scans.
     pub scans: Vec<PhaseScan>,
-    /// The proof of the unit by single writes.
+    /// The proof of the unit by single writes, if there is one.
     pub proof: Option<Contrast>,
-    /// The proof by sustained writes.
+    /// The proof of the unit by sustained writes, if there is one.
     pub sustained: Option<Sustained>,
     /// What the drive claims.
     pub claims: Claims,
 }
 
 impl Report {
-    /// Whether the drive claims something else than was found; none where that cannot be told.
+    /// Whether the claims differ from the findings; `None` if that cannot be told.
     pub fn misreports(&self) -> Option<bool> {
         let found = self.unit.value?;
         let unit = self.claims.unit.map(|unit| unit != found.size().get());

@@ -1,7 +1,8 @@
-//! The rotation: whatever the drive does at one sector, it ends when that sector has come round.
+//! Measures the rotation: whatever a drive does at one sector completes when that sector comes round.
 //!
-//! So the times between the ends of durable writes of the same sector are whole revolutions, with random pauses in between;
-//! where writes do not wait for the medium, the times between reads of it are, provided that the cache has forgotten it.
+//! So the times between the completions of durable writes to one sector are whole revolutions, even with
+//! random pauses in between. If writes do not wait for the medium, reads of one sector show the same,
+//! provided that the read cache no longer holds it.
 
 use straddle_io::Operation;
 
@@ -9,27 +10,27 @@ use crate::budget::Step;
 use crate::session::{Durable, Session};
 use crate::statistics::{count, median};
 
-/// Intervals that are measured.
+/// Intervals to measure.
 const INTERVALS: usize = 24;
-/// The periods that are looked for, in seconds: 20000 to 2400 revolutions a minute.
+/// The periods searched, in seconds: 20000 to 2400 revolutions per minute.
 const PERIODS: (f64, f64) = (0.003, 0.025);
-/// Periods that are less than this share of the longest are fractions of it.
+/// A fitting period below this share of the longest one is taken as a fraction of it.
 const BESIDE: f64 = 0.75;
-/// The longest pause.
+/// The longest pause, in seconds.
 const LONGEST_PAUSE: f64 = 0.025;
-/// Of a random series the coherence rarely exceeds 0.7; of a rotation it is 1.
+/// The coherence of a rotation is 1; that of a random series rarely exceeds 0.7.
 const COHERENT: f64 = 0.85;
 
 /// The period in a series of intervals, if there is one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Series {
-    /// Seconds of a revolution.
+    /// Seconds per revolution, if a period was found.
     pub(crate) period: Option<f64>,
     /// How well the period fits, 0 to 1.
     pub(crate) coherence: f64,
 }
 
-/// By durable writes of one sector.
+/// Measures by durable writes of one sector.
 pub(crate) fn by_writes(session: &mut Session<'_>, how: Durable) -> Step<Series> {
     let (slot, length) = (session.slot(), session.logical);
     session.prepare(&[(slot, length)])?;
@@ -43,8 +44,8 @@ pub(crate) fn by_writes(session: &mut Session<'_>, how: Durable) -> Step<Series>
     Ok(series(&ends))
 }
 
-/// By reads of one sector, with so many others in between that it comes from the medium. `usual` is what a read from the medium
-/// takes.
+/// Measures by reads of one sector. Between them come enough other reads that it is read from the medium
+/// again. `usual` is the time of a read from the medium, in seconds.
 pub(crate) fn by_reads(session: &mut Session<'_>, usual: f64) -> Step<Series> {
     let slot = session.slot();
     for others in [8, 32, 128] {
@@ -79,10 +80,11 @@ fn series(ends: &[u64]) -> Series {
     Series { period: (coherence >= COHERENT).then_some(period), coherence }
 }
 
-/// The longest period of which the intervals are whole multiples, and how well it fits.
+/// Returns the longest period of which the intervals are whole multiples, and how well it fits.
 fn period(intervals: &[f64]) -> (f64, f64) {
     let longest = intervals.iter().copied().fold(PERIODS.1, f64::max);
-    // From one candidate to the next the longest interval turns by a twentieth.
+    // From one candidate to the next, the phase of the longest interval changes by a twentieth of a
+    // revolution.
     let step = 0.05 / longest;
     let (mut frequency, mut candidates) = (1.0 / PERIODS.1, Vec::new());
     while frequency <= 1.0 / PERIODS.0 {
@@ -90,10 +92,10 @@ fn period(intervals: &[f64]) -> (f64, f64) {
         frequency += step;
     }
     let best = candidates.iter().map(|candidate| candidate.1).fold(0.0, f64::max);
-    // Every fraction of a period fits as well as the period; the candidates come from the longest.
+    // Every fraction of a period fits as well as the period itself. The candidates are in descending order.
     let near = |candidate: &&(f64, f64)| candidate.1 >= best - 0.05;
     let Some(&(longest, _)) = candidates.iter().find(near) else { return (0.0, 0.0) };
-    // Where the intervals are many revolutions, a turn more or less in each fits nearly as well.
+    // If the intervals are many revolutions long, one revolution more or less in each fits nearly as well.
     let beside = candidates.iter().filter(near).filter(|candidate| candidate.0 > BESIDE * longest);
     let refined = beside.map(|candidate| {
         let period = refined(intervals, candidate.0);
@@ -102,17 +104,17 @@ fn period(intervals: &[f64]) -> (f64, f64) {
     refined.max_by(|left, right| left.1.total_cmp(&right.1)).unwrap_or((0.0, 0.0))
 }
 
-/// The period near `rough` that suits most intervals.
+/// Returns the period near `rough` that fits most intervals.
 fn refined(intervals: &[f64], rough: f64) -> f64 {
     let turns = |interval: &f64| (interval / rough).round();
     let whole = intervals.iter().filter(|interval| turns(interval) >= 1.0);
     median(&whole.map(|interval| interval / turns(interval)).collect::<Vec<_>>())
 }
 
-/// The length of the mean of all intervals as angles of the period: 1 if they are whole multiples.
+/// Returns the mean of all intervals taken as angles of the period: 1 if they are whole multiples.
 fn coherence(intervals: &[f64], period: f64) -> f64 {
     let angle = |interval: &f64| std::f64::consts::TAU * interval / period;
-    // Only the part along zero counts: whole multiples, and not multiples and a constant.
+    // Only the component along zero counts: it recognises whole multiples, not multiples plus a constant.
     intervals.iter().map(|interval| angle(interval).cos()).sum::<f64>() / count(intervals.len().max(1))
 }
 

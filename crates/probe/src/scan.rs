@@ -1,10 +1,11 @@
 //! The phase scan: durable writes of one size at every phase.
 //!
-//! A write costs no read-modify-write if, and only if, it begins and ends on a boundary of the drive's units. So among
-//! writes of a multiple of the unit, those of one phase and its repetitions are cheap, and that pattern gives the unit and
-//! where it begins at once. A pattern is only a suspicion: it becomes a finding when fresh writes of the unit's own size,
-//! in random order and at random places, are cheaper at the suspected boundaries than off them, than half a unit away
-//! (else the unit is half as large), and than writes that are one sector shorter (else it is larger).
+//! A write costs no read-modify-write if, and only if, it begins and ends on boundaries of the drive's units.
+//! So of all writes of a multiple of the unit, only those at one phase and its repetitions are cheap. That
+//! pattern shows both the unit and where it begins. A pattern is only a suspicion. It becomes a finding if
+//! new writes of the unit's own size, in random order and at random places, are cheaper on the suspected
+//! boundaries than off them, than half a unit from them (otherwise the unit is half as large), and than
+//! writes that are one sector shorter (otherwise the unit is larger).
 
 use std::ops::Range;
 
@@ -14,66 +15,67 @@ use crate::budget::Step;
 use crate::session::{Durable, LARGEST_UNIT, SLOT, Session, Shot};
 use crate::statistics::{deviate, median};
 
-/// The sizes that are scanned, with how often: a small one finds small units for little.
+/// The write sizes of the scans, each with its number of rounds. Small writes find small units at little
+/// cost.
 const SCANS: [(u64, usize); 3] = [(4096, 12), (16_384, 6), (LARGEST_UNIT, 3)];
-/// And more often on drives with larger sectors, up to so many times.
+/// Larger sectors multiply the rounds, by this factor at most.
 const MOST_TIMES: usize = 4;
-/// So many suspicions of a scan are looked into.
+/// Suspicions of a scan that are checked.
 const SUSPICIONS: usize = 4;
-/// Rounds of one look, and the most.
+/// Rounds of writes per check, and the most if it stays undecided.
 const ROUNDS: usize = 16;
 const MOST_ROUNDS: usize = 96;
-/// Standard deviations beyond which a difference is one: by chance one in 300000.
+/// Standard deviations from which a difference is certain: by chance one in 300000.
 const CERTAIN: f64 = 4.5;
-/// Beyond this two kinds are not of one sort: by chance one in 700.
+/// Standard deviations from which two kinds of writes are taken to differ: by chance one in 700.
 const UNLIKE: f64 = 3.0;
-/// Below this it is the other way round.
+/// Below this the difference is the opposite of what was expected.
 const REVERSED: f64 = -1.0;
-/// Below this after two looks nothing is to be expected.
+/// Below this after two checks, more writes are not expected to help.
 const HOPELESS: f64 = 1.5;
 
 /// Durable writes of one size at each phase.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PhaseScan {
-    /// What made the writes durable.
+    /// How the writes were made durable.
     pub how: Durable,
-    /// Bytes of each write.
+    /// Bytes per write.
     pub size: u64,
-    /// Distance of the phases, in bytes: the logical sector.
+    /// Distance between phases in bytes: the logical sector.
     pub step: u64,
     /// Seconds of each write, by phase.
     pub times: Vec<Vec<f64>>,
 }
 
-/// Four kinds of writes that tell whether a unit is what is suspected, with the seconds of each.
+/// Four kinds of writes that show whether a suspected unit is the real one, with the seconds of each write.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contrast {
     /// The suspected unit and where it begins.
     pub unit: Boundary,
-    /// What made the writes durable.
+    /// How the writes were made durable.
     pub how: Durable,
-    /// Writes of a unit, on its boundaries.
+    /// Writes of one unit, on its boundaries.
     pub whole: Vec<f64>,
-    /// The same, off the boundaries.
+    /// Writes of one unit's size, off the boundaries.
     pub off: Vec<f64>,
-    /// The same, half a unit from the boundaries.
+    /// Writes of one unit's size, half a unit from the boundaries.
     pub half: Vec<f64>,
-    /// Writes from a boundary that end a logical sector before the next.
+    /// Writes that begin on a boundary and end one logical sector before the next.
     pub short: Vec<f64>,
 }
 
-/// What scanning has found.
+/// The results of scanning.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scanned {
     pub(crate) scans: Vec<PhaseScan>,
-    /// The proof of the unit.
+    /// The proof of the unit, if one was found.
     pub(crate) proof: Option<Contrast>,
-    /// Some scan had a pattern that no look could confirm.
+    /// Some scan showed a pattern that no check could confirm.
     pub(crate) contradicted: bool,
 }
 
-/// Scans with ever larger writes until the unit is found, with writes of such sizes. What was found before the budget
-/// ended stays in `scanned`.
+/// Scans with larger and larger writes, of sizes within `sizes`, until the unit is found. What was found
+/// before the budget ended stays in `scanned`.
 pub(crate) fn run(
     session: &mut Session<'_>,
     how: Durable,
@@ -81,12 +83,13 @@ pub(crate) fn run(
     scanned: &mut Scanned,
 ) -> Step<()> {
     for (size, rounds) in SCANS.into_iter().filter(|(size, _)| sizes.contains(size)) {
-        // A flush need not mean the write's own place; then sustained writes will tell, and need what may be written.
+        // A flush may not force the write to its own place. Then sustained writes have to find the unit, and
+        // this leaves them the bytes that may be written.
         if size <= session.logical || (how == Durable::Flush && size == LARGEST_UNIT) {
             continue;
         }
         session.tell(&format!("writes of {size} bytes at every phase"));
-        // Larger sectors make fewer phases: as many bytes for more rounds.
+        // Larger sectors make fewer phases, so more rounds write the same number of bytes.
         let rounds = rounds * usize::try_from(session.logical / 512).unwrap_or(1).min(MOST_TIMES);
         scanned.scans.push(scan(session, how, size, rounds)?);
         let Some(scan) = scanned.scans.last() else { continue };
@@ -110,7 +113,8 @@ fn scan(session: &mut Session<'_>, how: Durable, size: u64, rounds: usize) -> St
     for _ in 0..rounds {
         let mut shots = Vec::new();
         for (arm, phase) in (0..size).step_by(usize::try_from(step).unwrap_or(1)).enumerate() {
-            // The phase repeats within the slot: all repetitions are the same to a unit up to the size.
+            // The phase repeats within the slot. For a unit no larger than `size`, all repetitions are
+            // equivalent.
             let repetition = session.random.below((SLOT - size) / size) * size;
             shots.push(Shot { arm, offset: session.slot() + repetition + phase, length: size });
         }
@@ -122,12 +126,13 @@ fn scan(session: &mut Session<'_>, how: Durable, size: u64, rounds: usize) -> St
 }
 
 impl PhaseScan {
-    /// The phases in bytes, each with the median seconds of its writes.
+    /// Returns the phases in bytes, each with the median seconds of its writes.
     pub fn medians(&self) -> impl Iterator<Item = (u64, f64)> + '_ {
         self.times.iter().zip(0..).map(|(times, index)| (index * self.step, median(times)))
     }
 
-    /// Every unit with its boundaries that the pattern could come from, the most likely first, with standard deviations.
+    /// Returns every unit and phase that the pattern could come from, the most likely first, each with its
+    /// strength in standard deviations.
     fn suspicions(&self) -> Vec<(Boundary, f64)> {
         let rounds = self.relative();
         let mut suspicions = Vec::new();
@@ -152,7 +157,8 @@ impl PhaseScan {
         suspicions
     }
 
-    /// The times of each phase, each relative to the median of its round, so that drift between rounds does not count.
+    /// Returns the times of each phase relative to the median of their round, so that drift between rounds
+    /// does not count.
     fn relative(&self) -> Vec<Vec<f64>> {
         let rounds = self.times.iter().map(Vec::len).min().unwrap_or(0);
         let medians: Vec<f64> = (0..rounds)
@@ -164,7 +170,7 @@ impl PhaseScan {
     }
 }
 
-/// Measures the four kinds until they are told apart, or cannot be.
+/// Measures the four kinds of writes until they are told apart, or cannot be.
 pub(crate) fn contrast(session: &mut Session<'_>, how: Durable, unit: Boundary) -> Step<Contrast> {
     let size = unit.size().get();
     session.tell(&format!("is it {size} bytes from byte {}?", unit.phase().get()));
@@ -201,7 +207,7 @@ pub(crate) fn contrast(session: &mut Session<'_>, how: Durable, unit: Boundary) 
 }
 
 impl Contrast {
-    /// The least certain of the three differences, in standard deviations.
+    /// Returns the least certain of the three differences, in standard deviations.
     pub fn weakest(&self) -> f64 {
         [&self.off, &self.half, &self.short]
             .into_iter()
@@ -211,16 +217,17 @@ impl Contrast {
 
     /// Whether it proves the unit.
     pub fn is_proof(&self) -> bool {
-        // Half a unit off the boundaries is off them, and no cheaper: else what differs is the transfer, and the unit is smaller.
+        // Writes half a unit from the boundaries must cost what other writes off them cost. If they are
+        // cheaper, the difference comes from the transfer, and the unit is smaller.
         self.weakest() >= CERTAIN && deviate(&self.half, &self.off) < UNLIKE
     }
 
-    /// How much longer a write off the boundaries takes, in seconds; by the medians.
+    /// Returns how much longer a write off the boundaries takes, in seconds, by the medians.
     pub fn cost(&self) -> f64 {
         median(&self.off) - median(&self.whole)
     }
 
-    /// How many times as long.
+    /// Returns how many times as long a write off the boundaries takes, by the medians.
     pub fn ratio(&self) -> f64 {
         median(&self.off) / median(&self.whole)
     }

@@ -1,7 +1,7 @@
-//! A probe in progress: the target, what may still be spent on it, and where on it the next request goes.
+//! A probe in progress: the target, the remaining budget, and where the next request goes.
 //!
-//! The law of this module: every request of a probe is sent here; nothing is written that was not prepared, nothing outside
-//! the regions, and nothing beyond the budget.
+//! The law of this module: every request of a probe is sent here. Nothing is written that was not prepared,
+//! nothing outside the regions, and nothing beyond the budget.
 
 use std::collections::BTreeSet;
 
@@ -11,29 +11,29 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use crate::budget::{Budget, Halt, Step};
 
-/// The largest unit that is looked for, in bytes.
+/// The largest unit searched for, in bytes.
 pub(crate) const LARGEST_UNIT: u64 = 64 << 10;
 /// Requests are placed within slots of this size, which begin at its multiples.
 pub(crate) const SLOT: u64 = 2 * LARGEST_UNIT;
-/// A window of so many slots (1 GiB) keeps the arm's way short, and has room for what a cache may hold.
+/// Slots in the window (1 GiB). That keeps seeks short and leaves room for what a cache may hold.
 pub(crate) const WINDOW: u64 = 8192;
-/// Slots that are put apart lie over so many (16 GiB).
+/// Slots over which spread slots are distributed (16 GiB).
 const SPREAD: u64 = 131_072;
-/// With fewer slots than these (4 MiB) every other write would meet an earlier one in the cache.
+/// The fewest slots (4 MiB). With fewer, every other write would meet an earlier one in the cache.
 pub(crate) const LEAST_SLOTS: u64 = 32;
-/// Reads elsewhere after each preparation: more than the segments of a drive's read cache.
+/// Reads elsewhere after each preparation: more than a drive's read cache has segments.
 const DISPLACING: usize = 64;
 
-/// What makes a write durable.
+/// How a write is made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durable {
-    /// A flush of the cache after it.
+    /// By a flush of the cache after it.
     Flush,
-    /// Force unit access.
+    /// By force unit access.
     Fua,
 }
 
-/// A write to be measured: which of several kinds it is, and where.
+/// A write to be measured: its kind (`arm`) and its place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shot {
     pub(crate) arm: usize,
@@ -51,16 +51,16 @@ pub(crate) struct Session<'a> {
     began: Time,
     written: u64,
     requests: u64,
-    /// The whole slots there are: the first byte of each run, and their number.
+    /// The runs of whole slots: the first byte of each run, and its number of slots.
     runs: Vec<(u64, u64)>,
-    /// The window: its slots in order.
+    /// All slots of the window, in order.
     window: Vec<u64>,
-    /// Those that are in use, in random order, and which is next.
+    /// The slots in use, in random order, and the index of the next one.
     slots: Vec<u64>,
     next: usize,
-    /// Those after which as much again is prepared.
+    /// Those of them after which the next 128 KiB are prepared too.
     followed: Vec<u64>,
-    /// All of the window is prepared.
+    /// Every slot in use is prepared.
     prepared: bool,
 }
 
@@ -110,12 +110,12 @@ impl<'a> Session<'a> {
         self.progress.tell(what);
     }
 
-    /// Bytes that may still be written.
+    /// Returns the bytes that may still be written.
     pub(crate) fn left(&self) -> u64 {
         self.budget.max_write.saturating_sub(self.written)
     }
 
-    /// The first byte of a slot that was not used for long.
+    /// Returns the first byte of a slot; none is used again before all others have been.
     pub(crate) fn slot(&mut self) -> u64 {
         if self.next >= self.slots.len() {
             self.random.shuffle(&mut self.slots);
@@ -125,13 +125,14 @@ impl<'a> Session<'a> {
         self.slots[self.next - 1]
     }
 
-    /// The first byte of a slot after which as much again is prepared, if there is one.
+    /// Returns the first byte of a random slot after which the next 128 KiB are prepared too, if there is
+    /// one.
     pub(crate) fn slot_and_next(&mut self) -> Option<u64> {
         let index = usize::try_from(self.random.below(self.followed.len() as u64)).unwrap_or(0);
         self.followed.get(index).copied()
     }
 
-    /// From now on so many neighbouring slots of the window are used; they are prepared once and for all.
+    /// Restricts the slots in use to `count` neighbours within the window, and prepares them once and for all.
     pub(crate) fn narrow(&mut self, count: usize) -> Step<()> {
         let count = count.min(self.window.len());
         let first = self.random.below((self.window.len() - count) as u64 + 1);
@@ -140,8 +141,8 @@ impl<'a> Session<'a> {
         self.settle(SLOT)
     }
 
-    /// Puts the slots of the window apart, over as much as [`SPREAD`] slots, and prepares them once and for all: caches that keep
-    /// account of larger pieces than a slot are filled by fewer writes. What follows a slot is prepared with it.
+    /// Spreads `count` slots over as much as [`SPREAD`] slots, and prepares each with the slot after it, once
+    /// and for all. Caches that track pieces larger than a slot then fill after fewer writes.
     pub(crate) fn spread(&mut self, count: usize) -> Step<()> {
         let all: u64 = self.runs.iter().map(|run| run.1).sum();
         let over = all.min(SPREAD);
@@ -156,14 +157,14 @@ impl<'a> Session<'a> {
             passed += length;
         }
         if slots.is_empty() {
-            // Single slots with none after them.
+            // All runs are single slots without a neighbour.
             return Err(Halt::Room);
         }
         self.slots = slots;
         self.settle(2 * SLOT)
     }
 
-    /// Prepares `length` bytes of each slot in use.
+    /// Prepares `length` bytes at each slot in use.
     fn settle(&mut self, length: u64) -> Step<()> {
         let spans: Vec<Span> = self.slots.iter().filter_map(|slot| span(*slot, length)).collect();
         self.surface.prepare(&spans)?;
@@ -176,7 +177,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Writes every slot of the window from end to end, and flushes: all of it is then known to the drive.
+    /// Writes every slot in use from end to end and flushes, so that the drive has mapped all of them.
     pub(crate) fn fill(&mut self) -> Step<()> {
         for slot in self.slots.clone() {
             self.one(Operation::Write, slot, SLOT)?;
@@ -185,14 +186,14 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Sends a request and waits for its end; the seconds it took.
+    /// Sends a request, waits for its completion and returns the seconds it took.
     pub(crate) fn one(&mut self, operation: Operation, offset: u64, length: u64) -> Step<f64> {
         let sent = self.surface.now();
         self.send(operation, offset, length)?;
         Ok(self.wait()?.at.since(sent).seconds())
     }
 
-    /// Sends a request, and tells the id it was given.
+    /// Sends a request and returns its id.
     pub(crate) fn send(&mut self, operation: Operation, offset: u64, length: u64) -> Step<RequestId> {
         if operation.is_write() {
             if self.written + length > self.budget.max_write {
@@ -228,7 +229,7 @@ impl<'a> Session<'a> {
         self.surface.pause(Nanos::from_seconds(seconds).unwrap_or(Nanos::ZERO));
     }
 
-    /// A write that is durable when this returns; the seconds it took.
+    /// Writes durably; returns the seconds it took.
     pub(crate) fn durable(&mut self, how: Durable, offset: u64, length: u64) -> Step<f64> {
         match how {
             Durable::Fua => self.one(Operation::WriteFua, offset, length),
@@ -239,7 +240,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Reads what is going to be written, then elsewhere, so that the drive's read cache holds nothing of it.
+    /// Reads what is about to be written, then elsewhere, so that the drive's read cache holds none of it.
     pub(crate) fn prepare(&mut self, spans: &[(u64, u64)]) -> Step<()> {
         if self.prepared {
             return Ok(());
@@ -249,7 +250,7 @@ impl<'a> Session<'a> {
         self.displace()
     }
 
-    /// Reads so many places that a read cache has forgotten everything before.
+    /// Reads so many other places that a read cache has dropped everything before.
     pub(crate) fn displace(&mut self) -> Step<()> {
         for _ in 0..DISPLACING {
             let slot = self.slot();
@@ -273,13 +274,13 @@ impl<'a> Session<'a> {
             .collect()
     }
 
-    /// A random offset within a unit that is a whole number of logical sectors, at one of the unit's boundaries or, with
-    /// `aligned` false, at none.
+    /// Returns a random offset below 64 KiB, a multiple of the logical sector, that lies on a boundary of
+    /// `unit` or, if `aligned` is false, on none.
     pub(crate) fn phase(&mut self, unit: Boundary, aligned: bool) -> u64 {
         self.phase_within(unit, aligned, LARGEST_UNIT)
     }
 
-    /// The same, below `range`.
+    /// As `phase`, but below `range`.
     pub(crate) fn phase_within(&mut self, unit: Boundary, aligned: bool, range: u64) -> u64 {
         let places = (0..range / self.logical).map(|index| index * self.logical);
         let fit: Vec<u64> =
@@ -293,7 +294,7 @@ pub(crate) fn span(offset: u64, length: u64) -> Option<Span> {
     Span::new(ByteOffset::new(offset), ByteCount::new(length))
 }
 
-/// The whole slots in the regions: the first byte and the number of each run of them.
+/// Returns the whole slots in the regions as runs: the first byte and the number of slots of each.
 fn runs(capacity: u64, budget: &Budget) -> Vec<(u64, u64)> {
     let Some(boundary) = Boundary::multiples_of(ByteCount::new(SLOT)) else { return Vec::new() };
     let regions = match &budget.regions {
@@ -308,7 +309,7 @@ fn runs(capacity: u64, budget: &Budget) -> Vec<(u64, u64)> {
     regions.iter().filter_map(whole).collect()
 }
 
-/// A window of slots somewhere in the runs, in random order.
+/// Returns a window of slots at a random place in the runs, in random order.
 fn window(runs: &[(u64, u64)], random: &mut SplitMix64) -> Vec<u64> {
     let all: u64 = runs.iter().map(|run| run.1).sum();
     let count = all.min(WINDOW);

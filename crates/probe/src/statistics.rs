@@ -1,11 +1,13 @@
-//! Statistics that outliers, drift and odd distributions do not upset: order alone counts.
+//! Statistics that outliers, drift and unusual distributions do not distort, mostly because they use order
+//! alone.
 
-/// The middle value; not a number of none.
+/// Returns the median; NaN for no values.
 pub(crate) fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// The value below which `share` of the others lie, between neighbours in proportion; not a number of none.
+/// Returns the value below which `share` of the others lie, interpolated between neighbours; NaN for no
+/// values.
 pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -17,13 +19,14 @@ pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * (at - count(below))
 }
 
-/// The mean; not a number of none.
+/// Returns the mean; NaN for no values.
 pub(crate) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / count(values.len())
 }
 
-/// Mann and Whitney's test as standard normal deviate: above zero if `high` tends to be above `low`. Ties count half;
-/// their effect on the variance is left out, which makes the test more careful. Zero where either is empty.
+/// Returns the Mann-Whitney test as a standard normal deviate: above zero if `high` tends to be above `low`.
+/// Ties count half; their effect on the variance is left out, which makes the test more conservative. Zero if
+/// either is empty.
 pub(crate) fn deviate(low: &[f64], high: &[f64]) -> f64 {
     if low.is_empty() || high.is_empty() {
         return 0.0;
@@ -35,7 +38,7 @@ pub(crate) fn deviate(low: &[f64], high: &[f64]) -> f64 {
     let mut first = 0;
     while first < all.len() {
         let tied = all[first..].iter().take_while(|item| item.0.total_cmp(&all[first].0).is_eq()).count();
-        // Ranks count from 1; equals share the mean of theirs.
+        // Ranks count from 1; equal values share the mean of their ranks.
         let rank = count(first) + (count(tied) + 1.0) / 2.0;
         ranks += rank * count(all[first..first + tied].iter().filter(|item| item.1).count());
         first += tied;
@@ -45,7 +48,7 @@ pub(crate) fn deviate(low: &[f64], high: &[f64]) -> f64 {
     (above - few * many / 2.0) / (few * many * (few + many + 1.0) / 12.0).sqrt()
 }
 
-/// A number of things, to calculate with.
+/// Converts a number of things for calculation.
 pub(crate) fn count(number: usize) -> f64 {
     u32::try_from(number).map_or(f64::MAX, f64::from)
 }
@@ -66,7 +69,7 @@ mod tests {
 
     #[test]
     fn the_test_is_mann_and_whitneys() {
-        // U of two separated samples of three is 9 of 9; mean 4.5, variance 5.25.
+        // U of two separated samples of three is 9 of 9. The mean is 4.5, the variance 5.25.
         let expected = 4.5 / 5.25_f64.sqrt();
         assert!((deviate(&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0]) - expected).abs() < 1e-12);
         assert!((deviate(&[4.0, 5.0, 6.0], &[1.0, 2.0, 3.0]) + expected).abs() < 1e-12);

@@ -1,4 +1,4 @@
-//! What requests of each kind take, before anything is known of the drive.
+//! Measures requests of each kind, before anything is known of the drive.
 
 use straddle_io::Operation;
 use straddle_units::Boundary;
@@ -7,24 +7,24 @@ use crate::budget::Step;
 use crate::session::{Durable, SLOT, Session};
 use crate::statistics::{median, quantile};
 
-/// Requests of each kind.
+/// Requests per kind; twice as many reads.
 const COUNT: usize = 12;
-/// Seconds between writes to a disk: a small cache that a flush does not empty is then emptied because nothing else is to be
-/// done, and no write waits for room.
+/// Seconds between writes to a disk. The idle time empties a small cache that a flush does not empty, so that
+/// no write waits for room.
 const REST: f64 = 0.6;
-/// Bytes of each write.
+/// Bytes per write.
 const SIZE: u64 = 16_384;
-/// A read from a platter takes at least so many seconds: less than half a revolution of the fastest.
+/// A read from a platter takes at least this many seconds: less than half a revolution of the fastest disk.
 pub(crate) const MECHANICAL: f64 = 0.0015;
 
-/// Seconds of requests of each kind at random places, one at a time.
+/// Seconds of single requests of each kind at random places.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Survey {
-    /// Reads of a logical sector.
+    /// Reads of one logical sector.
     pub read: Vec<f64>,
-    /// Writes that may stay in the cache, each to an empty one.
+    /// Writes that may stay in the cache, each to an empty cache.
     pub plain: Vec<f64>,
-    /// Writes with the flush after them.
+    /// Writes including the flush after them.
     pub flushed: Vec<f64>,
     /// Writes with force unit access.
     pub fua: Vec<f64>,
@@ -45,7 +45,8 @@ pub(crate) fn run(session: &mut Session<'_>, survey: &mut Survey) -> Step<()> {
     writes(session, survey, &places)
 }
 
-/// The same for writes of whole units, now that these are known: some drives let only partly written ones wait.
+/// Repeats the survey's writes with whole units, once the unit is known: some drives make only partly written
+/// units wait.
 pub(crate) fn of_units(session: &mut Session<'_>, before: &Survey, unit: Boundary) -> Step<Survey> {
     let mut survey = Survey { read: before.read.clone(), ..Survey::default() };
     session.tell("writes of whole units");
@@ -55,7 +56,7 @@ pub(crate) fn of_units(session: &mut Session<'_>, before: &Survey, unit: Boundar
     Ok(survey)
 }
 
-/// Two writes at a time, one with a flush and one with FUA.
+/// Writes in pairs, one followed by a flush and one with FUA.
 fn writes(session: &mut Session<'_>, survey: &mut Survey, places: &[(u64, u64)]) -> Step<()> {
     session.prepare(places)?;
     let rest = if survey.is_mechanical() { REST } else { 0.0 };
@@ -73,14 +74,15 @@ fn writes(session: &mut Session<'_>, survey: &mut Survey, places: &[(u64, u64)])
 }
 
 impl Survey {
-    /// What makes writes wait for the medium. Force unit access first: it means the write's own place, where a flush may be
-    /// content with another.
+    /// Returns what makes writes wait for the medium. FUA is preferred: it means the write's own place, while
+    /// a flush may be satisfied elsewhere.
     pub(crate) fn durable(&self) -> Option<Durable> {
         let waits = |times: &[f64]| {
             if !self.is_mechanical() {
                 return median(times) > 3.0 * self.cached();
             }
-            // What waits for a sector waits for ever different times; a slow link always takes the same.
+            // Waiting for a sector to come round takes a different time on every request; a slow link always
+            // takes the same.
             let read = median(&self.read);
             let spread = quantile(times, 0.75) - quantile(times, 0.25);
             median(times) > read / 4.0 && spread > read / 20.0
@@ -88,12 +90,13 @@ impl Survey {
         if waits(&self.fua) { Some(Durable::Fua) } else { waits(&self.flushed).then_some(Durable::Flush) }
     }
 
-    /// What a write into the cache takes: not those that had to wait for the medium all the same.
+    /// Returns the seconds of a write into the cache. The first quartile leaves out writes that had to wait
+    /// for the medium after all.
     pub(crate) fn cached(&self) -> f64 {
         quantile(&self.plain, 0.25)
     }
 
-    /// Whether reads take as long as something that moves.
+    /// Whether reads take as long as on a drive with moving parts.
     pub(crate) fn is_mechanical(&self) -> bool {
         median(&self.read) > MECHANICAL
     }

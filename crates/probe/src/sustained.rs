@@ -1,10 +1,11 @@
-//! Sustained writes without a flush: what a cache hides shows when it is full.
+//! Sustained writes without a flush: a full cache shows what it hides otherwise.
 //!
-//! Once a cache is full, a write waits until the drive has made room, and so takes what the medium takes. Two kinds of series
-//! tell the unit. *Straddling*: writes of two logical sectors over one point change one unit, or two where the point is a
-//! boundary; they cost few bytes, so even a large cache can be filled. *Covering*: writes of a unit at each phase, as in the
-//! phase scan. Series of the different kinds take turns, and of each only its end is measured: on a disk, what a write
-//! waits for is one that came a cache's depth before, so the beginning is as long as the cache is deep.
+//! Once the cache is full, a write waits until the drive has made room, and so takes as long as the medium
+//! does. Two kinds of series show the unit. *Straddling*: writes of two logical sectors, one on either side
+//! of a point, change one unit, or two if the point is a boundary. They write few bytes, so that even a large
+//! cache can be filled. *Covering*: writes of the size of a unit at each phase, as in the phase scan. Series
+//! of the different kinds take turns, and only the end of each is measured: on a disk, a write waits for one
+//! that came a cache's depth before it, so that the part to skip is as long as the cache is deep.
 
 mod pairs;
 mod runs;
@@ -20,84 +21,87 @@ use crate::statistics::{count, mean, median, quantile};
 
 pub(crate) use pairs::Inferred;
 
-/// Slots of the arena on a disk (256 MiB) and on flash (1 GiB): more places than a cache holds writes.
+/// Slots in the arena on a disk (256 MiB) and on flash (1 GiB): more places than a cache holds writes.
 const ARENA: [usize; 2] = [2048, 8192];
-/// So many series at most until two in a row agree, this closely.
+/// Series at most until two in a row agree, and the ratio below which they do.
 const WARMING: usize = 5;
 const AGREE: f64 = 1.2;
-/// Writes after which a cache is looked at, until it is full.
+/// Writes after which the cache is examined, one after another until it is full.
 const LENGTHS: [usize; 5] = [512, 1024, 2048, 4096, 8192];
-/// So many writes are looked at together while the cache fills.
+/// Writes that are averaged while the cache fills.
 const CHUNK: usize = 16;
-/// Writes of a series on flash. It programs several hundred units at a time, and a series has to hold some of these bursts.
+/// Writes per series on flash. Flash programs several hundred units at a time, and a series has to contain
+/// several of these bursts.
 const BLOCK: usize = 1536;
-/// Where a drive keeps up with every write, one request of so many is a read: it waits for what the drive does.
+/// If a drive keeps up with every write, one read is sent after this many writes. It waits for what the drive
+/// is doing.
 const READ_EACH: usize = 8;
-/// Writes at the end of a series on a disk that are measured.
+/// Writes measured at the end of a series on a disk.
 const MEASURED: usize = 256;
-/// What counts as slower: a unit more of two makes 1.5 or 2, a sector read of two 1.5.
+/// The ratio from which a series is slower. Two units instead of one give 1.5 or 2, two sector reads instead
+/// of one give 1.5.
 const SLOWER: f64 = 1.3;
-/// In a proof each slow series is slower than every fast one by this.
+/// The least ratio in a proof between every slow series and every fast one.
 const APART: f64 = 1.15;
-/// Rounds of a comparison, and of a proof by points: that eight series of sixteen are the slower ones by chance happens once in
-/// 13000 times.
+/// Rounds of a comparison, and of a proof by straddling writes. That exactly eight particular series of
+/// sixteen are the slower ones happens by chance once in 13000 times.
 const ROUNDS: usize = 2;
 const PROVED: usize = 4;
-/// The size of the covering series that look for the unit.
+/// Bytes per write of the covering series that look for the unit.
 const COVERED: u64 = 4096;
 
-/// Sustained series of several kinds, with the seconds for each write, one for each round.
+/// The seconds per write of sustained series of several kinds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sustained {
     /// The unit and where it begins.
     pub unit: Boundary,
-    /// Whether the writes were two sectors over a point, or covered units.
+    /// Whether each write was two sectors over a point, rather than one unit.
     pub straddling: bool,
-    /// Writes in each series.
+    /// Writes per series.
     pub length: usize,
-    /// What should be cheap, one or two for each round: points inside units, or writes of whole ones.
+    /// Series that should be fast, one or two per round: points inside units, or writes of whole units.
     pub cheap: Vec<f64>,
-    /// What should be dear: points on boundaries, or writes off them.
+    /// Series that should be slow: points on boundaries, or writes off them.
     pub dear: Vec<f64>,
-    /// Half a unit from the boundaries: cheap over points, dear where units are covered.
+    /// Series half a unit from the boundaries: fast over points, slow if units are covered.
     pub half: Vec<f64>,
-    /// Where units are covered, writes that are one logical sector short: dear.
+    /// If units are covered, series of writes that are one logical sector short: slow.
     pub short: Vec<f64>,
 }
 
-/// A kind of write: where in a unit it begins, and how long it is.
+/// A kind of write: its places and its length.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     places: Places,
     length: u64,
-    /// Whether the place is the middle of the write.
+    /// Whether the place is the middle of the write rather than its beginning.
     over: bool,
-    /// Whether the places are those of a whole slot, from the last of which a write goes on into the next.
+    /// Whether places extend over a whole slot, so that a write at the last one continues into the next slot.
     wide: bool,
 }
 
-/// Where writes of a kind begin, within 64 KiB.
+/// Where writes of a kind begin; within 64 KiB unless the kind is wide.
 #[derive(Clone, Copy, Debug)]
 enum Places {
-    /// On the boundaries.
+    /// On boundaries.
     On(Boundary),
-    /// Off them.
+    /// Off boundaries.
     Off(Boundary),
     /// Each after the one before.
     Next,
 }
 
-/// The search, with what it has to know of the drive.
+/// The search for the unit, with what it needs to know of the drive.
 pub(crate) struct Search<'a, 'b> {
     session: &'a mut Session<'b>,
     mechanical: bool,
-    /// Requests at a time.
+    /// Requests in flight.
     depth: usize,
-    /// What a write takes while there is room.
+    /// Seconds of a write while the cache has room.
     unhindered: f64,
-    /// Reads among the writes are measured, and not the writes.
+    /// Reads among the writes are measured instead of the writes.
     reading: bool,
-    /// Writes of a series, and those of them that are not measured.
+    /// Writes per series, and how many of them are skipped before measuring.
     length: usize,
     skipped: usize,
     /// A flush ends each series.
@@ -107,13 +111,13 @@ pub(crate) struct Search<'a, 'b> {
     next_end: u64,
     /// Covering writes cost the same at every phase.
     covered: bool,
-    /// Writes that the cache took before it was full, as far as that was seen.
+    /// Writes that the cache took before it was full, if that was seen.
     pub(crate) before: Option<usize>,
 }
 
 impl<'a, 'b> Search<'a, 'b> {
-    /// A search over an arena that is prepared here.
-    /// `cached` is what a single write takes that need not wait.
+    /// Creates a search and prepares its arena. `cached` is the time of a single write that need not wait, in
+    /// seconds.
     pub(crate) fn new(session: &'a mut Session<'b>, mechanical: bool, cached: f64) -> Step<Self> {
         session.tell("preparing sustained writes");
         if mechanical {
@@ -121,7 +125,8 @@ impl<'a, 'b> Search<'a, 'b> {
         } else {
             session.narrow(ARENA[1])?
         }
-        // A disk that takes one write at a time into its cache fills it as fast as it can; flash needs many to be busy.
+        // A disk that takes one write at a time into its cache fills it as fast as it can. Flash needs many
+        // to be busy.
         let depth = if mechanical { 1 } else { 32 };
         Ok(Self {
             session,
@@ -139,7 +144,7 @@ impl<'a, 'b> Search<'a, 'b> {
         })
     }
 
-    /// The unit by points, if units begin at byte 0 of the drive.
+    /// Finds the unit by straddling writes, if units begin at byte 0 of the drive.
     pub(crate) fn straddling(&mut self) -> Step<Option<Sustained>> {
         let logical = self.session.logical;
         let (Some(every), Some(finest)) = (boundary(LARGEST_UNIT, 0), boundary(2 * logical, 0)) else {
@@ -152,20 +157,21 @@ impl<'a, 'b> Search<'a, 'b> {
         }
         let (mut fast, mut slow) = self.levels(on, inside)?;
         if slow < SLOWER * fast && !self.mechanical {
-            // Flash that is faster than any host: what it does besides is felt by reads.
+            // Flash that is faster than any host: reads show what else it is doing.
             self.reading = true;
             (fast, slow) = self.levels(on, inside)?;
         }
         if slow < SLOWER * fast {
             return Ok(None);
         }
-        // The unit is the smallest of which every multiple is a boundary.
+        // The unit is the smallest size of which every multiple is a boundary.
         let mut sizes: Vec<u64> = std::iter::successors(Some(2 * logical), |size| Some(size * 2))
             .take_while(|size| *size <= LARGEST_UNIT)
             .collect();
         while sizes.len() > 1 {
             let middle = sizes.len() / 2;
-            // Is the smaller half possible? Then the odd multiples of its largest size are boundaries.
+            // If the unit is in the smaller half, the odd multiples of that half's largest size are
+            // boundaries.
             let size = sizes[middle - 1];
             let Some(odd) = boundary(2 * size, size) else { return Ok(None) };
             self.series(on)?;
@@ -181,12 +187,12 @@ impl<'a, 'b> Search<'a, 'b> {
         if proof.is_some() {
             return Ok(proof);
         }
-        // It may only have been too short for what the drive does at a time.
+        // The series may have been too short for what the drive does at a time.
         self.length *= 2;
         self.prove_straddling(unit)
     }
 
-    /// The seconds of points inside units, and on boundaries.
+    /// Measures points inside units and points on boundaries; returns the seconds per request of each.
     fn levels(&mut self, on: Kind, inside: Kind) -> Step<(f64, f64)> {
         let warmed = if self.reading { Vec::new() } else { vec![self.warm(on)?] };
         let (mut fast, mut slow) = (Vec::new(), warmed);
@@ -197,7 +203,7 @@ impl<'a, 'b> Search<'a, 'b> {
         Ok((median(&fast), median(&slow)))
     }
 
-    /// Goes on until the rate is steady; the last.
+    /// Repeats the series until the rate is steady; returns the last one.
     fn warm(&mut self, kind: Kind) -> Step<f64> {
         let mut before = self.series(kind)?;
         for _ in 1..WARMING {
@@ -212,13 +218,13 @@ impl<'a, 'b> Search<'a, 'b> {
 
     fn prove_straddling(&mut self, unit: Boundary) -> Step<Option<Sustained>> {
         let size = unit.size().get();
-        // Of the largest unit the odd multiples lie beyond the places.
+        // The odd multiples of the largest unit lie beyond the places used.
         let odd = if size < LARGEST_UNIT { boundary(2 * size, size) } else { Some(unit) };
         let (Some(half), Some(odd)) = (boundary(size, size / 2), odd) else { return Ok(None) };
         let mut proof = Sustained::new(unit, true, self.length);
         for round in 0..PROVED {
             if !self.mechanical {
-                // The cache has to be full again, after writes that the drive may keep up with.
+                // Fill the cache again, after writes that the drive may have kept up with.
                 self.write(self.over(Places::On(unit)), self.length / 2)?;
             }
             let mut series =
@@ -238,7 +244,8 @@ impl<'a, 'b> Search<'a, 'b> {
         Ok(proof.is_proof().then_some(proof))
     }
 
-    /// The unit by covering writes at each phase of 4096 bytes, or of two sectors: a unit up to that size, wherever it begins.
+    /// Finds the unit by covering writes at each phase of 4096 bytes, or of two sectors if those are larger.
+    /// It finds a unit up to that size, wherever it begins.
     pub(crate) fn covering(&mut self) -> Step<Option<Sustained>> {
         let logical = self.session.logical;
         let covered = COVERED.max(2 * logical);
@@ -250,7 +257,8 @@ impl<'a, 'b> Search<'a, 'b> {
         let mut limit = 0.0;
         for _ in 0..ROUNDS {
             for (time, index) in times.iter_mut().zip(0..) {
-                // The faster of two: a drive that was left with old writes far away is slower for a while.
+                // Keep the faster of two: a drive that still has old writes to do far away is slower for a
+                // while.
                 if *time > limit {
                     let Some(places) = boundary(covered, index * logical) else { return Ok(None) };
                     let kind = Kind { places: Places::On(places), length: covered, over: false, wide: false };
@@ -291,7 +299,7 @@ impl<'a, 'b> Search<'a, 'b> {
         Ok(proof.is_proof().then_some(proof))
     }
 
-    /// Writes single sectors until the cache is full; whether it became so.
+    /// Writes single sectors until the cache is full; returns whether it became full.
     fn fill(&mut self) -> Step<bool> {
         let logical = self.session.logical;
         let Some(finest) = boundary(2 * logical, 0) else { return Ok(false) };
@@ -306,7 +314,7 @@ impl<'a, 'b> Search<'a, 'b> {
             let chunks: Vec<f64> = ends.windows(CHUNK + 1).step_by(CHUNK).map(slope).collect();
             self.unhindered = self.unhindered.min(quantile(&chunks, 0.1));
             let end = slope(&ends[ends.len() / 2..]);
-            // From the cache to the platter it is a long way; flash may be little slower than the link.
+            // A platter is far slower than the cache. Flash may be little slower than the link.
             if end > self.unhindered * if self.mechanical { 4.0 } else { SLOWER } {
                 let full = chunks.iter().position(|chunk| *chunk > (end * self.unhindered).sqrt());
                 let before = written + full.unwrap_or(0) * CHUNK;
@@ -326,12 +334,12 @@ impl<'a, 'b> Search<'a, 'b> {
         Ok(false)
     }
 
-    /// Two logical sectors over a point.
+    /// Returns the kind for two logical sectors over a point.
     fn over(&self, places: Places) -> Kind {
         Kind { places, length: 2 * self.session.logical, over: true, wide: false }
     }
 
-    /// The seconds for each write at the end of a series, or for each read.
+    /// Returns the seconds per write at the end of a series, or per read if reads are measured.
     fn series(&mut self, kind: Kind) -> Step<f64> {
         let (length, skipped) = (self.length, self.skipped.min(self.length - CHUNK));
         if self.reading {
@@ -340,7 +348,7 @@ impl<'a, 'b> Search<'a, 'b> {
         Ok(slope(&self.write(kind, length)?[skipped..]))
     }
 
-    /// Writes `length` times; when each was over, in nanoseconds.
+    /// Writes `length` times; returns when each write completed, in nanoseconds.
     fn write(&mut self, kind: Kind, length: usize) -> Step<Vec<u64>> {
         if kind.length * length as u64 > self.session.left() {
             return Err(Halt::Written);
@@ -359,7 +367,7 @@ impl<'a, 'b> Search<'a, 'b> {
         Ok(ends)
     }
 
-    /// As many writes, with reads among them; the seconds of each read.
+    /// Writes `length` times, with reads among the writes; returns the seconds of each read.
     fn mixed(&mut self, kind: Kind, length: usize) -> Step<Vec<f64>> {
         if kind.length * length as u64 > self.session.left() {
             return Err(Halt::Written);
@@ -401,7 +409,7 @@ impl<'a, 'b> Search<'a, 'b> {
         }
         let phase = self.session.phase(unit, aligned);
         let slot = self.session.slot();
-        // A point is in the second half of its slot, so that the write begins in the slot.
+        // Points are in the second half of a slot, so that the write begins in the slot.
         if kind.over { slot + LARGEST_UNIT + phase - self.session.logical } else { slot + phase }
     }
 }
@@ -426,20 +434,20 @@ impl Sustained {
         }
     }
 
-    /// Whether every slow series is slower than every fast one, and by much on the whole.
+    /// Whether every slow series is slower than every fast one, and the medians differ clearly.
     fn is_proof(&self) -> bool {
         let (fast, slow) = self.sides();
         self.is_possible() && median(&slow) > SLOWER * median(&fast)
     }
 
-    /// Whether no slow series so far is as fast as a fast one.
+    /// Whether every slow series so far is slower than every fast one.
     fn is_possible(&self) -> bool {
         let (fast, slow) = self.sides();
         let slowest = fast.iter().copied().fold(0.0, f64::max);
         slow.iter().copied().fold(f64::INFINITY, f64::min) > APART * slowest
     }
 
-    /// The seconds of what should be fast, and of what should be slow.
+    /// Returns the seconds of the series that should be fast, and of those that should be slow.
     fn sides(&self) -> (Vec<f64>, Vec<f64>) {
         let (mut fast, mut slow) = (self.cheap.clone(), self.dear.clone());
         if self.straddling { &mut fast } else { &mut slow }.extend(&self.half);
@@ -447,14 +455,14 @@ impl Sustained {
         (fast, slow)
     }
 
-    /// How many times as long the dear writes take.
+    /// Returns how many times as long the slow writes take.
     pub fn ratio(&self) -> f64 {
         median(&self.dear) / median(&self.cheap)
     }
 }
 
-/// Seconds for each write, of the moments when they were over: the slope of the line of least squares, which bursts at either
-/// end upset less than they would the mean.
+/// Returns the seconds per write from the times of completion: the slope of the least-squares line, which
+/// bursts at either end distort less than the mean.
 fn slope(ends: &[u64]) -> f64 {
     let middle = (count(ends.len()) - 1.0) / 2.0;
     let begun = ends.first().copied().unwrap_or(0);
@@ -467,7 +475,8 @@ fn slope(ends: &[u64]) -> f64 {
     product / square
 }
 
-/// The unit up to the size of the pattern whose boundaries are where it is cheap, if there is one.
+/// Returns the unit, up to the size of the pattern, whose boundaries are exactly where the pattern is cheap,
+/// if there is one.
 fn pattern(cheap: &[bool], step: u64) -> Option<Boundary> {
     let sizes = std::iter::successors(Some(2 * step), |size| Some(size * 2))
         .take_while(|size| *size <= step * cheap.len() as u64);

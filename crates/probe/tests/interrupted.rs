@@ -1,4 +1,4 @@
-//! A probe that is interrupted tells what it has found out by then.
+//! An interrupted probe reports what it has found so far.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use straddle_io::{Completion, Counters, Nanos, Request, Time};
 use straddle_probe::{Budget, Claims, Report, probe};
 use straddle_units::Span;
 
-/// A drive of which somebody has had enough after so many requests.
+/// A drive that interrupts the probe after `left` requests.
 struct Cut {
     drive: Modelled,
     left: u64,
@@ -65,7 +65,7 @@ fn what_is_known_by_then_is_told() {
             probe(&mut cut, &Budget { seed, ..Budget::default() }, Claims::default(), &mut Silent).unwrap()
         };
         let whole = after(u64::MAX);
-        // Spread over the whole length, and the last request but one.
+        // Moments spread over the whole probe, and the last request but one.
         let moments = (0..20).map(|part| whole.requests * part / 20).chain([whole.requests - 1]);
         for moment in moments {
             let report = after(moment);
@@ -75,7 +75,7 @@ fn what_is_known_by_then_is_told() {
                 assert!(so_far.is_none() && report.unit.why.contains("interrupted"), "{}", report.unit.why);
             }
         }
-        // What comes last is not what the unit is known by.
+        // The last measurements are not the ones that show the unit.
         assert_eq!(after(whole.requests - 1).unit.value, whole.unit.value, "seed {seed}");
     }
 }

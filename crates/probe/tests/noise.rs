@@ -1,4 +1,5 @@
-//! Random drives behind a host that is not alone: jitter, outliers and drift. The probe may be silent then, but not wrong.
+//! Random drives behind a busy host: jitter, outliers and drift. The probe may then find nothing, but must
+//! not be wrong.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,17 +13,17 @@ use straddle_io::{Completion, Counters, Nanos, Request, Time};
 use straddle_probe::{Budget, Claims, probe};
 use straddle_units::Span;
 
-/// So many seeds, or PROBE_DRIVES; from PROBE_SEED on.
+/// Number of seeds, unless PROBE_DRIVES gives another; from PROBE_SEED on.
 const DRIVES: u64 = 20;
 
-/// Each completion is told late: always by a little, sometimes by much, and by ever more.
+/// Delays each completion: always a little, sometimes a lot, and more and more over time.
 struct Noisy {
     drive: Modelled,
     random: Random,
-    /// The most that a completion is late by usually, and how much more it becomes in an hour.
+    /// The largest usual delay in seconds, and by how many times itself it grows per hour.
     jitter: f64,
     drift: f64,
-    /// One completion in so many is late by up to 50 ms.
+    /// One completion in this many is up to 50 ms late.
     outliers: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Every shipped profile, with every option: what the probe finds is what the drive is, or it says that it cannot tell.
+//! Every shipped profile, with every option: the probe finds what the drive is, or says that it cannot tell.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -59,7 +59,7 @@ fn a_cache_that_a_flush_empties_is_told_from_one_that_it_need_not() {
     }
 }
 
-/// Flash with sectors and units of the given sizes, and a disk.
+/// Profiles of flash and of a disk, with the given logical sectors and units.
 fn with_units(logical: u64, unit: u64, protected: bool) -> [String; 2] {
     let claims = format!(
         "name = \"large\"\ntitle = \"made by a test\"\n[claims]\nmodel = \"TEST\"\ncapacity_bytes = 68719476736\n\
@@ -93,7 +93,8 @@ fn units_that_are_larger_than_is_looked_for_are_never_told_wrong() {
         for unit in [4096, 16_384, 65_536, 131_072, 262_144] {
             for protected in [false, true] {
                 for (text, kind) in with_units(logical, unit, protected).into_iter().zip(["flash", "disk"]) {
-                    // Behind a disk's protected cache units of 256 KiB and more look like none; there are no such disks.
+                    // Behind a disk's protected cache, units of 256 KiB and more look as if there were none.
+                    // No such disks exist.
                     if kind == "disk" && protected && unit > 131_072 {
                         continue;
                     }

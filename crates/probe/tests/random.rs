@@ -1,4 +1,4 @@
-//! Random drives: never wrong, and rarely silent.
+//! Random drives: the probe is never wrong and rarely finds nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,10 +12,11 @@ use straddle_drive::disk::Protection;
 use straddle_drive::profile::Body;
 use straddle_probe::{Budget, Claims, Report, Rmw, Rotation, WriteCache, probe};
 
-/// So many seeds, or PROBE_DRIVES; from PROBE_SEED on.
+/// Number of seeds, unless PROBE_DRIVES gives another; from PROBE_SEED on.
 const DRIVES: u64 = 200;
 
-/// Of a hundred drives so many may be silent: those that are faster than any host, or cannot be filled with what may be written.
+/// The most drives in a hundred of which the unit may stay unknown: those faster than any host, or whose
+/// cache cannot be filled with the bytes that may be written.
 const MOST_SILENT: u64 = 3;
 
 #[test]
@@ -51,7 +52,7 @@ fn random_drives() {
     assert!(silent * 100 <= drives * MOST_SILENT, "{silent} of {drives} not told");
 }
 
-/// What else was found and is not so.
+/// Returns the other findings that are wrong.
 fn others(profile: &Profile, report: &Report) -> Vec<String> {
     let mut wrong = Vec::new();
     let (cache, rotates, immediate) = match &profile.body {

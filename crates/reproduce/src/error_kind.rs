@@ -1,4 +1,4 @@
-//! Of which kind each error is.
+//! Maps each error to its kind.
 
 use straddle_units::ErrorKind;
 
@@ -8,10 +8,11 @@ use crate::lab::input::InputError;
 use crate::lab::{LabError, ReproduceError};
 
 impl ExperimentError {
-    /// What kind of failure it is.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            // A workload of an experiment is not of the command line.
+            // A workload of an experiment does not come from the command line, so its errors are not usage
+            // errors.
             Self::Run { source, .. } => match source.kind() {
                 ErrorKind::Interrupted => ErrorKind::Interrupted,
                 ErrorKind::Usage | ErrorKind::Refused | ErrorKind::Failed => ErrorKind::Failed,
@@ -26,11 +27,11 @@ impl ExperimentError {
 }
 
 impl FitError {
-    /// What kind of failure it is.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Drive(error) => error.kind(),
-            // The profile that was named is at fault, or a shipped experiment.
+            // The named profile, or a shipped experiment, is at fault.
             Self::Experiment(error) => match error.kind() {
                 ErrorKind::Interrupted => ErrorKind::Interrupted,
                 ErrorKind::Usage | ErrorKind::Refused | ErrorKind::Failed => ErrorKind::Failed,
@@ -41,7 +42,7 @@ impl FitError {
 }
 
 impl InputError {
-    /// What kind of failure it is.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Unwritable { .. } => ErrorKind::Failed,
@@ -51,7 +52,7 @@ impl InputError {
 }
 
 impl ReproduceError {
-    /// What kind of failure it is.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Input(error) => error.kind(),
@@ -61,7 +62,7 @@ impl ReproduceError {
 }
 
 impl LabError {
-    /// What kind of failure it is.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Guest(error) => error.kind(),

@@ -1,8 +1,9 @@
-//! Published experiments, run again.
+//! Runs published experiments again.
 //!
-//! The law of this module: an experiment is data (`experiments/*.toml`): who published what, of which drive, and the workloads
-//! that made those figures. Running one gives our figure beside each published one, and never changes either. What needs a
-//! kernel is here as data only ([`LabStep`]); the lab runs it.
+//! The law of this module: an experiment is data (`experiments/*.toml`): who published what about which
+//! drive, and the workloads that gave those figures. Running one puts our figure beside each published one,
+//! and never changes either. Steps that need a kernel are only described here ([`LabStep`]); the lab runs
+//! them.
 
 mod builtin;
 mod file;
@@ -26,22 +27,22 @@ use straddle_bench::RunError;
 use straddle_bench::Samples;
 use straddle_bench::Workload;
 
-/// An experiment that was published.
+/// A published experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
-    /// The name it is called by.
+    /// Its name.
     pub name: String,
-    /// What the publication is called.
+    /// The title of the publication.
     pub title: String,
-    /// What one should know of it, in sentences.
+    /// Background that a reader should know, in sentences.
     pub notes: Option<String>,
     /// Where it was published.
     pub sources: Vec<Source>,
-    /// How far, as a share of the published figure, ours may be off.
+    /// The largest acceptable error of our figures, as a share of the published figure.
     pub limit: f64,
-    /// What needs a drive only.
+    /// The steps that need only a drive.
     pub steps: Vec<Step>,
-    /// What needs a kernel too.
+    /// The steps that also need a kernel.
     pub lab: Vec<LabStep>,
 }
 
@@ -49,45 +50,46 @@ pub struct Experiment {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
-    /// Who wrote it.
+    /// The author.
     pub author: Option<String>,
-    /// When.
+    /// The year of publication.
     pub year: u16,
-    /// What it is called.
+    /// The title.
     pub title: String,
     /// Where it can be read.
     pub address: Option<String>,
 }
 
-/// One workload at several places.
+/// One workload, run at several offsets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// A short name, unique in the experiment.
     pub name: String,
-    /// What it is, in words.
+    /// A one-line description.
     pub title: String,
-    /// The modelled drive, as behind `drive:` in a target.
+    /// The modelled drive, as after `drive:` in a target.
     pub drive: String,
-    /// What is run; the arms move it.
+    /// The workload; the arms shift it.
     pub workload: Workload,
-    /// What is told of each arm: what was published of any, the elapsed time if nothing was.
+    /// The measures reported for each arm: all that were published for any arm, or the elapsed time if none
+    /// was.
     pub measures: Vec<Measure>,
-    /// At least one.
+    /// One or more arms.
     pub arms: Vec<Arm>,
 }
 
-/// A workload's offset, or several that were published as one figure.
+/// One offset of a workload, or several that were published as one figure.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Arm {
     /// A short name, unique in the step.
     pub name: String,
-    /// Whether the others are compared with this one; at most one of a step.
+    /// Whether the other arms are compared with this one. At most one arm per step.
     #[serde(default)]
     pub aligned: bool,
-    /// Bytes past the workload's start. Of several, the mean counts.
+    /// Offsets in bytes from the workload's start. With several, the mean of the runs counts.
     pub offsets: Vec<u64>,
-    /// At most one of each measure.
+    /// Published figures, at most one per measure.
     #[serde(default)]
     pub published: Vec<Published>,
 }
@@ -100,35 +102,35 @@ pub struct Published {
     pub measure: Measure,
     /// The figure, or the middle of the range.
     pub value: f64,
-    /// The lower end, where a range was published.
+    /// The lower end, if a range was published.
     pub low: Option<f64>,
-    /// The upper end.
+    /// The upper end, if a range was published.
     pub high: Option<f64>,
-    /// What one should know of it.
+    /// Background on this figure.
     pub note: Option<String>,
 }
 
-/// What is measured of an arm.
+/// What is measured on an arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
-    /// Seconds from the first request to the end of the last.
+    /// Seconds from the first request to the completion of the last.
     Elapsed,
-    /// Requests a second.
+    /// Requests per second.
     Iops,
-    /// Milliseconds of a flush, in the mean.
+    /// Mean milliseconds per flush.
     SyncLatency,
 }
 
-/// Why an experiment came to nothing.
+/// Why an experiment fails.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
     /// No shipped experiment has this name.
     #[error("no experiment is called {name:?}; there are {}", known.join(", "))]
     Unknown {
-        /// The name.
+        /// The name that was asked for.
         name: String,
-        /// Those there are.
+        /// The names of the shipped experiments.
         known: Vec<&'static str>,
     },
     /// The file could not be read.
@@ -136,68 +138,68 @@ pub enum ExperimentError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// Not TOML, or a key that no experiment has, or a value of the wrong type.
+    /// Not TOML, an unknown key, or a value of the wrong type.
     #[error("experiment {name}: {message}")]
     Syntax {
-        /// Which experiment.
+        /// The experiment.
         name: String,
-        /// What the parser says, with the place.
+        /// The parser's message, with the position.
         message: String,
     },
-    /// A value that makes no experiment.
+    /// A value that an experiment cannot have.
     #[error("experiment {name}: {place}: {reason}")]
     Impossible {
-        /// Which experiment.
+        /// The experiment.
         name: String,
         /// The step and arm, or the key.
         place: String,
-        /// What is wrong.
+        /// What is wrong with it.
         reason: String,
     },
-    /// There is no such drive.
+    /// The drive does not exist, or its profile is invalid.
     #[error("experiment {name}: step {step}")]
     Drive {
-        /// Which experiment.
+        /// The experiment.
         name: String,
-        /// Which step.
+        /// The step.
         step: String,
-        /// Why.
+        /// The profile's error.
         source: Box<ProfileError>,
     },
-    /// A run came to nothing.
+    /// A run failed.
     #[error("experiment {name}: step {step}, {arm}")]
     Run {
-        /// Which experiment.
+        /// The experiment.
         name: String,
-        /// Which step.
+        /// The step.
         step: String,
-        /// Which arm.
+        /// The arm.
         arm: String,
-        /// Why.
+        /// The run's error.
         source: Box<RunError>,
     },
 }
 
 impl Experiment {
-    /// The names of the shipped experiments, sorted.
+    /// Returns the names of the shipped experiments, sorted.
     pub fn names() -> impl Iterator<Item = &'static str> {
         builtin::EXPERIMENTS.iter().map(|(name, _)| *name)
     }
 
-    /// A shipped experiment by its name or, if that has a slash or ends in `.toml`, one from a file.
+    /// Opens a shipped experiment by name, or a file if `name` has a slash or ends in `.toml`.
     pub fn open(name: &str) -> Result<Self, ExperimentError> {
         file::open(name)
     }
 
-    /// An experiment from the text of a file.
+    /// Parses an experiment from the text of a file.
     pub fn parse(name: &str, text: &str) -> Result<Self, ExperimentError> {
         file::parse(name, text, None)
     }
 
-    /// The modelled drives that it runs on, each once, in the order of the steps.
+    /// Returns the modelled drives that it runs on, each once, in the order of the steps.
     pub fn drives(&self) -> Vec<&str> {
         let of_steps = self.steps.iter().map(|step| step.drive.as_str());
         let mut drives: Vec<&str> = Vec::new();
@@ -209,7 +211,7 @@ impl Experiment {
         drives
     }
 
-    /// The same, with only what was published of this drive.
+    /// Keeps only the steps that were published for this drive.
     #[must_use]
     pub fn on_drive(mut self, drive: &str) -> Self {
         self.steps.retain(|step| step.drive == drive);
@@ -217,7 +219,7 @@ impl Experiment {
         self
     }
 
-    /// The same, with only those steps that keep a promise.
+    /// Keeps only the steps for which `keep` is true.
     #[must_use]
     pub fn with_steps(mut self, keep: impl Fn(&Step) -> bool) -> Self {
         self.steps.retain(keep);
@@ -226,7 +228,7 @@ impl Experiment {
 }
 
 impl Measure {
-    /// The unit of its figures.
+    /// Returns the unit of its figures.
     pub const fn unit(self) -> &'static str {
         match self {
             Self::Elapsed => "s",
@@ -235,7 +237,7 @@ impl Measure {
         }
     }
 
-    /// The name, as in files.
+    /// Returns its name, as used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Elapsed => "elapsed",
@@ -244,7 +246,7 @@ impl Measure {
         }
     }
 
-    /// The figure of a run.
+    /// Returns the figure of a run.
     pub fn of(self, samples: &Samples) -> f64 {
         match self {
             Self::Elapsed => samples.elapsed.seconds(),
@@ -253,7 +255,8 @@ impl Measure {
         }
     }
 
-    /// The figure of something that took so many seconds, or of which each request did.
+    /// Returns the figure for work that took this many seconds in all, or for requests that took this many
+    /// seconds each.
     pub fn of_seconds(self, seconds: f64) -> f64 {
         match self {
             Self::Elapsed => seconds,
@@ -262,7 +265,7 @@ impl Measure {
         }
     }
 
-    /// How many times `reference`'s cost a figure stands for: above 1 is worse, for rates too.
+    /// Returns how many times the cost of `reference` a figure stands for. Above 1 is worse, for rates too.
     pub fn times(self, value: f64, reference: f64) -> f64 {
         match self {
             Self::Elapsed | Self::SyncLatency => value / reference,
@@ -272,7 +275,7 @@ impl Measure {
 }
 
 impl Arm {
-    /// The published figure of this measure, if there is one.
+    /// Returns the published figure for this measure, if there is one.
     pub fn published(&self, measure: Measure) -> Option<&Published> {
         self.published.iter().find(|published| published.measure == measure)
     }

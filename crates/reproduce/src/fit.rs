@@ -1,8 +1,8 @@
-//! Where the fitted numbers of a modelled drive come from.
+//! Finds the fitted numbers of a modelled drive.
 //!
-//! A profile names its knobs, within bounds, and the experiments that its drive was measured in. A fit finds the values for which
-//! the worst of our figures is least wrong: each arm's, and each ratio of two. It draws no random number; it gives the same
-//! values on every machine.
+//! A profile names its knobs with their bounds, and the experiments in which its drive was measured. A fit
+//! finds the values for which the worst error of our figures is smallest, over all arms and all ratios of two
+//! arms. It draws no random numbers, so it gives the same values on every machine.
 
 mod search;
 #[cfg(test)]
@@ -16,68 +16,69 @@ use crate::float;
 
 pub use search::{MARGIN, RESOLUTION};
 
-/// Worst errors are told apart by steps of half a percent: no published figure is more exact.
+/// The resolution of a worst error: half a percent. No published figure is more exact.
 pub const STEP: f64 = 0.005;
 
-/// What a fit found.
+/// The result of a fit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
-    /// The drive, as it was asked for.
+    /// The drive, as asked for.
     pub drive: String,
-    /// Maker, model, size.
+    /// Manufacturer, model and size.
     pub title: String,
     /// The experiments whose figures it was fitted to.
     pub experiments: Vec<String>,
-    /// The knobs; none where nothing is fitted.
+    /// The knobs; empty if nothing is fitted.
     pub knobs: Vec<Fitted>,
-    /// Every published figure of this drive.
+    /// Every published figure of this drive, with ours.
     pub figures: Vec<Figure>,
-    /// The worst error with the knobs and with each of them a little ([`MARGIN`]) to either side, rounded up to [`STEP`].
+    /// The worst error with these values, and with each knob moved by [`MARGIN`] to either side, rounded up
+    /// to [`STEP`].
     pub worst_nearby: f64,
-    /// How many sets of values were tried.
+    /// Number of value sets tried.
     pub evaluations: usize,
 }
 
 /// A knob and its values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fitted {
-    /// Where it stands in the file, such as `write_cache.setup_us`.
+    /// The key in the profile, such as `write_cache.setup_us`.
     pub path: String,
     /// The smallest value allowed.
     pub low: f64,
     /// The largest value allowed.
     pub high: f64,
-    /// The value of the profile.
+    /// The value in the profile.
     pub before: f64,
-    /// The value found.
+    /// The fitted value.
     pub after: f64,
 }
 
-/// A published figure and how far ours is off.
+/// A published figure with ours before and after the fit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// The experiment.
     pub experiment: String,
-    /// The step, in words.
+    /// The title of the step.
     pub step: String,
     /// The arm.
     pub arm: String,
     /// What was measured.
     pub measure: Measure,
-    /// The figure itself, or the ratio.
+    /// Whether it is the figure itself or the ratio.
     pub quantity: Quantity,
-    /// As published.
+    /// The published value.
     pub published: f64,
-    /// Ours with the profile's values.
+    /// Our value with the profile's numbers.
     pub before: f64,
-    /// Ours with the values found.
+    /// Our value with the fitted numbers.
     pub after: f64,
 }
 
-/// Why a fit came to nothing.
+/// Why a fit fails.
 #[derive(Debug, thiserror::Error)]
 pub enum FitError {
-    /// There is no such drive.
+    /// The drive does not exist, or its profile is invalid.
     #[error(transparent)]
     Drive(#[from] ProfileError),
     /// An experiment could not be run.
@@ -89,7 +90,7 @@ pub enum FitError {
         /// The drive.
         drive: String,
     },
-    /// Nothing was published of this drive.
+    /// There is no published figure for this drive.
     #[error("{} of the drive {drive}: there is nothing to fit it to", nothing_from(experiments))]
     NoFigures {
         /// The drive.
@@ -97,14 +98,14 @@ pub enum FitError {
         /// The experiments that its profile names.
         experiments: Vec<String>,
     },
-    /// A knob that the profile does not have, or with bounds that hold nothing.
+    /// The profile lacks this knob, or its bounds are invalid.
     #[error("the profile {drive}: knob {path}: {reason}")]
     Knob {
         /// The drive.
         drive: String,
         /// The knob.
         path: String,
-        /// What is wrong.
+        /// What is wrong with it.
         reason: String,
     },
 }
@@ -117,7 +118,7 @@ fn nothing_from(experiments: &[String]) -> String {
     }
 }
 
-/// Finds the fitted numbers of `drive`, which is a name or a file as in `drive:NAME`, without options.
+/// Fits the numbers of `drive`, a name or a file as in `drive:NAME`, without options.
 pub fn fit(drive: &str, progress: &mut dyn Progress) -> Result<Fit, FitError> {
     let profile = Profile::open(drive)?;
     let Some(asked) = &profile.fit else { return Err(FitError::NoFit { drive: drive.to_owned() }) };
@@ -145,7 +146,8 @@ pub fn fit(drive: &str, progress: &mut dyn Progress) -> Result<Fit, FitError> {
     })
 }
 
-/// What the search makes small: the worst error, in steps of [`STEP`]; among equals, the root of the mean square.
+/// Returns what the search minimises: the worst error in steps of [`STEP`], and among equal ones the root
+/// mean square.
 fn score(figures: &[Judged]) -> f64 {
     let errors = || figures.iter().map(Judged::error);
     let worst = errors().map(f64::abs).fold(0.0, f64::max);
@@ -154,12 +156,12 @@ fn score(figures: &[Judged]) -> f64 {
     STEP * ((worst / STEP).ceil() + mean.min(0.999))
 }
 
-/// The worst error that a score stands for, rounded up.
+/// Returns the worst error that a score stands for, rounded up.
 fn worst_of(score: f64) -> f64 {
     STEP * (score / STEP).floor()
 }
 
-/// The values that the profile has now.
+/// Returns the current values of the knobs in the profile.
 fn values(drive: &str, profile: &Profile, knobs: &[profile::Knob]) -> Result<Vec<f64>, FitError> {
     let wrong = |knob: &profile::Knob, reason: String| FitError::Knob {
         drive: drive.to_owned(),
@@ -177,7 +179,7 @@ fn values(drive: &str, profile: &Profile, knobs: &[profile::Knob]) -> Result<Vec
     knobs.iter().map(value).collect()
 }
 
-/// What the values are tried on.
+/// What values are tried on.
 struct Course<'a> {
     drive: &'a str,
     knobs: &'a [profile::Knob],
@@ -199,8 +201,9 @@ impl<'a> Course<'a> {
         Ok(Self { drive, knobs: &fit.knobs, experiments })
     }
 
-    /// The same with the first offset of each arm alone, which stands for the others, and a step at a time, the shortest
-    /// first: the search tries it hundreds of times.
+    /// Returns a quicker version for the search, which tries it hundreds of times. Only the first offset of
+    /// each arm remains and stands for the others. Each step becomes an experiment of its own, the shortest
+    /// first.
     fn thinned(&self) -> Self {
         let mut parts: Vec<Experiment> = Vec::new();
         for experiment in &self.experiments {
@@ -214,7 +217,8 @@ impl<'a> Course<'a> {
         Self { drive: self.drive, knobs: self.knobs, experiments: parts }
     }
 
-    /// The score of these values; infinite as soon as it is known to be above `bound`, or if no drive can have them.
+    /// Returns the score of these values. Infinite as soon as the score is known to exceed `bound`, or if no
+    /// drive can have the values.
     fn score(&self, values: &[f64], bound: f64) -> f64 {
         let mut figures = Vec::new();
         for experiment in &self.experiments {
@@ -238,7 +242,7 @@ impl<'a> Course<'a> {
         Ok(experiment.reproduce(None, &open)?.judged())
     }
 
-    /// Every published figure beside ours with these values; the number is the experiment's.
+    /// Returns every published figure with ours for these values, and the index of its experiment.
     fn run(&self, values: &[f64]) -> Result<Vec<(usize, Judged)>, ExperimentError> {
         let mut figures = Vec::new();
         for (index, experiment) in self.experiments.iter().enumerate() {
@@ -267,17 +271,17 @@ impl<'a> Course<'a> {
 }
 
 impl Fit {
-    /// The worst error with the profile's values, as a share of the published figure.
+    /// Returns the worst error with the profile's values, as a share of the published figure.
     pub fn worst_before(&self) -> f64 {
         self.figures.iter().map(|figure| figure.error(figure.before).abs()).fold(0.0, f64::max)
     }
 
-    /// The worst error with the values found.
+    /// Returns the worst error with the fitted values, as a share of the published figure.
     pub fn worst_after(&self) -> f64 {
         self.figures.iter().map(|figure| figure.error(figure.after).abs()).fold(0.0, f64::max)
     }
 
-    /// A profile that puts the values found over those of the drive.
+    /// Returns the text of a profile that overrides the drive's values with the fitted ones.
     pub fn profile(&self, name: &str) -> String {
         let source = format!("fitted to {} by straddle drive fit", self.experiments.join(", "));
         let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
@@ -291,7 +295,7 @@ impl Fit {
 }
 
 impl Figure {
-    /// How far `ours` is off, as a share of the published figure.
+    /// Returns the error of `ours`, as a share of the published figure.
     pub fn error(&self, ours: f64) -> f64 {
         ours / self.published - 1.0
     }

@@ -1,7 +1,8 @@
 //! The lab: a real Linux with real file systems on modelled drives, in virtual time.
 //!
-//! The law of this module: whatever is measured is measured on the guest's clock; the same job gives the same figures on every
-//! machine. [`Host`] is the exception, and says so: the same scripts on this machine's kernel and a real device.
+//! The law of this module: everything is measured on the guest's clock, and the same job gives the same
+//! figures on every machine. The documented exception is [`Host`], which runs the same scripts on this
+//! machine's kernel and a real device.
 
 mod compare;
 mod guests;

@@ -1,4 +1,4 @@
-//! What is wrong with a trace, and where.
+//! Errors of reading and replaying a trace.
 
 use straddle_io::Refusal;
 
@@ -10,27 +10,28 @@ pub enum TraceError {
     Read {
         /// The trace's name.
         name: String,
-        /// Why.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// A line of it is wrong.
+    /// A line of the trace is invalid.
     #[error("{name}:{line}")]
     Line {
         /// The trace's name.
         name: String,
-        /// Which line, from 1.
+        /// The line number, from 1.
         line: u64,
         /// What is wrong with it.
         source: LineError,
     },
-    /// One request at a time, each so long after the one before: no other depth makes sense.
+    /// More than one request in flight was asked for, but in the closed loop of this trace each request waits
+    /// for the one before it.
     #[error(
         "{name}: each request follows the completion of the one before, so there is never more than one; a queue depth of {depth} needs the open loop"
     )]
     Depth {
         /// The trace's name.
         name: String,
-        /// The depth that was asked for.
+        /// The queue depth that was asked for.
         depth: u32,
     },
 }
@@ -38,66 +39,66 @@ pub enum TraceError {
 /// What is wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// The format cannot be told from the first line.
+    /// The first line fits no known format.
     #[error(
         "neither a CSV header (time, op, offset, length) nor DiskSim's 'R|W Hit|Miss first blocks service delay'"
     )]
     Unknown,
-    /// A column that every trace needs.
+    /// A required column is missing.
     #[error("the header has no column {column:?}; it needs time, op, offset and length")]
     NoColumn {
-        /// Which one.
+        /// Its name.
         column: &'static str,
     },
-    /// Two columns for one thing.
+    /// Two columns hold the same quantity.
     #[error("the header has two columns for {column:?}")]
     TwoColumns {
-        /// For what.
+        /// The quantity.
         column: &'static str,
     },
     /// A line with too few fields.
     #[error("there is no {column}: only {fields} fields")]
     Missing {
-        /// The column.
+        /// Its name.
         column: &'static str,
-        /// How many fields there are.
+        /// How many fields the line has.
         fields: usize,
     },
-    /// A field that says nothing possible.
+    /// A field has an impossible value.
     #[error("{column} = {value:?}: {reason}")]
     Field {
-        /// The column.
+        /// The column of the field.
         column: &'static str,
-        /// What stands there, cut where it is long.
+        /// The field's text, cut to 40 characters.
         value: String,
-        /// What is wrong with it.
+        /// Why it is impossible.
         reason: &'static str,
     },
-    /// Not the text of a trace.
+    /// The line is too long to be part of a trace.
     #[error("longer than {limit} bytes: no trace has such lines")]
     Long {
-        /// The longest line that is read.
+        /// Bytes of the longest line that is read.
         limit: usize,
     },
     /// Not UTF-8.
     #[error("not text")]
     NotText,
-    /// An arrival before the one above it.
+    /// The request arrives before the one on the line above.
     #[error("it arrives before the request above it; sort the trace by time")]
     Backwards,
-    /// The drive ends before the request does.
+    /// The request extends past the end of the drive.
     #[error(
         "byte {offset}, length {length}: past the end of the drive at byte {capacity}; --wrap brings it back to the beginning"
     )]
     PastEnd {
-        /// First byte, with the shift.
+        /// Its first byte, including the shift.
         offset: u64,
-        /// Number of bytes.
+        /// Its length in bytes.
         length: u64,
-        /// Size of the drive.
+        /// Size of the drive in bytes.
         capacity: u64,
     },
-    /// No drive of this kind would take the request.
+    /// The drive model refuses the request.
     #[error(transparent)]
     Refused(Refusal),
 }

@@ -1,11 +1,11 @@
-//! Of which kind each error is.
+//! Maps each error to its kind.
 
 use straddle_units::ErrorKind;
 
 use crate::error::{LineError, TraceError};
 
 impl TraceError {
-    /// What kind of failure it is.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Line { source, .. } => source.kind(),
@@ -16,7 +16,7 @@ impl TraceError {
 }
 
 impl LineError {
-    /// What kind of failure it is.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Unknown

@@ -1,4 +1,4 @@
-//! The formats that traces come in.
+//! Trace file formats.
 
 pub(crate) mod csv;
 pub(crate) mod disksim;
@@ -9,48 +9,49 @@ use straddle_io::{Nanos, Operation};
 
 use crate::error::LineError;
 
-/// Reads the lines of one trace, one after the other.
+/// Parses the lines of one trace, in order.
 pub(crate) trait Lines: fmt::Debug + Send {
-    /// What a line says: a request, or nothing where it is about the lines that follow, as a header is.
+    /// Parses one line: a request, or `None` for a line that only describes those that follow, such as a
+    /// header.
     fn line(&mut self, line: &str) -> Result<Option<Line>, LineError>;
 }
 
-/// Makes the enum and all that has to be known of a format of one list. An entry: documentation, the variant, its name on the
-/// command line, the help, whether a first line shows it, and what reads its lines.
+/// Defines `Format` and its methods from one list. Each entry gives the documentation, the variant, its name
+/// on the command line, its help text, a test that recognises a first line, and the parser of the lines.
 macro_rules! formats {
     ($($(#[doc = $doc:literal])+ $variant:ident, $name:literal: $about:literal, $shows:path, $lines:expr;)+) => {
-        /// A format of traces.
+        /// A trace file format.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Format {
             $($(#[doc = $doc])+ $variant,)+
         }
 
         impl Format {
-            /// Each format.
+            /// Every format.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The name, as on the command line.
+            /// Returns the name used on the command line.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+
                 }
             }
 
-            /// What it is, in a line of the help.
+            /// Returns a one-line description for the help.
             pub const fn about(self) -> &'static str {
                 match self {
                     $(Self::$variant => $about,)+
                 }
             }
 
-            /// Whether the first line of a trace shows it.
+            /// Whether the first line of a trace is in this format.
             fn shows(self, line: &str) -> bool {
                 match self {
                     $(Self::$variant => $shows(line),)+
                 }
             }
 
-            /// What reads its lines.
+            /// Returns a parser for the lines of a trace.
             pub(crate) fn lines(self) -> Box<dyn Lines> {
                 match self {
                     $(Self::$variant => Box::new($lines),)+
@@ -61,7 +62,8 @@ macro_rules! formats {
 }
 
 formats! {
-    /// A header, then a line for each request: `time`, `op`, `offset`, `length`, in any order and among other columns.
+    /// A header, then one line per request. The columns `time`, `op`, `offset` and `length` are in any order,
+    /// among others.
     Csv, "csv": "Comma-separated values with a header", csv::is_header, csv::Csv::default();
 
     /// DiskSim's validation traces: `R|W Hit|Miss first_block blocks service_us delay_us`.
@@ -69,12 +71,12 @@ formats! {
 }
 
 impl Format {
-    /// The format of this name.
+    /// Returns the format with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|format| format.name() == name)
     }
 
-    /// The format that this first line of a trace is in, if any.
+    /// Returns the format that the first line of a trace is in, if any.
     pub(crate) fn of_line(line: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|format| format.shows(line))
     }
@@ -86,7 +88,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// A request as a line has it.
+/// A request as given on one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) operation: Operation,
@@ -95,16 +97,16 @@ pub(crate) struct Line {
     pub(crate) when: When,
 }
 
-/// What a line says of time.
+/// When a request arrived, as far as its line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
-    /// The request arrived then, counted from anywhere.
+    /// At this time, counted from any origin.
     At(Nanos),
-    /// It took the measured time, and the next one arrived so long after its completion.
+    /// Not given: the request took `measured`, and the next one arrived `then` after its completion.
     Took { measured: Nanos, then: Nanos },
 }
 
-/// A field that is wrong.
+/// Returns the error for an invalid field.
 pub(crate) fn wrong(column: &'static str, value: &str, reason: &'static str) -> LineError {
     const SHOWN: usize = 40;
     let value = value.chars().take(SHOWN).collect();
@@ -115,7 +117,8 @@ pub(crate) fn whole(column: &'static str, value: &str) -> Result<u64, LineError>
     value.parse().map_err(|_| wrong(column, value, "must be a whole number below 2^64"))
 }
 
-/// A decimal number of units of `unit` nanoseconds, exactly; digits below a nanosecond are cut.
+/// Parses a decimal number of units of `unit` nanoseconds. The result is exact; digits below a nanosecond are
+/// dropped.
 pub(crate) fn time(column: &'static str, value: &str, unit: u64) -> Result<Nanos, LineError> {
     let no_time = || wrong(column, value, "must be a time: digits, and a point where need be");
     let (whole, fraction) = value.split_once('.').unwrap_or((value, ""));

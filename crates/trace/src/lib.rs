@@ -1,7 +1,8 @@
 //! Block traces: reading them, and replaying them on modelled drives.
 //!
-//! The law of this crate: a trace is read as it is replayed, so that memory does not depend on its length; every error
-//! names the file and the line; and the same trace on the same drive gives the same report on every machine.
+//! The law of this crate: a trace is read while it is replayed, so memory use does not depend on its length.
+//! Every error names the file, and the line if it concerns one. The same trace on the same drive gives the
+//! same report on every machine.
 
 mod error;
 mod error_kind;

@@ -1,4 +1,4 @@
-//! A trace, line by line.
+//! Reads a trace line by line.
 
 use std::io::{BufRead, Read};
 
@@ -7,25 +7,25 @@ use straddle_io::{Nanos, Operation, Time};
 use crate::error::{LineError, TraceError};
 use crate::format::{Format, Line, Lines, When};
 
-/// No trace has longer lines.
+/// The longest line accepted, in bytes.
 const LONGEST: usize = 64 * 1024;
 
 /// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The line it stands on, from 1.
+    /// The number of its line, from 1.
     pub line: u64,
-    /// What is asked.
+    /// The operation.
     pub operation: Operation,
     /// First byte; zero for a flush.
     pub offset: u64,
     /// Number of bytes; zero for a flush.
     pub length: u64,
-    /// When it arrived, from the trace's beginning.
+    /// When it arrived, counted from the start of the trace.
     pub arrival: Time,
-    /// How long after the completion of the one before, if the trace says that.
+    /// How long after the completion of the previous request it arrived, if the trace says so.
     pub after: Option<Nanos>,
-    /// How long it took on a real drive, if the trace says that.
+    /// How long it took on a real drive, if the trace says so.
     pub measured: Option<Nanos>,
 }
 
@@ -38,32 +38,33 @@ pub struct Reader<R> {
     lines: Option<Box<dyn Lines>>,
     buffer: Vec<u8>,
     line: u64,
-    /// The first arrival, from which the others are counted.
+    /// The first arrival; the others are counted from it.
     origin: Option<Nanos>,
-    /// The last arrival; in DiskSim's format, the next one.
+    /// The last arrival. In DiskSim's format: the next arrival.
     arrival: Time,
     after: Nanos,
 }
 
 impl<R: BufRead> Reader<R> {
-    /// A trace called `name` in errors; without a format it is told from the first line.
+    /// Creates a reader. `name` is what errors call the trace; without a `format`, the first line decides.
     pub fn new(input: R, name: &str, format: Option<Format>) -> Self {
         let (arrival, after) = (Time::ZERO, Nanos::ZERO);
         let (lines, buffer, line, origin) = (None, Vec::new(), 0, None);
         Self { input, name: name.to_owned(), format, lines, buffer, line, origin, arrival, after }
     }
 
-    /// What the trace is called.
+    /// Returns the name of the trace.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The format: what was asked for, or what the first line told.
+    /// Returns the format: the one asked for, or the one that the first line showed.
     pub const fn format(&self) -> Option<Format> {
         self.format
     }
 
-    /// Reads up to the first line and tells the format; `None` for an empty trace of no known format.
+    /// Reads up to the first line and detects the format. `None` if the trace is empty and no format was
+    /// asked for.
     pub fn detect(&mut self) -> Result<Option<Format>, TraceError> {
         if self.format.is_none() && self.fill()? {
             let format = Format::of_line(self.text()?).ok_or_else(|| self.wrong(LineError::Unknown))?;
@@ -72,7 +73,7 @@ impl<R: BufRead> Reader<R> {
         Ok(self.format)
     }
 
-    /// The next request; `None` at the end.
+    /// Reads the next request; `None` at the end.
     pub fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
         self.detect()?;
         loop {
@@ -87,9 +88,9 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// What the line in the buffer says: a request, or nothing if it is the header.
+    /// Parses the line in the buffer: a request, or `None` if it is the header.
     fn read_line(&mut self) -> Result<Option<Line>, TraceError> {
-        // There is a line, so its format is known.
+        // There is a line, so the format is known.
         let Some(format) = self.format else { return Ok(None) };
         let mut lines = self.lines.take().unwrap_or_else(|| format.lines());
         let read = self.text().map(|text| lines.line(text));
@@ -118,7 +119,7 @@ impl<R: BufRead> Reader<R> {
         Ok(Record { line: self.line, operation, offset, length, arrival, after, measured })
     }
 
-    /// Has a line with something on it in the buffer; false at the end. Empty lines and comments (`#`) are passed over.
+    /// Reads the next line into the buffer; false at the end. Skips empty lines and comments (`#`).
     fn fill(&mut self) -> Result<bool, TraceError> {
         while self.buffer.is_empty() {
             let limit = LONGEST as u64 + 1;
@@ -141,11 +142,11 @@ impl<R: BufRead> Reader<R> {
 
     fn text(&self) -> Result<&str, TraceError> {
         let text = std::str::from_utf8(&self.buffer).map_err(|_| self.wrong(LineError::NotText))?;
-        // A byte order mark, as spreadsheets write it.
+        // Spreadsheets write a byte order mark.
         Ok(text.trim_start_matches('\u{feff}').trim())
     }
 
-    /// The error of the line that was read last.
+    /// Returns an error for the line that was read last.
     fn wrong(&self, source: LineError) -> TraceError {
         self.wrong_at(self.line, source)
     }

@@ -1,4 +1,4 @@
-//! A trace sent to a modelled drive.
+//! Replays a trace on a modelled drive.
 
 use std::collections::HashMap;
 use std::io::BufRead;
@@ -13,89 +13,91 @@ use crate::reader::{Reader, Record};
 /// When a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// When the trace says, whatever the drive is at.
+    /// At its arrival time in the trace, whatever the drive is doing.
     Open,
-    /// When the one before is complete: so long after it as the trace says, or at once.
+    /// After the previous request completes: with the delay that the trace gives, or at once.
     Closed,
 }
 
 /// How a trace is replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// When requests are sent; by default closed where the trace tells how long after each other, otherwise open.
+    /// When requests are sent. By default closed if the trace gives delays between requests, otherwise open.
     pub pace: Option<Pace>,
-    /// Bytes added to every offset: what a partition that begins there does.
+    /// Bytes added to every offset, as by a partition that begins there.
     pub shift: u64,
-    /// Most requests at the drive at a time; by default 1 in the closed loop and [`OPEN_DEPTH`] in the open one.
+    /// Most requests in flight. By default 1 in the closed loop and [`OPEN_DEPTH`] in the open one.
     pub depth: Option<u32>,
-    /// Whether a request past the drive's end goes to its beginning instead of being an error.
+    /// Whether a request past the end of the drive goes to its beginning instead of being an error.
     pub wrap: bool,
 }
 
-/// The queue of a host in the open loop, if nothing else is said: that of SATA.
+/// The default queue depth in the open loop: that of SATA.
 pub const OPEN_DEPTH: u32 = 32;
 
-/// How far a drive is behind a trace that it cannot keep up with, as a share of the trace's time: beyond a burst at its end.
+/// How far a drive may lag at the end of a trace, as a share of the trace's time, before it counts as unable
+/// to keep up. A burst at the end stays below this.
 const LAG: f64 = 0.05;
 
-/// Requests that wrap round keep their distance from every boundary up to this.
+/// Requests that wrap round keep their distance from every boundary up to this size.
 const KEPT: u64 = 1 << 20;
 
-/// What a replay did.
+/// The result of a replay.
 #[derive(Clone, Debug)]
 pub struct Replayed {
     /// When requests were sent.
     pub pace: Pace,
-    /// Most requests at the drive at a time.
+    /// Most requests in flight.
     pub depth: u32,
-    /// Requests, of all kinds.
+    /// Requests of all kinds.
     pub requests: u64,
     /// Bytes read and written.
     pub bytes: u64,
     /// From the first arrival to the last completion.
     pub elapsed: Nanos,
-    /// From the first arrival to the last; what the trace says, and so known in the open loop only.
+    /// From the first arrival to the last. The trace gives it, so it is known in the open loop only.
     pub span: Nanos,
     /// From the last arrival to the last completion, in the open loop.
     pub behind: Nanos,
-    /// Reads, from arrival to completion.
+    /// Latency of reads, from arrival to completion.
     pub reads: Latency,
-    /// Writes, from arrival to completion.
+    /// Latency of writes, from arrival to completion.
     pub writes: Latency,
-    /// Flushes, from arrival to completion.
+    /// Latency of flushes, from arrival to completion.
     pub flushes: Latency,
-    /// Discards.
+    /// Number of discards.
     pub discards: u64,
     /// Reads and writes that do not begin and end on boundaries of the drive's true physical sectors.
     pub misaligned: u64,
-    /// Requests that went to the beginning instead of past the end.
+    /// Requests that were moved to the beginning of the drive because they extended past its end.
     pub wrapped: u64,
-    /// What happened inside the drive.
+    /// Event counts from inside the drive.
     pub counters: Counters,
 }
 
 impl Replayed {
-    /// The time that reads, writes and flushes took together.
+    /// Returns the total time of reads, writes and flushes.
     pub fn busy(&self) -> Nanos {
         self.reads.total() + self.writes.total() + self.flushes.total()
     }
 
-    /// Whether the drive came after: in the open loop requests that arrive faster than they are done wait for ever longer,
-    /// and how long is a matter of the trace's length alone. They do where, when the last one arrives, more of them are to
-    /// be done than the drive takes at a time, and the drive needs more than a [`LAG`] of the trace's time for that.
+    /// Whether the drive could not keep up. In the open loop, requests that arrive faster than they complete
+    /// wait longer and longer, so the latency depends on the length of the trace alone. True if, at the last
+    /// arrival, more requests are outstanding than the queue depth, and the drive needs more than [`LAG`] of
+    /// the trace's time to finish them.
     pub fn diverges(&self) -> bool {
         let waiting = self.behind.seconds() * self.rate() > f64::from(self.depth);
         self.pace == Pace::Open && waiting && self.behind.seconds() > self.span.seconds() * LAG
     }
 
-    /// Requests in a second, from the first arrival to the last completion.
+    /// Returns the requests per second, from the first arrival to the last completion.
     fn rate(&self) -> f64 {
         #[allow(clippy::cast_precision_loss, reason = "to compare with")]
         let requests = self.requests as f64;
         requests / self.elapsed.seconds().max(f64::MIN_POSITIVE)
     }
 
-    /// The share of reads and writes that are misaligned; `None` of none.
+    /// Returns the share of reads and writes that are misaligned; `None` if there are none.
     pub fn misaligned_share(&self) -> Option<f64> {
         let all = self.reads.count() + self.writes.count();
         #[allow(clippy::cast_precision_loss, reason = "a figure to print")]
@@ -104,7 +106,7 @@ impl Replayed {
     }
 }
 
-/// A request that has been done.
+/// A completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// The request.
@@ -113,7 +115,7 @@ pub struct Finished {
     pub latency: Nanos,
 }
 
-/// Replays a trace on a drive of `profile`, fresh from power-on. Every request that is done is shown to `each`.
+/// Replays a trace on a drive of `profile`, fresh from power-on. Calls `each` for every completed request.
 pub fn replay<R: BufRead>(
     profile: &Profile,
     trace: &mut Reader<R>,
@@ -133,17 +135,17 @@ pub fn replay<R: BufRead>(
     Ok(run.report(count))
 }
 
-/// A replay that is going on.
+/// A replay in progress.
 struct Run {
     drive: Drive,
     physical: Option<Boundary>,
     options: Options,
-    /// The requests at the drive by their numbers, each with its arrival in the drive's time.
+    /// The requests in flight by their numbers, each with its arrival in the drive's time.
     outstanding: HashMap<u64, (Record, Time)>,
     done: Vec<Completion>,
-    /// The last completion.
+    /// When the last completion was.
     free: Time,
-    /// The first arrival and the last.
+    /// The first and the last arrival.
     arrivals: Option<(Time, Time)>,
     replayed: Replayed,
 }
@@ -151,7 +153,7 @@ struct Run {
 impl Run {
     fn new(profile: &Profile, options: &Options) -> Self {
         let (physical, offset) = (profile.sectors.physical, profile.sectors.firmware_offset);
-        // The firmware's offset moves the host's addresses up: the boundaries lie so much lower.
+        // The firmware adds its offset to the host's addresses, so the boundaries appear that much lower.
         let phase = ByteCount::new(physical - offset.min(physical));
         let replayed = Replayed {
             pace: options.pace.unwrap_or(Pace::Open),
@@ -181,7 +183,7 @@ impl Run {
         }
     }
 
-    /// Settles what the first request tells of the trace.
+    /// Sets the pace and the queue depth, by what the first request shows of the trace.
     fn begin(&mut self, first: &Record, name: &str, options: &Options) -> Result<(), TraceError> {
         let paced = first.after.is_some();
         let pace = options.pace.unwrap_or(if paced { Pace::Closed } else { Pace::Open });
@@ -207,7 +209,7 @@ impl Run {
         };
         let offset = self.placed(&record)?;
         let sent = arrival.max(room).max(self.drive.now());
-        // In the open loop a request has arrived even while it waits for room.
+        // In the open loop a request has arrived even while it waits for room in the queue.
         let arrival = if pace == Pace::Open { arrival } else { sent };
         self.arrivals = Some((self.arrivals.map_or(arrival, |(first, _)| first), arrival));
         let request = Request::new(id, record.operation, offset, record.length);
@@ -222,7 +224,7 @@ impl Run {
         Ok(())
     }
 
-    /// Waits for a completion; false if nothing is outstanding.
+    /// Waits for a completion; false if nothing is in flight.
     fn wait(&mut self, each: &mut dyn FnMut(&Finished)) -> bool {
         let Some(completion) = self.drive.next_completion(&mut self.done) else { return false };
         self.note(completion, each);
@@ -242,7 +244,7 @@ impl Run {
         each(&Finished { record, latency });
     }
 
-    /// The first byte of a request on this drive.
+    /// Returns the first byte of a request on this drive.
     fn placed(&mut self, record: &Record) -> Result<u64, LineError> {
         if record.operation == Operation::Flush {
             return Ok(0);

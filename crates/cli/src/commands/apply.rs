@@ -1,4 +1,4 @@
-//! `straddle apply` and `straddle undo`: a plan written, and taken back.
+//! `straddle apply` and `straddle undo`: write a plan, and revert it.
 
 use std::fs;
 use std::io::Write;
@@ -18,16 +18,16 @@ use crate::exit::{Exit, RefusedError, UsageError};
 use crate::output::{self, Styles, plural, quote_path};
 use crate::view::text;
 
-/// No plan is larger.
+/// The largest plan accepted, in bytes.
 pub(super) const LARGEST_PLAN: u64 = 16 << 20;
 
-/// The target of a write, open for it.
+/// A target opened for writing.
 struct Opened {
     name: String,
     disk: FileDisk,
     kernel_name: Option<String>,
     serial: Option<String>,
-    /// Its logical sector.
+    /// The target's logical sector.
     sector: BlockSize,
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn apply(arguments: &ApplyArguments, styles: Styles) -> Result<Exit> 
     Ok(Exit::Success)
 }
 
-/// What is already where the backup would be stored, and what to do about it.
+/// Describes the file that is already at the path of the backup, and says what to do about it.
 fn earlier(disk: &dyn Disk, serial: Option<&str>, backup: &Path, operand: &Path) -> Option<String> {
     fs::symlink_metadata(backup).ok()?;
     let (name, quoted) = (backup.display(), quote_path(backup));
@@ -116,7 +116,7 @@ fn earlier(disk: &dyn Disk, serial: Option<&str>, backup: &Path, operand: &Path)
     })
 }
 
-/// The path with another ending behind its own: `plan.json.undo` for `plan.json`.
+/// Appends an ending to the path: `plan.json.undo` for `plan.json`.
 fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
@@ -164,7 +164,7 @@ fn load(path: &Path) -> Result<Plan> {
     Plan::from_json(&text).with_context(|| path.display().to_string())
 }
 
-/// Opens the target for writing, once it is known that nobody uses it.
+/// Opens the target for writing, once it is known that nothing else uses it.
 fn open(path: &Path, format: Option<Format>) -> Result<Opened> {
     let name = path.display().to_string();
     let options = Options { format, ..Options::default() };
@@ -183,13 +183,14 @@ fn open(path: &Path, format: Option<Format>) -> Result<Opened> {
     Ok(Opened { name, disk, kernel_name: target.kernel_name, serial, sector })
 }
 
-/// Has the kernel take the table of a block device; no kernel has one of an image.
+/// Makes the kernel reread the table of a block device, and checks what it then lists. Does nothing for an
+/// image, whose table no kernel reads.
 fn tell_kernel(written: &Written<'_>, kernel_name: Option<&str>, name: &str) -> Result<()> {
     let Some(kernel_name) = kernel_name else { return Ok(()) };
     written.tell_kernel(kernel_name).with_context(|| name.to_owned())
 }
 
-/// Every write, a line each.
+/// Lists every write, one per line.
 fn listing(steps: &[Step]) -> String {
     let line = |step: &Step| match step {
         Step::Write { at, new, what, .. } => {

@@ -1,4 +1,4 @@
-//! `straddle bench`: a workload at one offset after the other.
+//! `straddle bench`: runs a workload at several offsets.
 
 mod fio;
 pub(crate) mod real;
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &BenchArguments, styles: Styles) -> Result<Exit> {
     if let Some(path) = &arguments.svg {
         keep::may_replace(path, &target(arguments))?;
     }
-    // Required, unless one of the two above is given.
+    // clap requires both, unless one of the two options above is given.
     let (Some(pattern), Some(target)) = (arguments.workload, &arguments.target) else {
         return Err(UsageError("what to run, and on what, must be given".into()).into());
     };
@@ -66,12 +66,12 @@ fn on_model(arguments: &BenchArguments, drive: &Drive, workload: &Workload, styl
     Ok(Exit::Success)
 }
 
-/// What must not be written over, as far as it is a file.
+/// Returns the target's path if it is a file or device: output must not overwrite it.
 fn target(arguments: &BenchArguments) -> Vec<&Path> {
     arguments.target.iter().filter_map(TargetSpec::path).collect()
 }
 
-/// The result as it was asked for.
+/// Prints the result in the form asked for.
 fn show(bench: &Bench<'_>, arguments: &BenchArguments, styles: Styles) -> Result<()> {
     if let Some(path) = &arguments.svg {
         keep::write(path, text::bench::svg(bench).as_bytes(), &target(arguments))?;
@@ -85,15 +85,15 @@ fn show(bench: &Bench<'_>, arguments: &BenchArguments, styles: Styles) -> Result
     Ok(())
 }
 
-/// The workload of the options, with its own defaults where they say nothing. An option that it has no use for is a mistake,
-/// and not passed over.
+/// Returns the workload of the options, with its own defaults for what they leave out. An option that the
+/// workload has no use for is an error, not ignored.
 fn workload(arguments: &BenchArguments, pattern: Pattern, target: &TargetSpec) -> Result<Workload> {
     let (modelled, random) = (target.is_modelled(), pattern.is_random());
     let given = Parameters {
         stride: arguments.stride.map(ByteCount::get),
-        // The published program's modulus is for disks of its time; on a real one all blocks are chosen from.
+        // The published program's modulus suits disks of its time. On a real target, choose from all blocks.
         blocks: arguments.blocks.or_else(|| (random && !modelled).then_some(u64::MAX)),
-        // Of a real target the order of turns is random as well.
+        // On a real target the order of turns is random too.
         seed: arguments.seed.filter(|_| random || modelled),
         sync: arguments.sync.map(Into::into),
         fsync_each: arguments.fsync_each,
@@ -112,7 +112,7 @@ fn workload(arguments: &BenchArguments, pattern: Pattern, target: &TargetSpec) -
     })
 }
 
-/// An option that the target has no use for is a mistake, and not passed over.
+/// Refuses an option that the target has no use for, rather than ignoring it.
 fn refuse_foreign(arguments: &BenchArguments, target: &TargetSpec) -> Result<()> {
     let real = &arguments.real;
     let of_real = [

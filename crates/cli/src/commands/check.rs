@@ -1,4 +1,4 @@
-//! `straddle check` and `straddle map`: examine each target, and print what was found.
+//! `straddle check` and `straddle map`: examine each target and print the findings.
 
 mod batch;
 mod outcome;
@@ -19,12 +19,12 @@ use crate::output::{self, Styles};
 use crate::view::json::check::{self, Summary};
 use crate::view::text;
 
-/// What is printed of a target.
+/// What is printed for a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `check`: its partitions, and the findings with their fixes.
     Audit,
-    /// `map`: the layers drawn, with the codes of the findings beside them.
+    /// `map`: a drawing of the layers, with the codes of the findings beside them.
     Map,
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form, styles: Styles) -> Res
             }
             out.write_all(outcome.text.as_bytes())?;
             if let Some(complaint) = &outcome.complaint {
-                // In order with what was printed before.
+                // Flush, so that the complaint follows what was printed before it.
                 out.flush()?;
                 output::complain(complaint);
             }

@@ -56,7 +56,8 @@ pub(crate) fn run(arguments: &EfficiencyArguments) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// The formats asked for: the two usual ones, or the one described, with the usual overheads where not said.
+/// Returns the formats asked for: the two usual ones, or the one described, with the usual overheads where
+/// none are given.
 fn formats(arguments: &EfficiencyArguments) -> Vec<Format> {
     let asked = (arguments.data, arguments.overhead, arguments.ecc);
     if asked == (None, None, None) {

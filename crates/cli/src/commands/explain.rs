@@ -99,7 +99,7 @@ fn explain_rule(rule: &Rule, styles: Styles, out: &mut impl Write) -> Result<()>
     Ok(())
 }
 
-/// The count as JSON; sizes in bytes.
+/// The counts as JSON; sizes are in bytes.
 #[derive(Serialize)]
 struct RmwReport {
     offset_bytes: u64,

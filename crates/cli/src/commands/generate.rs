@@ -1,4 +1,4 @@
-//! Completions and man pages, from the one definition of the command line.
+//! Generates completions and man pages from the definition of the command line.
 
 use std::fs;
 use std::io::{IsTerminal, Write};
@@ -46,7 +46,7 @@ pub(crate) fn man(command: Option<&str>, dir: Option<&Path>) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Every man page by name: `straddle`, `straddle-check`, `straddle-drive-show` and so on.
+/// Returns every man page with its name: `straddle`, `straddle-check`, `straddle-drive-show` and so on.
 fn pages() -> Result<Vec<(String, Vec<u8>)>> {
     let mut main = Arguments::command();
     main.build();
@@ -56,7 +56,7 @@ fn pages() -> Result<Vec<(String, Vec<u8>)>> {
 }
 
 fn add_pages(name: &str, command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
-    // clap wants names for as long as the program runs; there are a handful.
+    // clap requires a `'static` name. Leaking is harmless, as there are only a handful.
     let static_name: &'static str = Box::leak(name.to_owned().into_boxed_str());
     pages.push((name.to_owned(), page(command.clone().name(static_name))?));
     for inner in command.get_subcommands() {

@@ -1,4 +1,4 @@
-//! `straddle lab`: a command in a Linux guest, in virtual time, on modelled drives.
+//! `straddle lab`: runs a command in a Linux guest, in virtual time, on modelled drives.
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::target::Drive;
 use crate::view::json::lab::LabReport;
 use crate::view::text;
 
-/// A line of bash, or words of a command that may be one of the library's functions.
+/// Scripts for a line of bash, and for a command given as words, which may be a function of the library.
 const LINE: &str = "#!/bin/bash\n";
 const WORDS: &str = "#!/bin/bash\nif declare -F \"$1\" >/dev/null; then \"$@\"; else exec \"$@\"; fi\n";
 
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
     let job = job(arguments)?;
     let stop = Arc::new(AtomicBool::new(false));
     on_interrupt(&stop).context("cannot watch for Ctrl-C")?;
-    // With --json what the command prints is in the document.
+    // With --json, the command's output is part of the document instead.
     let lost = Mutex::new(None);
     let pass = |stream: Stream, piece: &[u8]| {
         let written = match stream {
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
             Stream::Output => write_through(std::io::stdout(), piece),
             Stream::Error => write_through(std::io::stderr(), piece),
         };
-        // Whoever does not want to read on is left alone; the experiment goes on.
+        // A reader that closed the pipe is no reason to stop the experiment.
         if let Err(error) = written
             && error.kind() != ErrorKind::BrokenPipe
             && let Ok(mut lost) = lost.lock()
@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
         }
     };
     let ended = match straddle_guest::run(&Kernel::find()?, &job, &pass, &stop) {
-        // As a shell tells it.
+        // The status that a shell reports.
         Err(GuestError::Interrupted) => return Ok(Exit::INTERRUPTED),
         ended => ended?,
     };
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
     Ok(Exit::Command(u8::try_from(ended.status).unwrap_or(u8::MAX)))
 }
 
-/// Removes what killed runs have left.
+/// Removes what killed runs left behind.
 fn clean() -> Result<Exit> {
     let mut parents = vec![straddle_guest::run_folders(), std::env::temp_dir()];
     parents.dedup();
@@ -86,8 +86,8 @@ fn write_through(mut stream: impl Write, piece: &[u8]) -> std::io::Result<()> {
     stream.flush()
 }
 
-/// Sets `stop` on the first Ctrl-C, SIGTERM or SIGHUP; a second one ends this process at once. Where SIGHUP is ignored
-/// (nohup), it stays so.
+/// Sets `stop` on the first Ctrl-C, SIGTERM or SIGHUP; a second one ends this process at once. If SIGHUP is
+/// ignored (nohup), it stays ignored.
 pub(crate) fn on_interrupt(stop: &Arc<AtomicBool>) -> std::io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal)) {
@@ -97,7 +97,8 @@ pub(crate) fn on_interrupt(stop: &Arc<AtomicBool>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether this process was started with `signal` ignored: the bits of SigIgn in /proc/self/status, from signal 1 on.
+/// Whether this process was started with SIGHUP ignored, if `signal` is SIGHUP; false for others. The mask is
+/// SigIgn in /proc/self/status, whose bits begin with signal 1.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -139,7 +140,7 @@ fn job(arguments: &LabArguments) -> Result<Job> {
     })
 }
 
-/// Linux touches memory in proportion to what it is given, at once.
+/// Refuses more memory than this machine has: Linux touches memory in proportion to its size at once.
 fn check_memory(wanted: ByteCount) -> Result<()> {
     let here = straddle_guest::memory();
     if wanted.get() <= here {
@@ -199,14 +200,14 @@ fn folder(path: &Path) -> Result<PathBuf> {
     if path.is_dir() { Ok(path) } else { Err(anyhow::anyhow!(told())) }
 }
 
-/// One of the processors, and not for every process the same: they would all be in each other's way.
+/// Returns one of the processors, chosen by process id, so that several of these processes do not share one.
 fn processor() -> Option<usize> {
     let processors = straddle_guest::processors();
     let number = usize::try_from(std::process::id()).ok()?;
     processors.get(number.checked_rem(processors.len())?).copied()
 }
 
-/// The script to run, and its arguments.
+/// Returns the script to run, and its arguments.
 fn script(command: &[String]) -> Result<(String, Vec<String>)> {
     let Some((first, rest)) = command.split_first() else {
         return Err(UsageError("there is no command".into()).into());

@@ -1,4 +1,4 @@
-//! `straddle plan`: what is asked for, as a plan for one disk. Nothing is written but the plan.
+//! `straddle plan`: turns a request into a plan for one disk. It writes nothing but the plan.
 
 use std::fs;
 use std::io::Write;
@@ -21,15 +21,15 @@ use crate::output::{self, Styles};
 use crate::view::json::plan::PlanReport;
 use crate::view::text;
 
-/// The largest request in bytes: tens of thousands of partitions.
+/// The largest request in bytes: enough for tens of thousands of partitions.
 const LARGEST_REQUEST: u64 = 1 << 20;
 
-/// A plan with what is told beside it.
+/// A plan, with what is printed beside it.
 pub(crate) struct Planned {
-    /// The target as it was named.
+    /// The target as given.
     pub(crate) name: String,
     pub(crate) plan: Plan,
-    /// What other tools would do with each new partition, by its number.
+    /// Where other tools would put each new partition, by its number.
     pub(crate) peers: Vec<(u32, Vec<Peer>)>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
     let request = request(arguments)?;
     let options = Options {
         assume: arguments.assume.clone().unwrap_or_default(),
-        // A conversion has two sizes: this is then the table's, and not the target's.
+        // In a conversion this size is the table's, not the target's.
         logical: arguments.logical.filter(|_| arguments.convert_table.is_none()),
         format: arguments.format,
         ..Options::default()
@@ -82,7 +82,8 @@ pub(crate) fn run(arguments: &PlanArguments, styles: Styles) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Stores the plan, over an older plan at most: a backup of what `apply` has overwritten is text too, and the only copy.
+/// Saves the plan, replacing at most an older plan. A backup of what `apply` overwrote is text too, and the
+/// only copy.
 fn keep_plan(path: &Path, plan: &Plan, arguments: &PlanArguments) -> Result<()> {
     let files = [Some(&arguments.target), arguments.file.as_ref(), arguments.from_sfdisk.as_ref()];
     let inputs: Vec<&Path> = files.into_iter().flatten().map(PathBuf::as_path).collect();
@@ -97,7 +98,7 @@ fn keep_plan(path: &Path, plan: &Plan, arguments: &PlanArguments) -> Result<()> 
     keep::write(path, (plan.to_json()? + "\n").as_bytes(), &inputs)
 }
 
-/// What the command line and its files ask for.
+/// Returns the request made by the command line and its files.
 fn request(arguments: &PlanArguments) -> Result<Request> {
     let mut request = Request::new(match arguments.seed {
         Some(seed) => seed,
@@ -138,7 +139,7 @@ fn random_seed() -> Result<Seed> {
     Ok(Seed(u128::from_be_bytes(bytes)))
 }
 
-/// What is on the target, in the sector size that counts there; refuses what has no table of its own.
+/// Reads the target's table, in the target's own sector size. Refuses a target that has no table of its own.
 fn read(target: &mut Target, options: &Options, name: &str) -> Result<Stack> {
     check_kind(target, name)?;
     if target.kind != DeviceKind::Image && options.logical.is_some() {
@@ -153,8 +154,9 @@ fn unreadable(name: &str) -> anyhow::Error {
     anyhow!("{name}: its bytes cannot be read")
 }
 
-/// What is on a target whose table counts in another sector size than `new`, which the target has or, as an image, is to
-/// have; `former` is the size that the table counts in, where the user knows it.
+/// Reads a table that counts in a sector size other than `new`. The target has sectors of `new` bytes or, for
+/// an image, is meant to have them. `former` is the sector size in which the table counts, if the user gave
+/// it.
 fn read_other(target: &mut Target, former: Option<BlockSize>, new: BlockSize, name: &str) -> Result<Stack> {
     check_kind(target, name)?;
     target.topology.adopt_table_block(new);
@@ -169,15 +171,16 @@ fn read_other(target: &mut Target, former: Option<BlockSize>, new: BlockSize, na
     Ok(straddle_examine::read_converted(medium, new, former)?)
 }
 
-/// The error with the target's name. What is known to be no raw image is refused: writing to it would destroy what it holds.
-/// For those who only read it, it is a failure, so that the library cannot say it.
+/// Returns the error with the target's name. A target known not to be a raw image is refused, as writing to
+/// it would destroy its contents. Commands that only read treat the same error as a failure, so the library
+/// cannot decide this.
 pub(crate) fn of_open_error(error: OpenError, name: &str) -> anyhow::Error {
     let is_refusal = matches!(error, OpenError::NotRead { .. } | OpenError::Image(_));
     let error = anyhow::Error::from(error).context(name.to_owned());
     if is_refusal { RefusedError(format!("{error:#}")).into() } else { error }
 }
 
-/// Refuses what has no table of its own, or cannot be written as it is.
+/// Refuses a target that has no table of its own, or cannot be written as it is.
 fn check_kind(target: &Target, name: &str) -> Result<()> {
     if let Some(number) = target.partition {
         let text = format!("{name} is partition {number} of a disk: name the disk");
@@ -187,7 +190,7 @@ fn check_kind(target: &Target, name: &str) -> Result<()> {
     check_zones(target, name)
 }
 
-/// Refuses an image whose bytes are not those of its disk.
+/// Refuses an image file whose bytes are not those of its disk.
 pub(crate) fn check_raw(target: &Target, name: &str) -> Result<()> {
     let Some(container) = &target.container else { return Ok(()) };
     let text = format!(
@@ -197,8 +200,8 @@ pub(crate) fn check_raw(target: &Target, name: &str) -> Result<()> {
     Err(RefusedError(text).into())
 }
 
-/// Refuses a zoned device on which a partition table would have to be written in order: only conventional zones take one, at
-/// the start and, for the backup of a GPT, at the end.
+/// Refuses a zoned device unless conventional zones hold the table, at the start and, for the backup of a
+/// GPT, at the end. In other zones a table would have to be written in order.
 pub(crate) fn check_zones(target: &Target, name: &str) -> Result<()> {
     match &target.zoned {
         Some(zoned) if zoned.holds_table != Some(true) => {
@@ -213,19 +216,19 @@ pub(crate) fn check_zones(target: &Target, name: &str) -> Result<()> {
     }
 }
 
-/// What a disk calls itself, so that another in its place is noticed.
+/// Returns the serial number or other name of a disk, by which another disk in its place is noticed.
 pub(crate) fn serial_of(kernel_name: &str) -> Option<String> {
     let directory = Directory::new(std::path::Path::new("/sys/block").join(kernel_name.replace('/', "!")));
     name_of_disk(&directory)
 }
 
-/// What the other tools would do with each new partition.
+/// Returns where the other tools would put each new partition.
 fn all_peers(target: &Target, plan: &Plan) -> Vec<(u32, Vec<Peer>)> {
     let block = target.topology.logical.value();
     let byte = |lba: Lba| lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
     let entries = &plan.table().partitions;
     let of = |entry: &straddle_repair::Entry| {
-        // They start where the space before the partition does.
+        // They begin at the start of the free space before the partition.
         let before =
             entries.iter().filter(|e| e.slot != straddle_repair::Slot::Extended && e.start < entry.start);
         let free = match before.map(straddle_repair::Entry::end).max() {

@@ -1,4 +1,4 @@
-//! `straddle probe`: what a drive really is, by timing.
+//! `straddle probe`: finds out what a drive really is, by timing.
 
 use std::fs;
 use std::io::Write;
@@ -30,7 +30,7 @@ use crate::target::TargetSpec;
 use crate::view::json::probe::ProbeReport;
 use crate::view::text;
 
-/// No request of a probe is larger.
+/// The largest request of a probe, in bytes.
 const LARGEST: u64 = 16 << 20;
 
 pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
@@ -76,15 +76,15 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
     Ok(exit)
 }
 
-/// What is probed, what it claims, and where it may be written.
+/// The target of a probe, its claims, and where it may be written.
 struct Probed {
     subject: Subject,
     claims: Claims,
-    /// Everywhere, if there are none.
+    /// `None` for everywhere.
     regions: Option<Vec<Span>>,
 }
 
-/// What is probed.
+/// The target of a probe.
 enum Subject {
     Modelled(Box<Modelled>),
     Kept(Box<Session>),
@@ -98,7 +98,8 @@ impl Subject {
         }
     }
 
-    /// Compares with what was there, and says what was probed. The folder of journals was `named` so.
+    /// Compares the target with its previous contents, and returns its description. `named` is the folder of
+    /// journals, if one was given.
     fn end(self, named: Option<&Path>) -> Result<Description> {
         match self {
             Self::Modelled(drive) => Ok(drive.description().clone()),
@@ -123,7 +124,7 @@ fn open(arguments: &ProbeArguments, stop: &Arc<AtomicBool>) -> Result<Probed> {
     })
 }
 
-/// A file or a block device: in its free space, unless it is given wholly.
+/// Opens a file or a block device: its free space, or all of it with `--used`.
 fn open_real(path: &Path, arguments: &ProbeArguments, stop: &Arc<AtomicBool>) -> Result<Probed> {
     on_interrupt(stop).context("signals")?;
     let journals = journals(arguments.journals.as_deref())?;
@@ -141,7 +142,7 @@ fn open_real(path: &Path, arguments: &ProbeArguments, stop: &Arc<AtomicBool>) ->
         AlignmentOffset::Misaligned => None,
     };
     let unit = topology.indirection_unit.map_or_else(|| topology.physical.value(), |unit| unit.value());
-    // A file claims nothing.
+    // A file makes no claims.
     let claims = Claims {
         unit: (!is_file).then(|| unit.get()),
         phase: phase.filter(|_| !is_file),

@@ -1,4 +1,4 @@
-//! `straddle reproduce`: published experiments, run again.
+//! `straddle reproduce`: runs published experiments again.
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -23,9 +23,9 @@ use crate::view::html;
 use crate::view::json::reproduce::{ReproduceReport, Reproduced, ReproducedExperiment, Way};
 use crate::view::text;
 
-/// Where what is random in the made-up inputs begins: always the same, so that they are made once.
+/// Seed of the generated inputs: always the same, so that they are generated once.
 const INPUT_SEED: u64 = 1;
-/// A guest that takes longer here is taken for hung.
+/// A guest that takes longer than this in real time is taken for hung.
 const HOST_LIMIT: Duration = Duration::from_secs(4 * 3600);
 
 pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit> {
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit
     let mut experiments: Vec<ReproducedExperiment> =
         experiments.into_iter().map(|experiment| chosen(experiment, drive)).collect();
     if arguments.on.is_some() {
-        // What was published is of other drives.
+        // The published figures are for other drives.
         experiments.iter_mut().for_each(|reproduced| reproduced.judged = false);
     }
     if !arguments.lab_only && arguments.on.is_none() {
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &ReproduceArguments, styles: Styles) -> Result<Exit
     Ok(if misses.is_empty() { Exit::Success } else { Exit::Failed })
 }
 
-/// What was published of the drive, or all of it where nothing was.
+/// Keeps only what was published for the drive, or everything if nothing was.
 fn chosen(experiment: Experiment, drive: Option<&str>) -> ReproducedExperiment {
     let published_of = drive.filter(|drive| experiment.drives().contains(drive));
     let judged = drive.is_none() || published_of.is_some();
@@ -90,7 +90,7 @@ fn settings(arguments: &ReproduceArguments) -> Settings {
         runs: arguments.runs,
         seed: arguments.seed,
         full: arguments.full,
-        // A device has room for one.
+        // A device takes one job at a time.
         guests: if arguments.on.is_some() {
             NonZeroUsize::MIN
         } else {
@@ -99,7 +99,7 @@ fn settings(arguments: &ReproduceArguments) -> Settings {
     }
 }
 
-/// Runs the lab's steps of all experiments together, so that no processor waits for the end of one.
+/// Runs the lab steps of all experiments together, so that no processor is idle while one experiment ends.
 fn run_lab(
     arguments: &ReproduceArguments,
     drive: Option<&str>,
@@ -145,7 +145,7 @@ fn run_lab(
     Ok(())
 }
 
-/// This machine with the device that was named twice, and that nobody uses.
+/// Opens this machine with a device that was named twice and that nothing else uses.
 fn given_up<'a>(
     path: &Path,
     arguments: &ReproduceArguments,
@@ -159,7 +159,7 @@ fn given_up<'a>(
     Ok(Box::new(Host::new(path, stop)?))
 }
 
-/// The folder that made-up inputs are kept in.
+/// Returns the folder in which generated inputs are cached.
 fn cache(arguments: &ReproduceArguments) -> Result<PathBuf> {
     let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let usual = || set("XDG_CACHE_HOME").or_else(|| std::env::home_dir().map(|home| home.join(".cache")));
@@ -170,7 +170,7 @@ fn cache(arguments: &ReproduceArguments) -> Result<PathBuf> {
     })
 }
 
-/// The command that runs the same again.
+/// Returns the command that repeats this run.
 fn command(names: &[&str], arguments: &ReproduceArguments) -> String {
     let mut words = vec!["straddle reproduce".to_owned()];
     words.extend(names.iter().map(|name| output::quote_path(Path::new(name))));

@@ -1,4 +1,4 @@
-//! `straddle serve`: a modelled drive for virtual machines and other programs, in real time.
+//! `straddle serve`: serves a modelled drive to virtual machines and other programs, in real time.
 
 use std::io::{IsTerminal, Write};
 
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Serves, with a line about it where somebody looks on.
+/// Serves, with a status line if stderr is a terminal.
 fn serve(server: &mut Server) -> Result<Ending, ServerError> {
     if !std::io::stderr().is_terminal() {
         return server.run(None);
@@ -64,7 +64,7 @@ fn serve(server: &mut Server) -> Result<Ending, ServerError> {
     let mut tell = |now: &Snapshot<'_>| {
         let line = text::serve::line(now, before);
         before = Some((now.elapsed, now.totals));
-        // It is only for somebody looking on; where it cannot be written, nobody does.
+        // The status line is not essential, so errors in writing it are ignored.
         let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
     };
     let ending = server.run(Some(&mut tell));

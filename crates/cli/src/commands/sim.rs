@@ -1,4 +1,4 @@
-//! `straddle sim`: a block trace, replayed on a modelled drive.
+//! `straddle sim`: replays a block trace on a modelled drive.
 
 use std::fs::File;
 use std::io::{BufReader, Write};
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &SimArguments, styles: Styles) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// The shifts of all runs, in bytes, in their order.
+/// Returns the shifts of all runs in bytes, in order.
 fn shifts(arguments: &SimArguments, profile: &Profile) -> Result<Vec<u64>> {
     let sector = profile.claims.logical_sector;
     let mut shifts: Vec<u64> = arguments.shift.iter().map(|shift| shift.get()).collect();

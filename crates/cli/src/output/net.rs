@@ -1,6 +1,7 @@
-//! The last look at what goes to stdout: a name that nobody made printable on its way is made so here.
+//! The last filter before stdout: it makes names printable that no earlier code did.
 //!
-//! The law of this module: of what a terminal obeys only line feeds, tabs and, where colours are on, colours get out.
+//! The law of this module: of everything that controls a terminal, only line feeds, tabs and, if colours are
+//! on, colours pass.
 
 use std::io::{self, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,10 +15,10 @@ pub(super) fn allow_styles(are_on: bool) {
     STYLES.store(are_on, Ordering::Relaxed);
 }
 
-/// Standard output behind the look.
+/// Standard output behind the filter.
 pub(crate) struct Net {
     out: Stdout,
-    /// The beginning of a character, or of a style, whose rest is still to come.
+    /// The beginning of a character or of a style whose rest is still to come.
     tail: Vec<u8>,
 }
 
@@ -51,7 +52,8 @@ fn shown(c: char) -> String {
     if is_hidden(c) && !matches!(c, '\n' | '\t') { c.escape_default().to_string() } else { c.to_string() }
 }
 
-/// The bytes as they may get out, and how many of them that is: what is incomplete at the end waits.
+/// Returns the filtered text, and how many of `bytes` it covers: an incomplete sequence at the end waits for
+/// the rest.
 fn screened(bytes: &[u8], styles: bool) -> (String, usize) {
     let (mut text, mut done) = (String::with_capacity(bytes.len()), 0);
     for chunk in bytes.utf8_chunks() {
@@ -74,7 +76,7 @@ fn screened(bytes: &[u8], styles: bool) -> (String, usize) {
             }
         }
         let invalid = chunk.invalid();
-        // A character of at most four bytes may still come.
+        // This may be the start of a character of up to four bytes.
         if !invalid.is_empty() {
             if done + invalid.len() == bytes.len()
                 && std::str::from_utf8(invalid).is_err_and(|e| e.error_len().is_none())
@@ -88,7 +90,8 @@ fn screened(bytes: &[u8], styles: bool) -> (String, usize) {
     (text, done)
 }
 
-/// The length of the style (`ESC [ 1 ; 31 m`) that `text` begins with; 0 where it may be one whose end is still to come.
+/// Returns the length of the style (`ESC [ 1 ; 31 m`) at the start of `text`; 0 if it may be one whose end is
+/// still to come.
 fn style(text: &str) -> Option<usize> {
     let parameters = match text.strip_prefix("\u{1b}[") {
         Some(parameters) => parameters,

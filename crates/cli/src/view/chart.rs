@@ -1,12 +1,13 @@
 //! Charts, for the terminal and as SVG.
 //!
-//! The law of this module: it draws numbers that it is given and knows nothing of what they mean.
+//! The law of this module: it draws the numbers that it is given and knows nothing of their meaning.
 
 pub(crate) mod groups;
 pub(crate) mod svg;
 pub(crate) mod terminal;
 
-/// Steps of an axis from 0 to `most`: 1, 2, 2.5 or 5 times a power of ten apart, about `wanted` of them.
+/// Returns the ticks of an axis from 0 to `most`: 1, 2, 2.5 or 5 times a power of ten apart, about `wanted`
+/// of them.
 pub(crate) fn ticks(most: f64, wanted: u32) -> Vec<f64> {
     if most <= 0.0 || !most.is_finite() {
         return vec![0.0];
@@ -21,7 +22,7 @@ pub(crate) fn ticks(most: f64, wanted: u32) -> Vec<f64> {
     let mut ticks = Vec::new();
     for index in 0..100 {
         let tick = f64::from(index) * step;
-        // The last is at or above the highest number.
+        // The last tick is at or above the highest number.
         ticks.push(tick);
         if tick >= most * 0.999 {
             break;
@@ -30,7 +31,7 @@ pub(crate) fn ticks(most: f64, wanted: u32) -> Vec<f64> {
     ticks
 }
 
-/// A number as an axis tells it: `1.5`, `20`, `300k`, `2M`.
+/// Formats a number for an axis: `1.5`, `20`, `300k`, `2M`.
 pub(crate) fn short(number: f64) -> String {
     let (scaled, unit) = match number.abs() {
         size if size >= 1e6 => (number / 1e6, "M"),

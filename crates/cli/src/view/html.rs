@@ -1,4 +1,4 @@
-//! What `reproduce --html` writes: one page, with all that belongs to it, that needs no network.
+//! The page of `reproduce --html`: a single file that needs no network.
 
 mod lab;
 #[cfg(test)]
@@ -17,7 +17,7 @@ use crate::view::text::{duration, number, percent};
 
 const STYLE: &str = include_str!("html/style.css");
 
-/// The whole page.
+/// Returns the whole page.
 pub(crate) fn page(reproduced: &Reproduced) -> String {
     let names: Vec<&str> =
         reproduced.experiments.iter().map(|reproduced| reproduced.experiment.name.as_str()).collect();
@@ -89,7 +89,7 @@ fn published(source: &Source) -> String {
     let Source { author, year, title, address } = source;
     let author = author.as_deref().map_or(String::new(), |author| format!("{author}, "));
     let title = escaped(title);
-    // Only what is an address of the web becomes a link.
+    // Only an `https://` address becomes a link.
     let title = match address.as_deref().filter(|address| address.starts_with("https://")) {
         Some(address) => format!("<a href=\"{}\">{title}</a>", escaped(address)),
         None => title,
@@ -97,7 +97,7 @@ fn published(source: &Source) -> String {
     format!("<p class=\"soft\">Published: {}{year}: {title}</p>\n", escaped(&author))
 }
 
-/// The ratios of the arms, ours and the published ones.
+/// Draws the ratios of the arms, ours and the published ones.
 fn model_chart(experiment: &Experiment, outcome: &Outcome) -> String {
     let mut groups = Vec::new();
     for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
@@ -115,7 +115,7 @@ fn model_chart(experiment: &Experiment, outcome: &Outcome) -> String {
     figure(&Chart { title: &title, series: vec!["modelled", "published"], groups })
 }
 
-/// A chart with its caption; nothing where there is nothing to draw.
+/// Returns a chart with its caption; nothing if there is nothing to draw.
 fn figure(chart: &Chart<'_>) -> String {
     if !chart.groups.iter().flat_map(|group| &group.bars).any(|bar| bar.value.is_some()) {
         return String::new();
@@ -157,7 +157,7 @@ fn model_table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>) -
     table.html()
 }
 
-/// What was modelled, and which of its numbers were fitted.
+/// Describes the modelled drives, and which of their numbers were fitted.
 fn model_drives(outcome: &Outcome) -> String {
     let mut lines: Vec<String> = Vec::new();
     for StepOutcome { drive, profile, .. } in &outcome.steps {
@@ -204,7 +204,7 @@ struct Table {
     html: String,
 }
 
-/// What stands in a table, and how it is marked.
+/// The contents of a table cell, and its CSS class.
 struct Cell {
     text: String,
     class: &'static str,
@@ -215,7 +215,7 @@ impl Cell {
         Self { text, class: "" }
     }
 
-    /// An error, marked as within the limit or not.
+    /// Returns the cell for an error, marked as within the limit or not.
     fn error(error: Option<f64>, limit: Option<f64>) -> Self {
         let class = match error.zip(limit) {
             Some((error, limit)) if error.abs() <= limit => "good",

@@ -1,10 +1,10 @@
-//! What `--json` prints, a module for each command: the published forms of results.
+//! What `--json` prints, one module per command: the published forms of results.
 //!
-//! These types are the interface: fields are added, never renamed, and a form's `schema` counts what breaks. The domain's
-//! own types may change behind them.
+//! These types are the interface. Fields are added, never renamed, and a form's `schema` increases with every
+//! breaking change. The domain's own types may change behind them.
 //!
-//! A number has its unit in its name (`_bytes`, `_ns`, `_seconds`, `_lba`, `_sectors`, `_rpm`, `_percent`); counts are
-//! plain nouns, ratios end in `ratio`.
+//! A number has its unit in its name (`_bytes`, `_ns`, `_seconds`, `_lba`, `_sectors`, `_rpm`, `_percent`);
+//! counts are plain nouns, and ratios end in `ratio`.
 
 pub(crate) mod bench;
 pub(crate) mod check;

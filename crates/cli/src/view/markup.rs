@@ -1,9 +1,9 @@
-//! Text in markup: in SVG files and in pages.
+//! Text in markup, for SVG files and pages.
 
 use straddle_device::shown::is_hidden;
 
-/// `text` where markup is read: it says what it said, and nothing to the parser. What is hidden (line breaks too) becomes a
-/// blank: most of it is not allowed in XML 1.0, even as a reference.
+/// Escapes `text` for markup, so that the parser finds none in it. Hidden characters, line breaks included,
+/// become blanks: most of them are not allowed in XML 1.0, even as a reference.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

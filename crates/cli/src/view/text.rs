@@ -1,4 +1,4 @@
-//! Results as text for people, a module for each command, and what they share: tables and wrapped lines.
+//! Results as text for people, one module per command, and what they share: tables and wrapped lines.
 
 pub(crate) mod bench;
 pub(crate) mod check;
@@ -26,19 +26,19 @@ pub(crate) use check::{lines, map, summary, target};
 pub(crate) use number::{clock, duration, number, percent};
 pub(crate) use table::{headed, plain_table, right, trimmed};
 
-/// `text` in lines of at most `width`, each behind `indent`.
+/// Wraps `text` into lines of at most `width`, each after `indent`.
 pub(crate) fn wrap(text: &str, width: usize, indent: &str) -> String {
     wrap_after(text, width, indent, indent)
 }
 
-/// The same with another indent before the first line.
+/// As `wrap`, with a different indent before the first line.
 pub(crate) fn wrap_after(text: &str, width: usize, first: &str, indent: &str) -> String {
     let options = textwrap::Options::new(width).initial_indent(first).subsequent_indent(indent);
     // Sizes such as 4096-byte, and command lines, stay whole.
     textwrap::fill(text, options.break_words(false).word_splitter(WordSplitter::NoHyphenation))
 }
 
-/// The style of a severity.
+/// Returns the style of a severity.
 pub(crate) fn severity_style(severity: Severity, styles: Styles) -> Style {
     match severity {
         Severity::Error => styles.error,

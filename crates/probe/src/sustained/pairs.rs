@@ -1,11 +1,14 @@
-//! Pairs of sectors behind a disk's protected cache: the unit of any size and place, for two sectors a pair.
+//! Pairs of sectors behind a disk's protected cache: they find a unit of any size and place, with two sectors
+//! written per pair.
 //!
-//! What lies in one unit is completed in one operation, because it is read once and written once; what lies in two takes
-//! two. So pairs of sectors that are half a unit apart take one operation or two, by whether a boundary lies between them.
-//! Of pairs that begin at the multiples of a unit, and those that begin half a unit later, exactly one kind has a boundary
-//! between, wherever units begin. Pairs of half of a smaller unit always have; of a larger one, one kind sometimes has. From
-//! the largest on, the first difference is the unit's. If there is none at any size, the sector is the unit: the drive was at
-//! work at the time, for the cache was full.
+//! Sectors in one unit are completed in one operation, because the unit is read once and written once.
+//! Sectors in two units take two. So a pair of sectors half a unit apart takes one operation or two,
+//! depending on whether a boundary lies between them. Compare pairs that begin at the multiples of a size
+//! with pairs that begin half that size later. If the size is the unit, exactly one of the two kinds has a
+//! boundary in between, wherever units begin. If the unit is smaller, pairs half a size apart always have
+//! one; if it is larger, one kind sometimes has. So, going down from the largest size, the first difference
+//! shows the unit. If there is none at any size, the sector is the unit: the drive was busy with the medium
+//! all the time, because the cache was full.
 
 use straddle_io::Operation;
 use straddle_units::Boundary;
@@ -15,39 +18,39 @@ use crate::session::{LARGEST_UNIT, SLOT};
 use crate::statistics::median;
 use crate::sustained::{APART, MEASURED, PROVED, SLOWER, Search, Sustained, boundary, slope};
 
-/// So often two kinds are compared, and if they are neither equal nor clearly different.
+/// Rounds in which two kinds are compared, and the most if they are neither equal nor clearly different.
 const ROUNDS: usize = 2;
 const MOST_ROUNDS: usize = 8;
 
-/// Two sectors of a unit, or of two.
+/// Two sectors, in one unit or in two.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
-    /// The first begins at one of these.
+    /// The first sector begins at one of these.
     places: Boundary,
-    /// The second begins so many bytes later.
+    /// The second begins this many bytes later.
     apart: u64,
 }
 
-/// What pairs of all sizes have told.
+/// The conclusion from pairs of all sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Inferred {
-    /// There is a unit.
+    /// The unit is larger than the sector.
     Unit(Sustained),
-    /// None that is larger than the sector.
+    /// No unit is larger than the sector.
     Flat,
     /// It cannot be told.
     Nothing,
 }
 
 impl Search<'_, '_> {
-    /// The unit by pairs; larger than what covering writes have shown not to be there.
+    /// Finds the unit by pairs, if it is larger than what covering writes have ruled out.
     pub(crate) fn pairs(&mut self) -> Step<Inferred> {
         if !self.fill()? {
             return Ok(Inferred::Nothing);
         }
         let mut size = LARGEST_UNIT;
         self.halves(size, 0)?;
-        // Sectors of a pair must not touch, or they are one write to the drive.
+        // The sectors of a pair must not touch, or the drive would take them as one write.
         while size >= 4 * self.session.logical {
             self.session.tell(&format!("pairs of sectors {} bytes apart", size / 2));
             let (near, far) = self.kinds(size)?;
@@ -68,8 +71,9 @@ impl Search<'_, '_> {
         Ok(if self.covered { Inferred::Flat } else { Inferred::Nothing })
     }
 
-    /// The seconds of pairs that begin at the multiples of `size`, and half of it later: until they are equal, or clearly not.
-    /// Medians, for a drive that was left with old writes far away is slower for a while.
+    /// Measures the seconds per pair of pairs that begin at the multiples of `size`, and of pairs that begin
+    /// half of it later, until the two are equal or clearly different. Medians are used, because a drive that
+    /// still has old writes to do far away is slower for a while.
     fn kinds(&mut self, size: u64) -> Step<(f64, f64)> {
         let (mut near, mut far) = (Vec::new(), Vec::new());
         loop {
@@ -84,7 +88,7 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Where a unit begins, of which one does after `split` and at most half a unit later.
+    /// Finds where a unit begins, given that one begins after `split` and at most half a unit later.
     fn first_boundary(&mut self, size: u64, split: u64, limit: f64) -> Step<u64> {
         let (mut below, mut width) = (split, size / 2);
         while width > self.session.logical {
@@ -102,11 +106,11 @@ impl Search<'_, '_> {
             boundary(size, phase % size).map(|places| Pair { places, apart })
         };
         let half = size / 2;
-        // Large sectors are dear.
+        // Large sectors are expensive.
         let measured = if logical < 4096 { MEASURED } else { MEASURED / 2 };
         let mut proof = Sustained::new(unit, true, self.length / 2);
         for round in 0..PROVED as u64 {
-            // Over every other boundary in turn, or the unit could be twice as large.
+            // Alternate between odd and even boundaries; otherwise the unit could be twice as large.
             let kinds = [
                 (at(size, phase, size - logical), 1),
                 (at(2 * size, phase + half + (round % 2) * size, half), 0),
@@ -126,7 +130,7 @@ impl Search<'_, '_> {
         Ok(if proof.is_proof() { Inferred::Unit(proof) } else { Inferred::Nothing })
     }
 
-    /// Pairs that are half of `size` apart and begin `phase` after its multiples.
+    /// Measures pairs that are half of `size` apart and begin `phase` after its multiples.
     fn halves(&mut self, size: u64, phase: u64) -> Step<f64> {
         match boundary(size, phase % size) {
             Some(places) => self.pair_series(Pair { places, apart: size / 2 }, MEASURED / 2),
@@ -134,7 +138,7 @@ impl Search<'_, '_> {
         }
     }
 
-    /// The seconds for each of the `measured` pairs at the end of a series.
+    /// Returns the seconds per pair of the `measured` pairs at the end of a series.
     fn pair_series(&mut self, pair: Pair, measured: usize) -> Step<f64> {
         let logical = self.session.logical;
         let skipped = self.skipped.div_ceil(2);

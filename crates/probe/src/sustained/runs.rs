@@ -1,10 +1,12 @@
 //! Runs of sectors on flash: what a byte costs, in order and elsewhere.
 //!
-//! Flash programs whole units. So a unit that is written in part costs as much as a whole one, or more. Two sectors from an
-//! odd one on are half of what is programmed at most, if the unit is larger than a sector, however large it is; in order
-//! every sector costs its own bytes alone. If both cost the same, and the drive is slower than its host, the sector is the
-//! unit. Else it is the size of runs that are cheap on their boundaries, and dear half their length off them, off the even
-//! ones and off the odd ones: of a smaller unit they would be cheap there, too, and of a larger one off one of the two.
+//! Flash programs whole units, so a unit that is written in part costs as much as a whole one, or more. If
+//! the unit is larger than a sector, two sectors that begin at an odd one are at most half of what is
+//! programmed for them. Written in order, every sector costs only its own bytes. If both cost the same per
+//! sector, and the drive is slower than its host, the sector is the unit. Otherwise the unit is the size of
+//! runs that are cheap on their boundaries and expensive half their length off them, both off the even
+//! boundaries and off the odd ones. If the unit were smaller, they would be cheap there too; if it were
+//! larger, they would be cheap off one of the two.
 
 use straddle_io::Operation;
 use straddle_units::Boundary;
@@ -16,22 +18,22 @@ use crate::sustained::{
     CHUNK, Inferred, Kind, LARGEST_UNIT, Places, SLOWER, Search, Sustained, boundary, slope,
 };
 
-/// Sectors of a series.
+/// Sectors per series.
 const SECTORS: usize = 512;
-/// Sectors of a write in order: few commands, so that not these are the limit.
+/// Sectors per write in order. It keeps commands few, so that their number is not the limit.
 const TOGETHER: u64 = 8;
-/// A flush waits for what is under way, too: the cost is what a long burst takes longer than a short one.
+/// Sectors in a short and a long burst. A flush also waits for what is in progress, so the cost is how much
+/// longer the long burst takes than the short one.
 const BURSTS: [usize; 2] = [128, 896];
 /// Rounds of a comparison.
 const ROUNDS: usize = 3;
-/// At most so many bytes fill the cache.
+/// Bytes written at most to fill the cache.
 const FILLING: u64 = 20 << 20;
-/// A sector alone that costs less than this is no part of a unit, which would make it 2 or more; a run that costs less is whole
-/// units.
+/// Cost ratio below which a sector is not part of a larger unit, which would make it 2 or more.
 const WHOLE: f64 = 1.7;
 
 impl Search<'_, '_> {
-    /// The unit by runs; with `flushes` if a flush waits for flash.
+    /// Finds the unit by runs. `flushes` is set if a flush waits for flash.
     pub(crate) fn runs(&mut self, flushes: bool) -> Step<Inferred> {
         self.flushes = flushes;
         let bound = flushes || self.fill_in_order()?;
@@ -55,7 +57,7 @@ impl Search<'_, '_> {
         if flushes { Ok(Inferred::Nothing) } else { self.shifted() }
     }
 
-    /// The unit by runs on their own boundaries, and half their length off them.
+    /// Finds the unit by runs on their own boundaries and half their length off them.
     fn shifted(&mut self) -> Step<Inferred> {
         if self.session.slot_and_next().is_none() {
             return Ok(Inferred::Nothing);
@@ -79,7 +81,8 @@ impl Search<'_, '_> {
 
     fn prove_runs(&mut self, unit: Boundary) -> Step<Option<Sustained>> {
         let size = unit.size().get();
-        // Half off the even boundaries and half off the odd ones: of a unit that is larger one kind lies inside.
+        // Half a run off the even boundaries, and half a run off the odd ones: in a larger unit, one of the
+        // two kinds lies inside.
         let (Some(even), Some(odd)) = (boundary(2 * size, size / 2), boundary(2 * size, size / 2 + size))
         else {
             return Ok(None);
@@ -99,7 +102,7 @@ impl Search<'_, '_> {
         Ok(proof.is_proof().then_some(proof))
     }
 
-    /// Writes sectors in order until each has to wait; whether it comes to that.
+    /// Writes sectors in order until each write has to wait; returns whether it came to that.
     fn fill_in_order(&mut self) -> Step<bool> {
         let logical = self.session.logical;
         let kind = Kind { places: Places::Next, length: TOGETHER * logical, over: false, wide: false };
@@ -117,7 +120,7 @@ impl Search<'_, '_> {
         Ok(false)
     }
 
-    /// Seconds for each sector of runs of `length` bytes.
+    /// Returns the seconds per sector of runs of `length` bytes.
     fn run_cost(&mut self, length: u64, places: Places) -> Step<f64> {
         let sectors = usize::try_from(length / self.session.logical).unwrap_or(1).max(1);
         let kind = Kind { places, length, over: false, wide: true };
@@ -131,7 +134,8 @@ impl Search<'_, '_> {
             let began = self.session.now();
             let ends = self.write(kind, burst / sectors)?;
             if times.is_empty() {
-                // The short burst finds room, and a host that is slow for a while is slow in both.
+                // The short burst fits into the cache. A host that is slow for a while is slow in both
+                // bursts.
                 self.unhindered = slope(&ends) / count(sectors);
             }
             self.session.one(Operation::Flush, 0, 0)?;
@@ -140,13 +144,13 @@ impl Search<'_, '_> {
         Ok((times[1] - times[0]) / count(BURSTS[1] - BURSTS[0]))
     }
 
-    /// What a sector takes while nothing hinders it.
+    /// Notes the seconds per sector while nothing delays it.
     fn note_unhindered(&mut self, ends: &[u64], sectors: usize) {
         let chunks: Vec<f64> = ends.windows(CHUNK + 1).step_by(CHUNK).map(slope).collect();
         self.unhindered = self.unhindered.min(quantile(&chunks, 0.1) / count(sectors));
     }
 
-    /// The next place in order: to the end of a slot, and on in another.
+    /// Returns the next place in order: on to the end of a slot, then at the start of another.
     pub(super) fn next_place(&mut self, length: u64) -> u64 {
         if self.next + length > self.next_end {
             self.next = self.session.slot();

@@ -1,4 +1,4 @@
-//! Random drives that could be built, as the text of a profile; and what a probe should find in them.
+//! Random drives that could be built, as the text of a profile, and what a probe should find in them.
 
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
 
@@ -6,7 +6,7 @@ use straddle_drive::Profile;
 use straddle_io::SplitMix64;
 use straddle_units::{Boundary, ByteCount, ByteOffset};
 
-/// Draws by seed.
+/// Draws random values from a seed.
 pub(crate) struct Random(SplitMix64);
 
 impl Random {
@@ -22,12 +22,12 @@ impl Random {
         self.0.below(bound)
     }
 
-    /// A whole number from `low` to `high`.
+    /// Returns a whole number from `low` to `high`.
     pub(crate) fn within(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// A whole number from `low` to `high`, each power of two as likely as the next.
+    /// Returns a whole number from `low` to `high`, each octave (power of two) equally likely.
     pub(crate) fn scaled(&mut self, low: u64, high: u64) -> u64 {
         let octaves = (high / low).max(1).ilog2() + 1;
         let octave = u32::try_from(self.below(u64::from(octaves))).unwrap();
@@ -44,20 +44,20 @@ impl Random {
         self.below(number) == 0
     }
 
-    /// One of them, each as often as it stands there.
+    /// Returns one of the choices. One that is listed twice is twice as likely.
     pub(crate) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[usize::try_from(self.below(choices.len() as u64)).unwrap()]
     }
 }
 
-/// What a probe should find: the unit and where it begins.
+/// Returns what a probe should find: the unit and where it begins.
 pub(crate) fn truth(profile: &Profile) -> Boundary {
     let physical = ByteCount::new(profile.sectors.physical);
     let first = Boundary::multiples_of(physical).unwrap();
     Boundary::new(physical, first.to_next(ByteOffset::new(profile.sectors.firmware_offset))).unwrap()
 }
 
-/// The drive of a seed.
+/// Returns the drive for a seed.
 pub(crate) fn drive(seed: u64) -> (Profile, String) {
     let mut random = Random::new(seed);
     let text = if random.one_in(4) { ssd(&mut random) } else { disk(&mut random) };

@@ -1,4 +1,4 @@
-//! The file behind an experiment: found, read and checked.
+//! Finds, reads and checks the file of an experiment.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,9 +9,9 @@ use straddle_bench::Workload;
 use super::lab_file::{self, LabFile};
 use super::{Arm, Experiment, ExperimentError, Measure, Published, Source, Step, builtin};
 
-/// No experiment's file is larger.
+/// The largest file accepted, in bytes.
 const LARGEST_FILE: u64 = 1 << 20;
-/// How far ours may be off where the file does not say: a fifth.
+/// The default for the largest acceptable error: a fifth.
 const LIMIT_PERCENT: f64 = 20.0;
 
 #[derive(Deserialize)]
@@ -50,7 +50,7 @@ pub(super) fn open(name: &str) -> Result<Experiment, ExperimentError> {
     }
 }
 
-/// The text of an experiment or of its script.
+/// Reads the text of an experiment or of its script.
 pub(super) fn read(path: &Path) -> Result<String, ExperimentError> {
     let unreadable = |source| ExperimentError::Unreadable { path: path.to_owned(), source };
     let size = std::fs::metadata(path).map_err(unreadable)?.len();
@@ -92,7 +92,7 @@ pub(super) fn parse(name: &str, text: &str, folder: Option<&Path>) -> Result<Exp
     })
 }
 
-/// Checks one experiment; every error names it.
+/// Checks one experiment; every error names the experiment.
 pub(super) struct Check<'a> {
     name: &'a str,
 }

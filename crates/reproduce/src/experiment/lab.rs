@@ -1,164 +1,167 @@
 //! The part of an experiment that needs a kernel: scripts that a guest runs on modelled drives.
 //!
-//! The law of this module: it says what was done and what came of it when it was published. It runs nothing.
+//! The law of this module: it says what was done and what the published result was. It runs nothing.
 
 use serde::Deserialize;
 
 use super::Measure;
 
-/// A logical sector, in which starts of partitions are published.
+/// Bytes of the logical sector in which starts of partitions are published.
 pub const SECTOR: u64 = 512;
 
-/// A script that is run for each variant and each arm, a guest each.
+/// A script that runs once for each variant and each arm, each time in a new guest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabStep {
     /// A short name, unique in the experiment.
     pub name: String,
-    /// What it is, in words.
+    /// A one-line description.
     pub title: String,
-    /// What one should know of it, in sentences.
+    /// Background that a reader should know, in sentences.
     pub notes: Option<String>,
-    /// The modelled drive, as behind `drive:`.
+    /// The modelled drive, as after `drive:`.
     pub drive: String,
     /// The text of the script.
     pub script: String,
     /// Its arguments, before the variant.
     pub arguments: Vec<String>,
-    /// What the script is given as its last argument, one after the other, such as file systems. Empty: it is run once.
+    /// The values that the script is given as its last argument, one per run, such as file systems. If empty,
+    /// it runs once without.
     pub variants: Vec<String>,
-    /// Put into the script's environment.
+    /// Variables added to the script's environment.
     pub environment: Vec<(String, String)>,
     /// What the script finds in its input folder.
     pub input: Option<Input>,
     /// Bytes of the guest's memory.
     pub memory: u64,
-    /// The script runs those of its parts that are too long at this fraction of their length: 10 is a tenth.
+    /// The divisor by which the script shortens its longest parts: 10 means a tenth of their length.
     pub scale: u32,
-    /// What the script measures, in its order.
+    /// What the script measures, in order.
     pub measures: Vec<LabMeasure>,
-    /// At least one; at most one of them is the aligned one.
+    /// One or more arms; at most one of them is the aligned one.
     pub arms: Vec<LabArm>,
-    /// What was published.
+    /// The published figures.
     pub published: Vec<LabPublished>,
 }
 
-/// Something that the script measures.
+/// A quantity that the script measures.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LabMeasure {
-    /// The name that the script calls it by.
+    /// The name that the script uses for it.
     pub name: String,
-    /// What it is, in words.
+    /// A one-line description.
     pub title: String,
-    /// Whether it mostly reads or writes: which chart it is in.
+    /// Whether it mostly reads or writes, which decides the chart that shows it.
     #[serde(default)]
     pub direction: Direction,
-    /// How the script's seconds are told. The cost is always the seconds.
+    /// The unit in which the script's seconds are reported. The cost is always in seconds.
     #[serde(default = "elapsed")]
     pub unit: Measure,
-    /// Whether [`LabStep::scale`] shortens it; its time is then told for the whole.
+    /// Whether [`LabStep::scale`] shortens it. Its time is then reported for the full length.
     #[serde(default)]
     pub scaled: bool,
-    /// Only ratios of two arms can be compared with what was published: it is not known how much work it was.
+    /// Whether only ratios of two arms can be compared with the published figures, because the amount of work
+    /// is not known.
     #[serde(default)]
     pub ratio_only: bool,
 }
 
-/// Which way the data goes.
+/// The direction of the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
     /// To the drive.
     #[default]
     Write,
-    /// From it.
+    /// From the drive.
     Read,
 }
 
-/// Where the partition starts.
+/// A start of the partition.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LabArm {
     /// A short name, unique in the step.
     pub name: String,
-    /// Whether the others are compared with this one.
+    /// Whether the other arms are compared with this one.
     #[serde(default)]
     pub aligned: bool,
-    /// The partition's first sector, of 512 bytes.
+    /// The partition's first sector, in sectors of 512 bytes.
     pub start: u64,
 }
 
-/// A published figure: of an arm its time, else the ratio of the misaligned arm to the aligned one.
+/// A published figure: the time of an arm, or the ratio of the misaligned arm to the aligned one.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LabPublished {
-    /// What was measured, by its name.
+    /// The name of the measure.
     pub measure: String,
-    /// Of which arm it is the figure; a ratio otherwise.
+    /// The arm, for a time; `None` for a ratio.
     pub arm: Option<String>,
-    /// Of which variant; of all, else.
+    /// The variant; `None` for all variants.
     pub variant: Option<String>,
-    /// What of all variants' ratios.
+    /// Which statistic of the variants' ratios the figure is.
     #[serde(default)]
     pub of: Statistic,
-    /// This variant does not count for it.
+    /// A variant that the statistic leaves out.
     pub without: Option<String>,
     /// The figure, or the middle of the range.
     pub value: f64,
-    /// The lower end, where a range was published.
+    /// The lower end, if a range was published.
     pub low: Option<f64>,
-    /// The upper end.
+    /// The upper end, if a range was published.
     pub high: Option<f64>,
-    /// What one should know of it.
+    /// Background on this figure.
     pub note: Option<String>,
 }
 
-/// What of several ratios was published.
+/// A statistic of several ratios.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Statistic {
     /// Their mean.
     #[default]
     Mean,
-    /// The least.
+    /// The smallest.
     Least,
-    /// The greatest.
+    /// The largest.
     Greatest,
-    /// All of them lie in the published range.
+    /// Each of them; all have to lie in the published range.
     Each,
 }
 
-/// Made-up data that a script reads; where it comes from is the lab's business.
+/// Generated data that a script reads. The lab provides it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Input {
     /// A tarball like that of a kernel's sources; `$TARBALL` is its path in the input folder.
     Tarball {
-        /// What the files' contents come to, with the tarball's own structures, about.
+        /// Approximate size of the tarball, with contents and tar's own structures.
         mebibytes: u32,
-        /// How many files.
+        /// Number of files.
         files: u32,
-        /// How many folders.
+        /// Number of folders.
         folders: u32,
     },
-    /// A tree of small files, `old`, and one some days newer, `new`; `$TREE` is the path of their folder in the input folder.
+    /// A tree of small files, `old`, and a version of it some days newer, `new`; `$TREE` is the path of their
+    /// folder in the input folder.
     Trees {
-        /// How many files the old one has.
+        /// Number of files in the old tree.
         files: u32,
-        /// How many folders.
+        /// Number of folders.
         folders: u32,
-        /// What the old one takes on a disk with blocks of 4 KiB.
+        /// Size of the old tree on a disk with blocks of 4 KiB.
         mebibytes: u32,
     },
 }
 
-/// The unit of most measures.
+/// Returns the unit of most measures, the default.
 const fn elapsed() -> Measure {
     Measure::Elapsed
 }
 
 impl LabStep {
-    /// The variants, or the one that has no name.
+    /// Returns the variants, or one without a name if there are none.
     pub fn variants(&self) -> Vec<Option<&str>> {
         if self.variants.is_empty() {
             vec![None]
@@ -167,14 +170,14 @@ impl LabStep {
         }
     }
 
-    /// The arm that the others are compared with.
+    /// Returns the index of the aligned arm, with which the others are compared.
     pub fn aligned(&self) -> Option<usize> {
         self.arms.iter().position(|arm| arm.aligned)
     }
 }
 
 impl LabArm {
-    /// Where the partition begins.
+    /// Returns the byte at which the partition begins.
     pub const fn start_byte(&self) -> u64 {
         self.start * SECTOR
     }

@@ -1,4 +1,4 @@
-//! The lab's part of an experiment's file, checked.
+//! Parses and checks the lab's part of an experiment's file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,20 +9,20 @@ use super::file::Check;
 use super::lab::{Input, LabArm, LabMeasure, LabPublished, LabStep, SECTOR, Statistic};
 use super::{ExperimentError, builtin};
 
-/// What a guest has where the file does not say.
+/// Default memory of a guest.
 const MEMORY_MIB: u64 = 1024;
-/// Less is no guest, more no usual machine.
+/// Accepted memory of a guest: it does not run with less, and usual machines do not have more.
 const MEMORY_RANGE_MIB: std::ops::RangeInclusive<u64> = 128..=65536;
-/// Before it is the table: its two sectors and 32 of entries.
+/// The first sector after a GPT: the protective MBR, the header and 32 sectors of entries.
 const FIRST_SECTOR: u64 = 34;
-/// No partition begins behind 16 TiB.
+/// A partition begins at 16 TiB at most.
 const LAST_SECTOR: u64 = (16 << 40) / SECTOR;
-/// No more files or folders are made.
+/// The most files or folders generated.
 const MOST_FILES: u32 = 2_000_000;
-/// No larger input is made.
+/// The largest input generated, in MiB.
 const MOST_MEBIBYTES: u32 = 64 * 1024;
 
-/// A step, on one drive or on several.
+/// A step, on one drive or several.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LabFile {
@@ -44,12 +44,12 @@ pub(super) struct LabFile {
     environment: BTreeMap<String, String>,
     #[serde(default)]
     published: Vec<LabPublished>,
-    /// On each of these, instead of on one.
+    /// The drives that it runs on, instead of one.
     #[serde(default)]
     drives: Vec<DriveFile>,
 }
 
-/// What differs from drive to drive.
+/// What differs between drives.
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DriveFile {
@@ -61,7 +61,7 @@ pub(super) struct DriveFile {
     published: Vec<LabPublished>,
 }
 
-/// The steps of one entry: one for each of its drives. `folder` is where the scripts of a file of one's own are.
+/// Returns the steps of one entry, one per drive. `folder` is where scripts of a user's own experiment are.
 pub(super) fn steps(
     check: &Check<'_>,
     file: LabFile,
@@ -99,7 +99,7 @@ pub(super) fn steps(
     Ok(steps)
 }
 
-/// A shipped script by its name, or the text of a file beside the experiment's.
+/// Returns the text of a shipped script by name, or of a file beside the experiment's file.
 fn script(
     check: &Check<'_>,
     place: &str,
@@ -154,7 +154,7 @@ fn checked(check: &Check<'_>, place: &str, step: &LabStep) -> Result<(), Experim
     step.published.iter().try_for_each(|published| figure(check, place, step, published))
 }
 
-/// What no input can be.
+/// Returns why an input cannot be generated, if so.
 fn too_much(input: &Input) -> Option<String> {
     let (files, folders, mebibytes) = match *input {
         Input::Tarball { mebibytes, files, folders } | Input::Trees { files, folders, mebibytes } => {

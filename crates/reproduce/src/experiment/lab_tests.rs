@@ -1,4 +1,4 @@
-//! The lab's part of an experiment's file: what is read, and what is refused with its place.
+//! The lab's part of an experiment's file: what is accepted, and what is refused with its place.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

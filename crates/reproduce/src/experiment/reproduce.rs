@@ -1,4 +1,4 @@
-//! An experiment run on modelled drives, and our figures beside the published ones.
+//! Runs an experiment on modelled drives, and puts our figures beside the published ones.
 
 use rayon::prelude::*;
 use straddle_bench::{Host, Modelled, Samples, Silent, run};
@@ -7,51 +7,52 @@ use straddle_drive::{Profile, ProfileError};
 use super::{Experiment, ExperimentError, Measure, Published, Step};
 use crate::float;
 
-/// An experiment as it came out.
+/// The result of an experiment.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// In the order of the experiment.
+    /// The results of the steps, in the order of the experiment.
     pub steps: Vec<StepOutcome>,
 }
 
-/// A step as it came out.
+/// The result of a step.
 #[derive(Clone, Debug)]
 pub struct StepOutcome {
     /// The modelled drive it ran on.
     pub drive: String,
-    /// That drive's numbers.
+    /// The profile of that drive.
     pub profile: Profile,
-    /// In the order of the step.
+    /// The results of the arms, in the order of the step.
     pub arms: Vec<ArmOutcome>,
 }
 
-/// An arm as it came out.
+/// The result of an arm.
 #[derive(Clone, Debug)]
 pub struct ArmOutcome {
-    /// What was measured at each offset.
+    /// The measurements at each offset.
     pub runs: Vec<Samples>,
-    /// One of each of the step's measures.
+    /// One figure for each of the step's measures.
     pub figures: Vec<Compared>,
 }
 
-/// Our figure, and the published one.
+/// Our figure and the published one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
     /// What was measured.
     pub measure: Measure,
-    /// Ours; of several offsets, the mean.
+    /// Our figure; with several offsets, their mean.
     pub modelled: f64,
-    /// The least of several offsets.
+    /// The smallest of several offsets.
     pub lowest: f64,
-    /// The greatest.
+    /// The largest of several offsets.
     pub highest: f64,
-    /// What was published.
+    /// The published figure, if there is one.
     pub published: Option<Published>,
-    /// The cost, times the aligned arm's: ours, and as published. `None` for the aligned arm, or without one.
+    /// The cost relative to the aligned arm: ours, and as published. `None` for the aligned arm itself, or if
+    /// the step has none.
     pub ratio: Option<(f64, Option<f64>)>,
 }
 
-/// A figure that can be judged.
+/// A figure that can be judged against a published one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judged {
     /// Index of the step.
@@ -60,24 +61,24 @@ pub struct Judged {
     pub arm: usize,
     /// What was measured.
     pub measure: Measure,
-    /// The figure itself, or the ratio.
+    /// Whether the figure itself is judged, or the ratio.
     pub quantity: Quantity,
-    /// Ours.
+    /// Our value.
     pub modelled: f64,
-    /// The published one.
+    /// The published value.
     pub published: f64,
 }
 
-/// What of an arm is judged.
+/// Which quantity of an arm is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// The figure.
     Figure,
-    /// The cost, times the aligned arm's.
+    /// The cost relative to the aligned arm.
     Ratio,
 }
 
-/// How many requests were run, and how long they took on the drives' clocks.
+/// The number of requests run, and the time they took on the drives' clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
     /// Reads and writes.
@@ -87,8 +88,9 @@ pub struct Tally {
 }
 
 impl Experiment {
-    /// Runs every step, on `drive` instead of its own where that is given. `open` finds the drives. The steps run beside
-    /// each other, each offset on a drive fresh from power-on, so the figures are the same on every machine.
+    /// Runs every step, on `drive` if given, otherwise on the step's own drive. `open` opens profiles. The
+    /// steps run in parallel, each offset on a drive fresh from power-on, so the figures are the same on
+    /// every machine.
     pub fn reproduce(
         &self,
         drive: Option<&str>,
@@ -120,7 +122,7 @@ impl Experiment {
         Ok(Outcome { steps: steps.collect() })
     }
 
-    /// Every run by step, arm and offset, in order.
+    /// Returns every run as step, arm and offset, in order.
     fn runs(&self) -> Vec<(usize, usize, u64)> {
         let mut runs = Vec::new();
         for (index, step) in self.steps.iter().enumerate() {
@@ -181,32 +183,32 @@ fn compared(step: &Step, runs: Vec<Vec<Samples>>) -> Vec<ArmOutcome> {
     runs.into_iter().zip(figures).map(|(runs, figures)| ArmOutcome { runs, figures }).collect()
 }
 
-/// The error of `ours`, as a share of the published figure.
+/// Returns the error of `ours`, as a share of the published figure.
 fn error(ours: f64, published: f64) -> f64 {
     ours / published - 1.0
 }
 
 impl Compared {
-    /// How far ours is off, as a share of the published figure.
+    /// Returns the error of our figure, as a share of the published one.
     pub fn error(&self) -> Option<f64> {
         self.published.as_ref().map(|published| error(self.modelled, published.value))
     }
 
-    /// How far our ratio is off, as a share of the published one.
+    /// Returns the error of our ratio, as a share of the published one.
     pub fn ratio_error(&self) -> Option<f64> {
         self.ratio.and_then(|(ours, published)| published.map(|published| error(ours, published)))
     }
 }
 
 impl Judged {
-    /// How far ours is off, as a share of the published figure.
+    /// Returns the error of our value, as a share of the published one.
     pub fn error(&self) -> f64 {
         error(self.modelled, self.published)
     }
 }
 
 impl Outcome {
-    /// Every figure that was published, and every ratio of two.
+    /// Returns every published figure and every ratio of two published figures, with ours.
     pub fn judged(&self) -> Vec<Judged> {
         let mut judged = Vec::new();
         for (step, outcome) in self.steps.iter().enumerate() {
@@ -227,7 +229,7 @@ impl Outcome {
         judged
     }
 
-    /// What it took.
+    /// Returns the requests run and the virtual time.
     pub fn tally(&self) -> Tally {
         let runs = self.steps.iter().flat_map(|step| &step.arms).flat_map(|arm| &arm.runs);
         runs.fold(Tally::default(), |tally, samples| tally.add(samples.requests, samples.elapsed.seconds()))
@@ -235,7 +237,7 @@ impl Outcome {
 }
 
 impl Tally {
-    /// With so many requests and seconds more.
+    /// Adds requests and seconds.
     #[must_use]
     pub fn add(self, requests: u64, seconds: f64) -> Self {
         Self { requests: self.requests + requests, seconds: self.seconds + seconds }

@@ -1,4 +1,5 @@
-//! Experiments: reading them, and the arithmetic of the comparison. The shipped ones are run by `tests/reproduce.rs`.
+//! Tests reading experiments and the arithmetic of the comparison. `tests/reproduce.rs` runs the shipped
+//! ones.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

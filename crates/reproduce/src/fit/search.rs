@@ -1,7 +1,8 @@
-//! The search: a grid over the whole range, then ever smaller steps from its best points.
+//! The search: a grid over the whole range, then smaller and smaller steps from its best points.
 //!
-//! Time as a function of a knob is a staircase (a sector is just caught, or missed by a revolution), so a point is judged with its
-//! neighbours: the worst of a value and of those [`MARGIN`] to either side. That puts the values into the middle of a step.
+//! Time as a function of a knob is a staircase: a sector is either just reached or missed by a revolution. So
+//! a point is judged together with its neighbours, by the worst of a value and of those [`MARGIN`] to either
+//! side. That puts the values into the middle of a step.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +12,18 @@ use straddle_drive::profile::Knob;
 
 use crate::float;
 
-/// How far to either side a value is tried: 3 %.
+/// How far to either side a value is also tried: 3 %.
 pub const MARGIN: f64 = 0.03;
-/// Values closer than this are not told apart: 1 %.
+/// Smaller differences between values are not searched: 1 %.
 pub const RESOLUTION: f64 = 0.01;
-/// Points of the grid over all knobs.
+/// Most points of the grid, over all knobs.
 const GRID: usize = 64;
-/// The best points of the grid that the refinement begins at.
+/// Best points of the grid from which the refinement starts.
 const STARTS: usize = 3;
-/// Points of the grid that are computed at a time.
+/// Points of the grid that are computed in parallel.
 const TOGETHER: usize = 16;
 
-/// Where the search ended.
+/// The result of the search.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Found {
     pub(super) values: Vec<f64>,
@@ -30,23 +31,25 @@ pub(super) struct Found {
     pub(super) evaluations: usize,
 }
 
-/// A point: for each knob how far it is between its bounds, 0 to 1, in equal ratios.
+/// The position of each knob between its bounds, 0 to 1 on a logarithmic scale.
 type Point = Vec<f64>;
 
-/// The worst error with these values; infinite if it is above this bound.
+/// Returns the worst error with these values; infinite if it exceeds the given bound.
 type Worst<'a> = dyn Fn(&[f64], f64) -> f64 + Sync + 'a;
 
 struct Search<'a> {
     knobs: &'a [Knob],
     worst: &'a Worst<'a>,
-    /// The least of all so far. What is worse by itself can be neither the best nor beside it.
+    /// The smallest worst error so far. A point that is worse on its own can be neither the best nor one of
+    /// its neighbours.
     least: f64,
-    /// By the bits of the values, which for numbers above zero are in the order of the numbers: the error, and up to which
-    /// bound it was computed.
+    /// The errors computed so far, each with the bound up to which it was computed. The key is the bits of
+    /// the values, which for positive numbers sort as the numbers do.
     known: BTreeMap<Vec<u64>, (f64, f64)>,
 }
 
-/// Finds the values with the least `worst` within the knobs' bounds, wherever the profile is now.
+/// Finds the values within the knobs' bounds with the smallest `worst`, whatever the profile's present
+/// values.
 pub(super) fn search(knobs: &[Knob], worst: &Worst<'_>, progress: &mut dyn Progress) -> Found {
     let mut search = Search { knobs, worst, least: f64::INFINITY, known: BTreeMap::new() };
     if knobs.is_empty() {
@@ -66,7 +69,7 @@ pub(super) fn search(knobs: &[Knob], worst: &Worst<'_>, progress: &mut dyn Progr
     Found { values: search.values(&best.1), worst_nearby: best.0, evaluations: search.known.len() }
 }
 
-/// Points of the grid along each of so many knobs.
+/// Returns the points of the grid along each knob, for this number of knobs.
 fn points_each(knobs: usize) -> usize {
     let fits = |each: &usize| {
         u32::try_from(knobs).ok().and_then(|knobs| each.checked_pow(knobs)).is_some_and(|all| all <= GRID)
@@ -88,12 +91,13 @@ fn grid(knobs: usize, each: usize) -> Vec<Point> {
     points
 }
 
-/// As it would be written: with three figures, and whole where that is asked for.
+/// Rounds a value as a profile would have it: to three digits, and to a whole number if the knob requires
+/// one.
 fn rounded(knob: &Knob, value: f64) -> f64 {
     let three = 10_f64.powf(value.log10().floor() - 2.0);
     let digits = if knob.whole { three.max(1.0) } else { three };
     let rounded = (value / digits).round() * digits;
-    // Taken through its text, so that no figures of the binary fraction are left behind.
+    // Converting through text drops the digits of the binary fraction.
     let written = format!("{rounded:.9}").parse().unwrap_or(rounded);
     f64::clamp(written, knob.low, knob.high)
 }
@@ -104,7 +108,8 @@ impl Search<'_> {
         self.knobs.iter().zip(point).map(value).collect()
     }
 
-    /// The worst error at each of the values, from memory or computed, all at once; infinite above `bound`.
+    /// Returns the worst error for each set of values, cached or computed in parallel; infinite above
+    /// `bound`.
     fn evaluate(&mut self, all: &[Vec<f64>], bound: f64) -> Vec<f64> {
         let key = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<u64>>();
         let mut new: BTreeMap<Vec<u64>, &Vec<f64>> = BTreeMap::new();
@@ -122,7 +127,7 @@ impl Search<'_> {
         all.iter().map(error).collect()
     }
 
-    /// The best points of the grid.
+    /// Returns the best points of the grid.
     fn coarse(&mut self, grid: Vec<Point>, progress: &mut dyn Progress) -> Vec<Point> {
         let (mut best, mut done, all) = (Vec::<(f64, Point)>::new(), 0_u64, float(grid.len() as u64));
         for part in grid.chunks(TOGETHER) {
@@ -137,7 +142,8 @@ impl Search<'_> {
         best.into_iter().map(|(_, point)| point).collect()
     }
 
-    /// The worst error at each point and around it; infinite where the point itself is no better than the best so far.
+    /// Returns the worst error at and around each point; infinite if the point itself is no better than the
+    /// best so far.
     fn nearby(&mut self, points: &[Point]) -> Vec<f64> {
         let bound = self.least;
         let values: Vec<_> = points.iter().map(|point| self.values(point)).collect();
@@ -163,7 +169,7 @@ impl Search<'_> {
         worst
     }
 
-    /// Goes downhill in all directions by steps that get smaller, from `point` and a first step of `step`.
+    /// Descends from `point` in steps of `step`, halved whenever no direction improves.
     fn refine(&mut self, mut point: Point, mut step: f64) -> (f64, Point) {
         let mut least = self.nearby(&[point.clone()])[0];
         let longest = self.knobs.iter().map(|knob| (knob.high / knob.low).ln()).fold(0.0, f64::max);
@@ -180,7 +186,7 @@ impl Search<'_> {
     }
 }
 
-/// The points one step away, straight and diagonally, within the bounds.
+/// Returns the points one step away along the axes and diagonals, within the bounds.
 fn neighbours(point: &Point, step: f64) -> Vec<Point> {
     let mut points = vec![Vec::new()];
     for at in point {
@@ -219,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_middle_of_a_step_is_better_than_its_edge() {
-        // The least is right beside a cliff; a little worse is a wide plain.
+        // The minimum is next to a cliff. The wide plain is a little worse.
         let knobs = [knob(100.0, 1000.0, false)];
         let worst = |values: &[f64], _: f64| match values[0] {
             value if value < 300.0 => 1.0,

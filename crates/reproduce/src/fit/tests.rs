@@ -1,4 +1,4 @@
-//! Fits of shipped drives, as far as they are quick; the slow ones are for `straddle drive fit`.
+//! Fits of shipped drives that are quick to compute. Run the slow ones with `straddle drive fit`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,9 +1,9 @@
-//! Our figures of a step, and the published ones beside them.
+//! Puts our figures of a step beside the published ones.
 
 use crate::experiment::{LabPublished, LabStep, Measure, Statistic};
 use crate::lab::reproduce::Cell;
 
-/// What was measured of a variant on an arm.
+/// The measurement of a variant on an arm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// Index of the measure.
@@ -12,13 +12,13 @@ pub struct Figure {
     pub variant: usize,
     /// Index of the arm.
     pub arm: usize,
-    /// The mean of the runs; of a shortened part, for the whole.
+    /// The mean of the runs in seconds; for a shortened part, scaled to the full length.
     pub seconds: f64,
-    /// The least of the runs.
+    /// The smallest of the runs.
     pub least: f64,
-    /// The greatest.
+    /// The largest of the runs.
     pub greatest: f64,
-    /// Times the aligned arm's seconds; none of that arm itself.
+    /// The ratio to the aligned arm's seconds; `None` for that arm itself.
     pub ratio: Option<f64>,
 }
 
@@ -27,28 +27,29 @@ pub struct Figure {
 pub struct Comparison {
     /// Index of the measure.
     pub measure: usize,
-    /// Index of the arm; of a ratio, the misaligned one.
+    /// Index of the arm; for a ratio, of the misaligned one.
     pub arm: usize,
-    /// Index of the variant; of all of them otherwise.
+    /// Index of the variant; `None` for all variants.
     pub variant: Option<usize>,
-    /// What of all.
+    /// Which statistic of the variants' ratios it is.
     pub of: Statistic,
-    /// Index of the variant that does not count.
+    /// Index of the variant that is left out.
     pub without: Option<usize>,
-    /// The unit of a figure; a ratio has none.
+    /// The unit of a figure; `None` for a ratio.
     pub unit: Option<Measure>,
-    /// Ours: in the unit, or a ratio; none where a cell failed.
+    /// Our value, in the unit or as a ratio; `None` if a cell failed.
     pub ours: Option<f64>,
-    /// As published.
+    /// The published value.
     pub published: f64,
     /// The ends of the published range.
     pub range: Option<(f64, f64)>,
-    /// What one should know of it.
+    /// Background on this figure.
     pub note: Option<String>,
 }
 
 impl Comparison {
-    /// How far ours is off, as a share of the published figure. Where each has to lie in a range: of the end that is passed.
+    /// Returns our error as a share of the published figure. If each ratio has to lie in a range, the error
+    /// is relative to the end that is exceeded.
     pub fn error(&self) -> Option<f64> {
         let ours = self.ours?;
         Some(match (self.of, self.range) {
@@ -59,13 +60,13 @@ impl Comparison {
         })
     }
 
-    /// Whether ours is off by at most `limit`. A figure that we could not get is not.
+    /// Whether our error is at most `limit`. False if we have no figure.
     pub fn is_within(&self, limit: f64) -> bool {
         self.error().is_some_and(|error| error.abs() <= limit)
     }
 }
 
-/// The figures of a step's cells; a shortened part's time is multiplied by `scale`.
+/// Returns the figures of a step's cells. The time of a shortened part is multiplied by `scale`.
 pub(crate) fn figures(step: &LabStep, cells: &[Cell], scale: u32) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (measure, told) in step.measures.iter().enumerate() {
@@ -101,7 +102,7 @@ fn mean(values: &[f64]) -> Option<f64> {
     Some(values.iter().sum::<f64>() / f64::from(count))
 }
 
-/// Everything that was published, and each ratio of two published figures, beside ours.
+/// Returns every published figure, and each ratio of two of them, beside ours.
 pub(crate) fn compared(step: &LabStep, figures: &[Figure]) -> Vec<Comparison> {
     let mut compared = Vec::new();
     for published in &step.published {
@@ -120,7 +121,8 @@ fn variant(step: &LabStep, name: Option<&String>) -> Option<usize> {
     name.and_then(|name| step.variants.iter().position(|known| known == name))
 }
 
-/// An arm's figure, unless only ratios can be compared; and its ratio to the aligned arm's, if that was published too.
+/// Returns an arm's figure, unless only ratios can be compared, and its ratio to the aligned arm if that was
+/// published too.
 fn of_arm(
     step: &LabStep,
     figures: &[Figure],
@@ -166,7 +168,7 @@ fn of_arm(
     (!told.ratio_only).then_some(figure).into_iter().chain(ratio).collect()
 }
 
-/// What was published of the variants' ratios.
+/// Returns the published statistic of the variants' ratios, beside ours.
 fn of_ratios(
     step: &LabStep,
     figures: &[Figure],
@@ -183,7 +185,7 @@ fn of_ratios(
         .filter(|figure| figure.measure == measure && figure.arm == arm && counts(figure.variant))
         .filter_map(|figure| figure.ratio)
         .collect();
-    // A mean of those that did not fail would be another figure than the published one.
+    // A mean over only the cells that did not fail would not be the published figure.
     let ours = (ratios.len() == wanted).then(|| statistic(&ratios, published)).flatten();
     Some(Comparison {
         measure,
@@ -206,7 +208,7 @@ fn statistic(ratios: &[f64], published: &LabPublished) -> Option<f64> {
         Statistic::Mean => mean(ratios),
         Statistic::Least => least(),
         Statistic::Greatest => greatest(),
-        // The one that is farthest from the middle: if it lies in the range, all do.
+        // Take the ratio farthest from the middle: if it lies in the range, all do.
         Statistic::Each => {
             let farther = |one: f64, other: f64| {
                 let distance = |ratio: f64| (ratio - published.value).abs();

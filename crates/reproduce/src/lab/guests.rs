@@ -1,4 +1,4 @@
-//! Jobs in guests: the machine that runs them for real.
+//! Runs jobs in real guests.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -10,26 +10,26 @@ use straddle_guest::{Charges, GuestDrive, GuestError, Kernel, LIBRARY, Limits};
 
 use crate::lab::job::{Ended, Job, LabError, Machine, Measured};
 
-/// User-Mode Linux guests, each tied to a processor of its own as long as there are enough.
+/// User-Mode Linux guests, each bound to a processor of its own as long as there are enough.
 pub struct Guests<'a> {
     kernel: Kernel,
     charges: Charges,
     host_limit: Duration,
     stop: &'a AtomicBool,
     unconfined: bool,
-    /// The processors that no guest is tied to at the moment.
+    /// The processors to which no guest is bound at the moment.
     free: Mutex<BTreeSet<usize>>,
 }
 
 impl<'a> Guests<'a> {
-    /// Finds the guests' kernel. Setting `stop` ends every guest that runs.
+    /// Finds the guests' kernel. Setting `stop` ends every running guest.
     pub fn new(charges: Charges, host_limit: Duration, stop: &'a AtomicBool) -> Result<Self, LabError> {
         let kernel = Kernel::find()?;
         let free = Mutex::new(straddle_guest::processors().into_iter().collect());
         Ok(Self { kernel, charges, host_limit, stop, unconfined: false, free })
     }
 
-    /// Leaves the guests all that their caller may do to the host, where nothing there can confine them.
+    /// If true, a guest may do to the host all that its caller may, on a host where nothing can confine it.
     #[must_use]
     pub fn unconfined(mut self, unconfined: bool) -> Self {
         self.unconfined = unconfined;

@@ -1,7 +1,7 @@
-//! Jobs on this machine's own kernel and a real device: the same scripts, the same figures, in the wall's time.
+//! Runs jobs on this machine's own kernel and a real device: the same scripts and figures, in real time.
 //!
-//! The law of this module: a device is only ever used that its owner has given up by name and nobody uses, which is locked from
-//! then on, and after each job nothing of it is mounted. One job at a time.
+//! The law of this module: a device is used only if its owner has given it up by name and nothing else uses
+//! it. It stays locked from then on, and after each job nothing of it is mounted. One job runs at a time.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -20,25 +20,25 @@ use straddle_io::Counters;
 
 use crate::lab::job::{Ended, Job, LabError, Machine, Measured};
 
-/// How long udev may take to make a partition's node.
+/// How long udev may take to create a partition's node.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A look now and then.
+/// Interval between checks.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// This machine, and the device that is given up.
+/// This machine, and the device given up to it.
 pub struct Host<'a> {
     device: PathBuf,
-    /// Bytes of a logical sector.
+    /// Bytes per logical sector.
     sector: u64,
     stop: &'a AtomicBool,
-    /// Held by the job that runs.
+    /// Held by the running job.
     turn: Mutex<()>,
-    /// The device, locked. Not opened with O_EXCL: then nothing could be made or mounted on its partitions.
+    /// The device, locked. Not opened with O_EXCL, which would prevent creating and mounting its partitions.
     _claimed: (File, Claim),
 }
 
 impl<'a> Host<'a> {
-    /// Uses `device`, whose contents are lost. Setting `stop` ends the script that runs.
+    /// Uses `device`, whose contents are lost. Setting `stop` ends the running script.
     pub fn new(device: &Path, stop: &'a AtomicBool) -> Result<Self, LabError> {
         let told = |what: &str| LabError::Failed(format!("{}: {what}", device.display()));
         let path = device.canonicalize().map_err(LabError::on(device))?;
@@ -57,14 +57,14 @@ impl<'a> Host<'a> {
         Ok(Self { device: path, sector, stop, turn: Mutex::new(()), _claimed: claimed })
     }
 
-    /// The first partition's node.
+    /// Returns the path of the first partition's node.
     fn partition(&self) -> PathBuf {
         let name = self.device.to_string_lossy();
         let separator = if name.ends_with(|last: char| last.is_ascii_digit()) { "p" } else { "" };
         PathBuf::from(format!("{name}{separator}1"))
     }
 
-    /// Makes the one partition, at `start`.
+    /// Creates the only partition, beginning at byte `start`, and waits for its node.
     fn partition_at(&self, start: u64) -> Result<PathBuf, LabError> {
         let told = |what: String| LabError::Failed(format!("{}: {what}", self.device.display()));
         if !start.is_multiple_of(self.sector) {
@@ -73,7 +73,7 @@ impl<'a> Host<'a> {
         let first = start / self.sector;
         let script = format!("label: gpt\nfirst-lba: {}\nstart={first}\n", first.min(34));
         let run = |program: &str, words: &[&str], input: &str| run(program, words, input, &self.device);
-        // What an earlier job left would be found again.
+        // Otherwise signatures left by an earlier job would be found again.
         run("wipefs", &["-q", "-a"], "")?;
         run("sfdisk", &["-q", "--wipe", "always", "--wipe-partitions", "always"], &script)?;
         let node = self.partition();
@@ -88,13 +88,13 @@ impl<'a> Host<'a> {
     }
 }
 
-/// Opens and locks the device, unless somebody has it, or a partition of it.
+/// Opens and locks the device, unless it or a partition of it is in use.
 fn claim(path: &Path) -> Result<(File, Claim), LabError> {
     let in_use = |by: String| LabError::InUse { path: path.to_owned(), by };
     let open = |flags: OFlags| {
         OpenOptions::new().read(true).write(true).custom_flags(flags.bits().cast_signed()).open(path)
     };
-    // Who holds it in the kernel (mounts, arrays, other programs) keeps it from being opened so.
+    // With O_EXCL, opening fails if anything in the kernel holds it (mounts, arrays, other programs).
     match open(OFlags::EXCL) {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
@@ -113,7 +113,7 @@ fn claim(path: &Path) -> Result<(File, Claim), LabError> {
 }
 
 impl LabError {
-    /// Of the system, about `path`.
+    /// Returns a converter for I/O errors about `path`.
     fn on(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let doing = path.display().to_string();
         move |source| Self::Io { doing, source }
@@ -129,7 +129,7 @@ fn run(program: &str, words: &[&str], input: &str, device: &Path) -> Result<(), 
     command.args(words).arg(device).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A tool that reads nothing may be gone already.
+        // A tool that reads no input may have exited already.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output().map_err(failed)?;
@@ -141,7 +141,7 @@ fn run(program: &str, words: &[&str], input: &str, device: &Path) -> Result<(), 
     }
 }
 
-/// A mount point, and whatever else a job needs, for as long as it runs.
+/// The folder with a job's mount point and other files, for as long as the job runs.
 struct Folder(straddle_guest::RunFolder);
 
 impl Folder {
@@ -152,7 +152,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // The script may have ended in the middle; a file system that is not mounted any more is the usual case.
+        // The script may have been stopped midway. Usually nothing is mounted any more.
         let _ = Command::new("umount").arg("-q").arg(self.join("mount")).stderr(Stdio::null()).status();
     }
 }

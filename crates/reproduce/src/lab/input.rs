@@ -1,7 +1,7 @@
-//! What the experiments' scripts read: made-up data that is the same everywhere, or the user's own.
+//! What the experiments' scripts read: generated data that is the same everywhere, or the user's own.
 //!
-//! The law of this module: data of a seed is the same to the byte on every machine. It is made once, into a folder of the cache
-//! that appears whole or not at all.
+//! The law of this module: the data for a seed is the same to the byte on every machine. It is generated
+//! once, into a folder of the cache that appears complete or not at all.
 
 mod tarball;
 mod text;
@@ -15,38 +15,38 @@ use straddle_bench::Progress;
 
 use crate::experiment::Input;
 
-/// It grows when the same numbers give other bytes: what is in the cache is then made again.
+/// Increased when the same numbers give different bytes, so that data in the cache is generated again.
 const VERSION: u32 = 1;
-/// Says in each folder what is in it; written last.
+/// File in each folder that says what the folder holds; written last.
 const STAMP: &str = "stamp";
-/// Beginning of the name of a folder that is being made.
+/// Prefix of the name of a folder that is still being written.
 const UNFINISHED: &str = ".making-";
 
 /// Where inputs come from.
 #[derive(Clone, Debug)]
 pub struct Inputs {
-    /// The folder that made-up inputs are kept in.
+    /// The folder in which generated inputs are cached.
     pub cache: PathBuf,
-    /// Where what is random begins.
+    /// Seed of the generated data.
     pub seed: u64,
     /// The user's own tarball, for every step that reads one.
     pub tarball: Option<PathBuf>,
-    /// The user's own trees, `old` and `new` in this folder, for every step that reads some.
+    /// A folder with the user's own trees, `old` and `new`, for every step that reads trees.
     pub trees: Option<PathBuf>,
 }
 
-/// An input that is there.
+/// An input that is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepared {
-    /// The folder that the guest is to see.
+    /// The folder that the guest sees.
     pub folder: PathBuf,
-    /// How the script finds it there.
+    /// The environment variable by which the script finds it there, and its value.
     pub environment: (String, String),
-    /// What it is, in words.
+    /// A one-line description.
     pub told: String,
 }
 
-/// Why an input is not there.
+/// Why there is no input.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// It could not be written.
@@ -54,13 +54,13 @@ pub enum InputError {
     Unwritable {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: io::Error,
     },
-    /// The user's own is not what the script needs.
+    /// The user's own input is not what the script needs.
     #[error("{}: {reason}", path.display())]
     NotAnInput {
-        /// What was given.
+        /// The path that was given.
         path: PathBuf,
         /// What it should be.
         reason: &'static str,
@@ -68,7 +68,7 @@ pub enum InputError {
 }
 
 impl Inputs {
-    /// Finds the input, or makes it.
+    /// Finds the input, or generates it.
     pub fn prepare(&self, input: &Input, progress: &mut dyn Progress) -> Result<Prepared, InputError> {
         match (input, &self.tarball, &self.trees) {
             (Input::Tarball { .. }, Some(file), _) => own_tarball(file),
@@ -77,7 +77,7 @@ impl Inputs {
         }
     }
 
-    /// The made-up input, from the cache if it is there.
+    /// Returns the generated input, from the cache if it is there.
     fn made(&self, input: &Input, progress: &mut dyn Progress) -> Result<Prepared, InputError> {
         let (key, variable, value, told) = described(input, self.seed);
         let folder = self.cache.join(&key);
@@ -117,7 +117,7 @@ impl Inputs {
         fs::write(into.join(STAMP), stamp(key, size))
     }
 
-    /// Removes what those left behind that were killed while they made an input.
+    /// Removes what processes left behind that were killed while they generated an input.
     fn sweep(&self) {
         for entry in fs::read_dir(&self.cache).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
@@ -131,7 +131,7 @@ impl Inputs {
     }
 }
 
-/// The folder's name, the script's variable, its value, and what it is in words.
+/// Returns the folder's name, the script's variable, its value, and a description.
 fn described(input: &Input, seed: u64) -> (String, &'static str, &'static str, String) {
     match input {
         Input::Tarball { mebibytes, files, folders } => (
@@ -157,13 +157,13 @@ fn stamp(key: &str, size: u64) -> String {
     format!("{key} {size}\n")
 }
 
-/// Whether the folder holds all that its name says.
+/// Whether the folder is complete.
 fn is_whole(folder: &Path, key: &str) -> bool {
     let size = fs::metadata(folder.join("linux.tar")).map_or(0, |file| file.len());
     fs::read_to_string(folder.join(STAMP)).is_ok_and(|text| text == stamp(key, size))
 }
 
-/// Puts the folder in its place; another run may have been faster.
+/// Renames the finished folder to its final name, unless another run has already done so.
 fn replace(unfinished: &Path, folder: &Path, key: &str) -> io::Result<()> {
     if folder.exists() && !is_whole(folder, key) {
         fs::remove_dir_all(folder)?;

@@ -1,7 +1,7 @@
-//! What a guest is to do, and what came of it.
+//! What a guest has to do, and the result.
 //!
-//! The law of this module: plain values. Whoever makes a job knows nothing of guests, and whoever runs it knows nothing of
-//! experiments.
+//! The law of this module: plain values. Code that makes jobs knows nothing of guests, and code that runs
+//! them knows nothing of experiments.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub struct Job {
     pub script: String,
     /// The script's arguments.
     pub arguments: Vec<String>,
-    /// Put into the script's environment.
+    /// Variables added to the script's environment.
     pub environment: Vec<(String, String)>,
     /// A folder of the host, read-only in the guest at `$INPUT`.
     pub input: Option<PathBuf>,
@@ -27,68 +27,68 @@ pub struct Job {
     pub output: Option<PathBuf>,
     /// Bytes of the guest's memory.
     pub memory: u64,
-    /// Where what is random begins.
+    /// Seed of everything random.
     pub seed: u64,
 }
 
 /// A modelled drive of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobDrive {
-    /// The drive, as behind `drive:`.
+    /// The drive, as after `drive:`.
     pub spec: String,
-    /// The byte at which the one partition of a GPT starts; without one there is no table.
+    /// The byte at which the only partition of a GPT starts; `None` for no table.
     pub start: Option<u64>,
 }
 
-/// A time that the script took.
+/// A time measured by the script.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// What was timed; the script names it.
+    /// What was timed, as named by the script.
     pub name: String,
     /// Seconds on the guest's clock.
     pub seconds: f64,
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ended {
     /// The script's exit status.
     pub status: i32,
-    /// What the script measured, in its order.
+    /// The script's measurements, in order.
     pub measures: Vec<Measured>,
-    /// What the script printed.
+    /// The script's output.
     pub output: String,
-    /// Seconds that passed on the guest's clock, from boot to halt.
+    /// Seconds on the guest's clock, from boot to halt.
     pub virtual_seconds: f64,
-    /// Seconds that it took here.
+    /// Seconds of real time.
     pub wall_seconds: f64,
-    /// Requests that the drives were sent.
+    /// Requests sent to the drives.
     pub requests: u64,
     /// Each drive's counters, in the job's order.
     pub counters: Vec<Counters>,
-    /// What the guest's processor time was charged at, in words.
+    /// How the guest's processor time was charged, in words.
     pub charges: String,
 }
 
-/// Whatever runs jobs.
+/// Runs jobs.
 pub trait Machine: Sync {
-    /// Runs one job to its end. A script that fails is no error: see [`Ended::status`].
+    /// Runs one job to its end. A failing script is not an error: see [`Ended::status`].
     fn run(&self, job: &Job) -> Result<Ended, LabError>;
 }
 
-/// Why a job came to nothing.
+/// Why a job fails.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The guest could not be run.
     #[error(transparent)]
     Guest(GuestError),
-    /// There is no such drive.
+    /// The drive does not exist, or its profile is invalid.
     #[error(transparent)]
     Drive(#[from] ProfileError),
     /// A system call failed.
     #[error("{doing}")]
     Io {
-        /// What was being done, or on what.
+        /// What was being done, or to what.
         doing: String,
         /// The system's error.
         source: io::Error,

@@ -1,7 +1,8 @@
-//! The lab's steps of published experiments, run.
+//! Runs the lab steps of published experiments.
 //!
-//! The law of this module: a cell (a variant on an arm, once) is a guest of its own on a drive fresh from power-on. Cells run beside each
-//! other, and nothing depends on the order. A script that fails costs its cell; a guest that cannot be run ends it all.
+//! The law of this module: a cell (one run of a variant on an arm) is a guest of its own on a drive fresh
+//! from power-on. Cells run in parallel, and nothing depends on their order. A failing script costs its cell;
+//! a guest that cannot be run ends everything.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,42 +16,42 @@ use crate::lab::compare::{self, Comparison, Figure};
 use crate::lab::input::{InputError, Inputs, Prepared};
 use crate::lab::job::{Ended, Job, JobDrive, LabError, Machine};
 
-/// How the steps are run.
+/// How to run the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How often each cell is run; the mean counts.
+    /// Runs per cell; their mean counts.
     pub runs: u32,
-    /// The first run's seed; each further run has the next one.
+    /// Seed of the first run. Each further run uses the next number.
     pub seed: u64,
-    /// Run at full length what the experiment shortens.
+    /// Whether to run at full length what the experiment shortens.
     pub full: bool,
-    /// How many guests run at once.
+    /// Guests in parallel.
     pub guests: NonZeroUsize,
 }
 
-/// A step, and the drive that it is to run on.
+/// A step and the drive to run it on.
 #[derive(Clone, Copy, Debug)]
 pub struct Planned<'a> {
     /// The step.
     pub step: &'a LabStep,
-    /// The drive, as behind `drive:`.
+    /// The drive, as after `drive:`.
     pub drive: &'a str,
 }
 
-/// A step as it came out.
+/// The result of a step.
 #[derive(Clone, Debug)]
 pub struct StepOutcome {
     /// The drive it ran on.
     pub drive: String,
-    /// What the scripts read, in words.
+    /// A description of what the scripts read.
     pub input: Option<String>,
-    /// Shortened parts ran at this fraction of their length.
+    /// The divisor of the length of shortened parts.
     pub scale: u32,
-    /// By variant, arm and run.
+    /// The cells, by variant, arm and run.
     pub cells: Vec<Cell>,
-    /// By measure, variant and arm; without those that no cell gave.
+    /// The figures, by measure, variant and arm, without those for which no cell has a value.
     pub figures: Vec<Figure>,
-    /// Ours beside the published ones.
+    /// The published figures, with ours beside them.
     pub compared: Vec<Comparison>,
 }
 
@@ -61,18 +62,18 @@ pub struct Cell {
     pub variant: usize,
     /// Index of the arm.
     pub arm: usize,
-    /// Its seed.
+    /// The seed.
     pub seed: u64,
-    /// What came of it.
+    /// The result of its job.
     pub ended: Ended,
-    /// What was wrong with it: the script failed, or did not measure what it should.
+    /// Why it failed: an error of the script, or a missing measurement.
     pub failure: Option<String>,
 }
 
-/// Why nothing came of it.
+/// Why the steps could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ReproduceError {
-    /// What the scripts read could not be had.
+    /// The scripts' input is not available.
     #[error(transparent)]
     Input(#[from] InputError),
     /// A guest could not be run.
@@ -80,12 +81,12 @@ pub enum ReproduceError {
     Machine {
         /// The step.
         step: String,
-        /// Why.
+        /// The error.
         source: LabError,
     },
 }
 
-/// A cell that is to be run.
+/// A cell to be run.
 struct Task {
     step: usize,
     variant: usize,
@@ -93,7 +94,7 @@ struct Task {
     job: Job,
 }
 
-/// Runs all steps, as many guests at once as the settings say.
+/// Runs all steps, with as many guests in parallel as the settings say.
 pub fn reproduce(
     machine: &dyn Machine,
     planned: &[Planned<'_>],
@@ -131,7 +132,7 @@ pub fn reproduce(
     Ok(planned.iter().zip(prepared).zip(cells).map(outcome).collect())
 }
 
-/// The cells of a step, in order.
+/// Returns the cells of a step, in order.
 fn tasks(index: usize, planned: &Planned<'_>, input: Option<&Prepared>, settings: Settings) -> Vec<Task> {
     let Planned { step, drive } = planned;
     let scale = if settings.full { 1 } else { step.scale };
@@ -159,7 +160,8 @@ fn tasks(index: usize, planned: &Planned<'_>, input: Option<&Prepared>, settings
     tasks
 }
 
-/// Runs the tasks; the answers come in their order. The first guest that cannot be run is the error, with its index.
+/// Runs the tasks; the results are in their order. The first guest that cannot be run becomes the error, with
+/// its index.
 fn run_all(
     machine: &dyn Machine,
     tasks: &[Task],
@@ -181,7 +183,7 @@ fn run_all(
                     if answer.is_err() {
                         stop.store(true, Ordering::Relaxed);
                     }
-                    // Nobody listens any more only when this thread's scope is being left.
+                    // Sending fails only once the receiving scope is being left.
                     let _ = sender.send((index, answer));
                 }
             });
@@ -210,7 +212,7 @@ fn run_all(
     }
 }
 
-/// How far it is.
+/// Progress of the run.
 struct Done {
     cells: usize,
     all: usize,
@@ -226,7 +228,7 @@ impl Done {
     }
 }
 
-/// What is wrong with a cell.
+/// Returns why a cell failed, if it did.
 fn failure(step: &LabStep, ended: &Ended) -> Option<String> {
     if ended.status != 0 {
         let last =
@@ -239,22 +241,23 @@ fn failure(step: &LabStep, ended: &Ended) -> Option<String> {
 }
 
 impl StepOutcome {
-    /// What it ran on, in words: a modelled drive as a target, or a device.
+    /// Returns what it ran on: a modelled drive as a target, or a device.
     pub fn target(&self) -> String {
         if self.is_real() { self.drive.clone() } else { format!("drive:{}", self.drive) }
     }
 
-    /// Whether it ran on a device of this machine: no modelled drive's name begins so, unless it is a file's of a profile.
+    /// Whether it ran on a device of this machine. The name of a modelled drive begins with `/dev/` only if
+    /// it is a profile's file there.
     pub fn is_real(&self) -> bool {
         self.drive.starts_with("/dev/")
     }
 
-    /// The cells that came to nothing.
+    /// Returns the failed cells.
     pub fn failed(&self) -> impl Iterator<Item = &Cell> {
         self.cells.iter().filter(|cell| cell.failure.is_some())
     }
 
-    /// A figure, if its cells gave one.
+    /// Returns a figure, if its cells have one.
     pub fn figure(&self, measure: usize, variant: usize, arm: usize) -> Option<&Figure> {
         let of = |figure: &&Figure| (figure.measure, figure.variant, figure.arm) == (measure, variant, arm);
         self.figures.iter().find(of)

@@ -1,4 +1,4 @@
-//! Steps run on a machine of fixed numbers: what each guest is given, ratios, statistics, failures.
+//! Runs steps on a machine with fixed numbers: what each guest is given, ratios, statistics and failures.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -45,12 +45,12 @@ published = [
 ]
 "#;
 
-/// Answers with seconds that depend on variant, arm and seed only, and keeps what it was asked.
+/// Answers with seconds that depend only on variant, arm and seed, and records the jobs it was given.
 struct Fixed {
     asked: Mutex<Vec<Job>>,
-    /// The script of this variant fails.
+    /// The variant whose script fails.
     failing: &'static str,
-    /// No guest can be run of this one.
+    /// The variant for which no guest can be run.
     broken: &'static str,
 }
 
@@ -142,7 +142,8 @@ fn figures_are_means_of_the_runs_and_shortened_parts_are_told_for_the_whole() {
 fn every_published_figure_has_ours_beside_it() {
     let outcome = run(&Fixed::new(), settings(1, false), &mut Silent).unwrap();
     let ours: Vec<f64> = outcome.compared.iter().map(|compared| compared.ours.unwrap()).collect();
-    // Means with and without c, least, greatest, the farthest, b's; then a's rates, 20 s and 40 s each, and their ratio.
+    // Means with and without c, smallest, largest, the farthest, b's; then a's rates (20 s and 40 s each) and
+    // their ratio.
     let expected = [3.0, 2.5, 2.0, 4.0, 4.0, 3.0, 0.05, 0.025, 2.0];
     assert!(ours.iter().zip(expected).all(|(ours, expected)| near(*ours, expected)), "{ours:?}");
     assert_eq!(ours.len(), expected.len());

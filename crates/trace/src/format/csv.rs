@@ -5,7 +5,7 @@ use straddle_io::Operation;
 use super::{Line, Lines, When, time, whole, wrong};
 use crate::error::LineError;
 
-/// Reads a header, then requests.
+/// Parses a header, then requests.
 #[derive(Debug, Default)]
 pub(crate) struct Csv(Option<Columns>);
 
@@ -21,18 +21,18 @@ impl Lines for Csv {
     }
 }
 
-/// Which column holds what.
+/// The index of each column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Columns {
     time: usize,
-    /// Nanoseconds of its unit.
+    /// Nanoseconds per unit of the time column.
     unit: u64,
     op: usize,
     offset: usize,
     length: usize,
 }
 
-/// The names of the time column, and the nanoseconds of their units.
+/// Accepted names of the time column, with the nanoseconds per unit.
 const TIMES: [(&str, u64); 5] = [
     ("time", 1_000_000_000),
     ("time_s", 1_000_000_000),
@@ -45,7 +45,7 @@ fn unit(name: &str) -> Option<u64> {
     TIMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, unit)| *unit)
 }
 
-/// Whether a line looks like a header: two of the columns that are needed.
+/// Whether a line looks like a header: it names at least two of the required columns.
 pub(crate) fn is_header(line: &str) -> bool {
     let known = |name: &&str| {
         unit(name).is_some()
@@ -55,7 +55,7 @@ pub(crate) fn is_header(line: &str) -> bool {
 }
 
 impl Columns {
-    /// The columns of a header.
+    /// Finds the columns in a header.
     fn of(header: &str) -> Result<Self, LineError> {
         let (mut times, mut op, mut offset, mut length) = (None, None, None, None);
         for (index, name) in header.split(',').map(str::trim).enumerate() {
@@ -94,7 +94,7 @@ impl Columns {
         let operation = operation(field("op", self.op)?)?;
         let when = When::At(time("time", field("time", self.time)?, self.unit)?);
         if operation == Operation::Flush {
-            // A flush has no span, whatever its fields say.
+            // A flush has no offset or length, whatever its fields say.
             return Ok(Line { operation, offset: 0, length: 0, when });
         }
         let offset = whole("offset", field("offset", self.offset)?)?;

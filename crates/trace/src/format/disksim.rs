@@ -1,26 +1,26 @@
-//! DiskSim's validation traces: what a real drive was asked, and how long it took.
+//! DiskSim's validation traces: requests sent to a real drive, and how long each took.
 //!
-//! `R|W Hit|Miss first_block blocks service_us delay_us`, separated by spaces; blocks are 512 bytes. The next request arrived
-//! the delay after this one was complete. The second column says how DiskSim's authors had classed it (writes: `Doub`,
-//! `Trip`), and is not used.
+//! A line is `R|W Hit|Miss first_block blocks service_us delay_us`, separated by spaces. A block is 512
+//! bytes. The next request arrived `delay_us` after this one completed. The second column is the class that
+//! DiskSim's authors gave the request (for writes `Doub` or `Trip`); it is ignored.
 
 use straddle_io::Operation;
 
 use super::{Line, Lines, When, time, whole, wrong};
 use crate::error::LineError;
 
-/// Bytes of a block.
+/// Bytes per block.
 const BLOCK: u64 = 512;
-/// Nanoseconds of a microsecond.
+/// Nanoseconds per microsecond.
 const MICRO: u64 = 1000;
 
-/// Whether a line is one of such a trace.
+/// Whether a line has the form of such a trace.
 pub(crate) fn is_line(line: &str) -> bool {
     let mut fields = line.split_ascii_whitespace();
     matches!(fields.next(), Some("R" | "W")) && fields.count() == 5
 }
 
-/// Every line is a request.
+/// Parses lines, each of which is a request.
 #[derive(Debug)]
 pub(crate) struct DiskSim;
 

@@ -14,11 +14,11 @@ use crate::output::Styles;
 use crate::target::TargetSpec;
 use crate::view::json::bench::Bench;
 
-/// fio's own unit of offsets in the job files that we write.
+/// The unit of offsets in the job files written here, in bytes.
 const SECTOR: u64 = 512;
-/// Seconds of an arm, where nothing else ends it.
+/// Default seconds per arm, if nothing else ends it.
 const SECONDS: f64 = 10.0;
-/// Larger answers are not fio's.
+/// The largest fio output accepted, in bytes.
 const LARGEST: u64 = 256 << 20;
 
 pub(super) fn emit(
@@ -57,7 +57,7 @@ pub(super) fn import(arguments: &BenchArguments, path: &Path, styles: Styles) ->
     let target = Description { name: run.target, title, clock: Clock::Wall };
     let bench = Bench {
         target: &target,
-        // fio does not say.
+        // fio's output does not give it.
         capacity: u64::MAX,
         logical_sector: SECTOR,
         workload: &run.workload,

@@ -30,17 +30,17 @@ use crate::output::{self, Styles, printable};
 use crate::progress::Bar;
 use crate::view::json::bench::{Bench, InTurns};
 
-/// How long a turn is to last.
+/// Intended duration of one turn.
 const TURN: Nanos = Nanos::new(500_000_000);
-/// The whole run.
+/// Default seconds of the whole run.
 const RUNTIME: f64 = 60.0;
-/// Of a ratio, in percent.
+/// Default precision of a ratio, in percent.
 const PRECISION: f64 = 5.0;
-/// Bytes that are used.
+/// Default number of bytes used.
 const AREA: u64 = 256 << 20;
-/// Pieces of a disk.
+/// Default number of regions on a disk.
 const REGIONS: u32 = 8;
-/// A shell's status after Ctrl-C.
+/// Exit status after Ctrl-C, as in a shell.
 const INTERRUPTED: Exit = Exit::INTERRUPTED;
 
 pub(super) fn run(
@@ -115,9 +115,9 @@ fn report(
 
 /// What is measured.
 enum Subject {
-    /// It is only read, or its contents are given up.
+    /// The target is only read, or its contents are given up.
     Plain(Box<Real>),
-    /// What it holds is kept.
+    /// The target's contents are preserved.
     Kept(Box<Session>),
 }
 
@@ -129,7 +129,7 @@ impl Subject {
         }
     }
 
-    /// Compares with what was there. The folder of journals was `named` so.
+    /// Compares the target with its previous contents. `named` is the folder of journals, if one was given.
     fn end(self, named: Option<&Path>) -> Result<Finished> {
         match self {
             Self::Plain(real) => Ok(real.finish()),
@@ -138,7 +138,8 @@ impl Subject {
     }
 }
 
-/// Ends a session: refused where somebody else came. The folder of journals was `named` so.
+/// Ends a session; an error if another process used the target. `named` is the folder of journals, if one was
+/// given.
 pub(crate) fn end_session(session: Session, named: Option<&Path>) -> Result<Finished> {
     let (finished, verdict) = session.end().map_err(|error| match error {
         SessionError::Uncompared { journal, source } => anyhow!(
@@ -159,13 +160,13 @@ pub(crate) fn end_session(session: Session, named: Option<&Path>) -> Result<Fini
     }
 }
 
-/// The folder of journals: the one that was named, or the usual one.
+/// Returns the folder of journals: the one given, or the default.
 pub(crate) fn journals(named: Option<&Path>) -> Result<PathBuf> {
     if let Some(folder) = named {
         return Ok(folder.to_owned());
     }
     let state = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
-    // Without HOME, the folder that the system's list of users names.
+    // Without HOME, this is the folder in the system's user database.
     let home = || std::env::home_dir().map(|home| home.join(".local/state"));
     match state.or_else(home) {
         Some(folder) => Ok(folder.join("straddle")),
@@ -177,13 +178,13 @@ pub(crate) fn journals(named: Option<&Path>) -> Result<PathBuf> {
     }
 }
 
-/// The command that puts back what is in the journals of the folder that was named, or of the usual one.
+/// Returns the command that restores from the journals in `named`, or in the default folder.
 pub(super) fn restore_command(named: Option<&Path>) -> String {
     let folder = named.map_or_else(String::new, |folder| format!(" --journals {}", quote_path(folder)));
     format!("straddle bench --restore{folder}")
 }
 
-/// A run that did not end has left what the target held: that comes first.
+/// Refuses a target that an interrupted run has not restored yet.
 pub(crate) fn refuse_unrestored(path: &Path, journals: &Path, named: Option<&Path>) -> Result<()> {
     let found = unrestored(path, journals).with_context(|| {
         format!(
@@ -210,7 +211,7 @@ struct Prepared {
     kept: &'static str,
 }
 
-/// A target that is written.
+/// A target that is written to.
 enum Writable {
     GivenUp(GivenUp),
     Kept(Claimed),
@@ -225,7 +226,7 @@ impl Writable {
     }
 }
 
-/// Opens the target, finds its areas, and reads what they hold.
+/// Opens the target, finds its areas, and reads their contents.
 fn prepare(
     arguments: &BenchArguments,
     path: &Path,
@@ -288,7 +289,7 @@ fn prepare(
     Ok(Prepared { subject, order, before, kept })
 }
 
-/// The error, with the option that helps.
+/// Returns the error, with the option that helps.
 pub(crate) fn refused(error: straddle_real::AreaError) -> anyhow::Error {
     use straddle_real::AreaError::{Damaged, Full, Look, NoTable, TooSmall};
     let hint = "; --used measures where data are, and puts them back";
@@ -298,7 +299,7 @@ pub(crate) fn refused(error: straddle_real::AreaError) -> anyhow::Error {
     }
 }
 
-/// What of the target may be used: what the user said, or what harms nobody.
+/// Returns which parts of the target may be used: what the user chose, or the free space.
 fn scope(arguments: &BenchArguments, path: &Path, ours: bool) -> Result<Scope> {
     if let Some(again) = &arguments.real.destroy_data {
         let same = fs::canonicalize(again)
@@ -321,7 +322,7 @@ fn scope(arguments: &BenchArguments, path: &Path, ours: bool) -> Result<Scope> {
     })
 }
 
-/// Maker and model of a device, as its kernel says.
+/// Returns a device's model as given by the kernel, or "a file" or "a block device" if there is none.
 pub(crate) fn title(path: &Path, opened: &Opened) -> String {
     if opened.kind == Kind::File {
         return "a file".to_owned();
@@ -331,7 +332,7 @@ pub(crate) fn title(path: &Path, opened: &Opened) -> String {
     model.unwrap_or_else(|| "a block device".to_owned())
 }
 
-/// A file that was made for the measurement; it goes with this value.
+/// A file created for the measurement. Dropping this value removes it.
 struct Made {
     path: PathBuf,
     id: Option<FileId>,
@@ -350,7 +351,7 @@ impl Made {
         let mut file = OpenOptions::new().write(true).create_new(true).open(path).with_context(told)?;
         let made = Self { path: path.to_owned(), id: FileId::of_open(&file).ok() };
         let bytes = arguments.real.area.map_or(AREA, |area| area.get());
-        // Written whole, so that no request has to find room first.
+        // Write the whole file, so that no request has to allocate blocks first.
         let block = vec![0x5A; 1 << 20];
         let mut left = bytes;
         while left > 0 {
@@ -365,7 +366,7 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        // Somebody may have put another file in its place.
+        // Another process may have put a different file in its place.
         let found = fs::symlink_metadata(&self.path).ok().map(|found| FileId::of(&found));
         if found.is_some() && found == self.id {
             let _ = fs::remove_file(&self.path);
@@ -373,7 +374,7 @@ impl Drop for Made {
     }
 }
 
-/// The bar, and every sample to a file.
+/// Shows the progress bar, and exports every sample to a file.
 struct Watching<'a> {
     bar: &'a mut Bar,
     export: Option<Export>,
@@ -420,7 +421,7 @@ struct Heading<'a> {
     seed: u64,
 }
 
-/// Every other line.
+/// Each further line of an export.
 #[derive(Serialize)]
 struct Line {
     round: usize,

@@ -1,4 +1,4 @@
-//! `straddle bench --restore`: what becomes of the journals of runs that did not end.
+//! `straddle bench --restore`: restores from the journals of interrupted runs.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use crate::args::BenchArguments;
 use crate::exit::Exit;
 use crate::output::{self, printable};
 
-/// Puts back what runs that did not end have left.
+/// Restores what interrupted runs overwrote.
 pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
     let folder = journals(arguments.real.journals.as_deref())?;
     let found = left(&folder)
@@ -42,7 +42,7 @@ pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
     Ok(exit)
 }
 
-/// What came of a journal, in lines, and the status for it.
+/// Describes the result for one journal, and returns the exit status for it.
 fn told(journal: &Left, settled: &Settled, command: &str) -> (String, Exit) {
     let name = printable(&journal.stem().display().to_string());
     let files: Vec<String> = journal.present().iter().map(|path| quote_path(path)).collect();
@@ -75,7 +75,7 @@ fn told(journal: &Left, settled: &Settled, command: &str) -> (String, Exit) {
             );
             (text, Exit::Refused)
         }
-        // The errors have said it.
+        // The errors have already been printed.
         Restored::Part { target, .. }
             if settled.lacks.is_nothing() || target.is_none() && !settled.errors.is_empty() =>
         {

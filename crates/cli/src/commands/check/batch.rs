@@ -1,4 +1,4 @@
-//! The targets of a run, examined in batches.
+//! Examines the targets of a run in batches.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -18,13 +18,16 @@ use crate::limited;
 use crate::output;
 use crate::target::TargetSpec;
 
-/// Targets that are examined at a time, and printed before the next ones: memory does not grow with their number.
+/// Targets per batch. Each batch is printed before the next, so memory does not grow with the number of
+/// targets.
 pub(super) const BATCH: usize = 512;
 
-/// From this number of targets on they are spread over the cores; below, starting threads costs more than it saves.
+/// From this number of targets on, they are spread over the cores. For fewer, starting threads costs more
+/// than it saves.
 pub(super) const PARALLEL_FROM: usize = 16;
 
-/// Examines a batch of targets, in order. A device that does not answer holds up neither the others nor the list.
+/// Examines a batch of targets, in order. A device that does not answer delays neither the other targets nor
+/// the listing.
 pub(super) fn examine_all(
     batch: &[PathBuf],
     run: &Arc<Run>,
@@ -63,7 +66,7 @@ fn examine(path: &Path, run: &Run) -> Result<Examined> {
     }
 }
 
-/// The targets named, or every disk.
+/// Returns the targets given, or every disk.
 pub(super) fn targets(arguments: &CheckArguments) -> Result<Vec<PathBuf>> {
     if !arguments.targets.is_empty() {
         if arguments.all {
@@ -81,7 +84,8 @@ pub(super) fn targets(arguments: &CheckArguments) -> Result<Vec<PathBuf>> {
     Ok(found.disks)
 }
 
-/// A bar on stderr for long work, where it disturbs nothing: on a terminal that stdout does not share.
+/// Returns a progress bar on stderr for long runs. It is hidden unless stderr is a terminal and stdout is
+/// not.
 pub(super) fn progress(targets: usize) -> ProgressBar {
     if targets <= BATCH || io::stdout().is_terminal() || !io::stderr().is_terminal() {
         return ProgressBar::hidden();

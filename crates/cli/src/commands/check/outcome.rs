@@ -1,4 +1,4 @@
-//! One target's part of the output, and what it adds to the exit status.
+//! One target's output, and its share in the exit status.
 
 use std::path::Path;
 
@@ -15,19 +15,19 @@ use crate::overlay;
 use crate::view::json::{Status, TargetReport};
 use crate::view::text;
 
-/// One target's part of the output, and what it adds to the exit status.
+/// One target's output, and its share in the exit status.
 pub(super) struct Outcome {
     pub(super) text: String,
-    /// Goes to stderr.
+    /// Printed to stderr.
     pub(super) complaint: Option<String>,
     pub(super) status: Status,
     pub(super) exit: Exit,
-    /// Errors, warnings and advice.
+    /// Numbers of errors, warnings and pieces of advice.
     pub(super) severities: [usize; 3],
 }
 
 impl Outcome {
-    /// Of a target, with what came of examining it.
+    /// Returns the outcome for a target from the result of examining it.
     pub(super) fn of(name: String, examined: Result<Examined>, run: &Run) -> Self {
         let error = match examined {
             Ok(examined) => return judged(&name, &examined, run),
@@ -58,7 +58,7 @@ fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
     let fails = examined.findings.iter().filter(|f| counts(f));
     let fails = fails.map(|f| f.severity).any(|severity| severity >= arguments.fail_on.severity());
     let unknown = examined.not_judged().filter(|_| !arguments.allow_unknown);
-    // The text says it in its place; a list of findings has none for it.
+    // The text output says this in its place, but a list of findings has no place for it.
     let alone = examined.not_judged().filter(|_| arguments.quiet);
     Outcome {
         text: render(examined, run),
@@ -73,7 +73,8 @@ fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
     }
 }
 
-/// A target of which only `message` can be said, and the command that is `ready` to be run instead.
+/// Returns the outcome for a target that gave only an error `message`. `ready` is a command to run instead,
+/// if there is one.
 fn failed(name: String, message: String, ready: Option<String>, arguments: &CheckArguments) -> Outcome {
     let complaint = output::printable(&format!("{name}: {message}"));
     let line = ready.as_deref().map(|line| format!(":\n    {}", output::printable(line))).unwrap_or_default();
@@ -102,6 +103,6 @@ fn render(examined: &Examined, run: &Run) -> String {
 }
 
 fn to_json(report: &TargetReport) -> String {
-    // Strings, numbers and vectors of them: serialising cannot fail.
+    // The report has only strings, numbers and vectors of them, so serialising cannot fail.
     output::json_escaped(&serde_json::to_string(report).unwrap_or_default())
 }

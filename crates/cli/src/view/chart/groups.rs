@@ -1,4 +1,4 @@
-//! Bars in groups, as SVG inside a page; the page's style sheet gives the colours.
+//! Bars in groups, as SVG inside a page. The page's style sheet gives the colours.
 
 use std::fmt::Write;
 
@@ -8,48 +8,48 @@ use crate::view::markup::escaped;
 use crate::view::text::number;
 
 const WIDTH: f64 = 960.0;
-/// The room of the bars, without what stands above and below them.
+/// Height of the bars' area, without the text above and below.
 const HEIGHT: f64 = 310.0;
 const LEFT: f64 = 56.0;
 const RIGHT: f64 = 12.0;
-/// For the names of the series.
+/// Height of the legend.
 const TOP: f64 = 34.0;
 /// From this ratio on the scale is logarithmic.
 const STEEP: f64 = 5.0;
-/// As many colours as the style sheet has.
+/// Number of colours in the style sheet.
 const COLOURS: usize = 6;
-/// About the width of a letter, and the height of a line.
+/// Approximate width of a letter, and height of a line.
 const LETTER: f64 = 7.5;
 const LINE: f64 = 16.0;
 
-/// Ratios to compare, in groups of bars.
+/// Ratios to compare, as groups of bars.
 pub(crate) struct Chart<'a> {
-    /// What it shows.
+    /// The title.
     pub(crate) title: &'a str,
-    /// What the bars of a group are, in order.
+    /// What the bars of each group are, in order.
     pub(crate) series: Vec<&'a str>,
-    /// The groups, from the left.
+    /// The groups, from left to right.
     pub(crate) groups: Vec<Group<'a>>,
 }
 
 /// Bars side by side.
 pub(crate) struct Group<'a> {
-    /// Below them.
+    /// The label below the bars.
     pub(crate) label: &'a str,
-    /// One for each series.
+    /// One bar per series.
     pub(crate) bars: Vec<Bar>,
 }
 
-/// A bar, with a mark at what was published.
+/// A bar, with a mark at the published value.
 #[derive(Clone, Copy)]
 pub(crate) struct Bar {
-    /// Its height, where there is one.
+    /// The height, if there is a value.
     pub(crate) value: Option<f64>,
-    /// Where the mark is, if there is one.
+    /// The published value, if there is one.
     pub(crate) published: Option<f64>,
 }
 
-/// The chart as an SVG element.
+/// Draws the chart as an SVG element.
 pub(crate) fn svg(chart: &Chart<'_>) -> String {
     let each = (WIDTH - LEFT - RIGHT) / count(chart.groups.len());
     let labels: Vec<Vec<String>> = chart.groups.iter().map(|group| lines(group.label, each)).collect();
@@ -82,14 +82,14 @@ fn count(count: usize) -> f64 {
     u32::try_from(count.max(1)).map_or(1.0, f64::from)
 }
 
-/// A label in lines that fit below its group.
+/// Wraps a label into lines that fit below its group.
 fn lines(label: &str, width: f64) -> Vec<String> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of letters")]
     let letters = (width / LETTER).max(1.0) as usize;
     textwrap::wrap(label, letters).into_iter().map(std::borrow::Cow::into_owned).collect()
 }
 
-/// Every value that has to be in the picture.
+/// Returns every value that has to be in the picture.
 fn values<'a>(chart: &'a Chart<'_>) -> impl Iterator<Item = f64> + 'a {
     let bars = chart.groups.iter().flat_map(|group| &group.bars);
     bars.flat_map(|bar| [bar.value, bar.published]).flatten().filter(|value| is_drawn(*value))
@@ -99,12 +99,12 @@ fn is_drawn(value: f64) -> bool {
     value.is_finite() && value > 0.0
 }
 
-/// The axis, its steps, and what the bars stand on.
+/// Returns the axis, its steps, and the value on which the bars stand.
 fn scale(chart: &Chart<'_>, bottom: f64) -> (Axis, Vec<f64>, f64) {
     let highest = values(chart).fold(1.2, f64::max);
     let lowest = values(chart).fold(1.0, f64::min);
     if highest > STEEP || lowest < 1.0 / STEEP {
-        // The bars stand on 1: above it misalignment costs, below it does not.
+        // The bars stand on 1: above it misalignment costs time, below it does not.
         let (low, high) = (lowest.min(0.9) * 0.85, highest * 1.4);
         return (Axis { low, high, from: bottom, to: TOP, is_logarithmic: true }, decades(low, high), 1.0);
     }
@@ -113,14 +113,14 @@ fn scale(chart: &Chart<'_>, bottom: f64) -> (Axis, Vec<f64>, f64) {
     (Axis { low: 0.0, high, from: bottom, to: TOP, is_logarithmic: false }, steps, 0.0)
 }
 
-/// 1, 2 and 5 times each power of ten between the ends.
+/// Returns 1, 2 and 5 times each power of ten between the ends.
 fn decades(low: f64, high: f64) -> Vec<f64> {
     let powers = (-12_i32..=12).map(|exponent| 10_f64.powi(exponent));
     let steps = powers.flat_map(|power| [1.0, 2.0, 5.0].map(|factor| factor * power));
     steps.filter(|step| (low..=high).contains(step)).collect()
 }
 
-/// The names of the series with their colours, and of the mark, above the bars.
+/// Draws the legend above the bars: the series with their colours, and the mark.
 fn legend(text: &mut String, chart: &Chart<'_>) {
     let mut left = LEFT;
     let series = chart.series.iter().enumerate().map(|(index, name)| (*name, Some(index)));
@@ -141,7 +141,7 @@ fn legend(text: &mut String, chart: &Chart<'_>) {
     }
 }
 
-/// The bars of a group, in the room from `left` on, each with its value and its mark.
+/// Draws the bars of a group within `room` from `left` on, each with its value and mark.
 fn bars(
     text: &mut String,
     axis: &Axis,
@@ -151,7 +151,7 @@ fn bars(
     group: &Group<'_>,
 ) {
     let bars = count(group.bars.len());
-    // One or two bars do not fill the picture.
+    // Limit the width: one or two bars do not fill the picture.
     let width = (room * 0.8 / bars).min((WIDTH - LEFT - RIGHT) * 0.1);
     let mut from = left + (room - width * bars) / 2.0;
     for (index, bar) in group.bars.iter().enumerate() {
@@ -176,7 +176,7 @@ fn bars(
     }
 }
 
-/// With two or three figures: there is little room over a bar.
+/// Formats a value with at most two decimals, as there is little room over a bar.
 fn short(value: f64) -> String {
     match value {
         _ if value >= 100.0 => format!("{value:.0}"),
@@ -195,7 +195,7 @@ mod tests {
         svg(&Chart { title: "t", series: vec!["one", "two"], groups: groups.collect() })
     }
 
-    /// The attribute of each bar behind those of the legend.
+    /// Returns the attribute of every bar, skipping the legend's two.
     fn of_bars(drawn: &str, attribute: &str) -> Vec<f64> {
         let rects = drawn.lines().filter(|line| line.starts_with("<rect")).skip(2);
         let value = |line: &str| {

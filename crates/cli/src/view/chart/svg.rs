@@ -1,4 +1,4 @@
-//! Charts as SVG: self-contained, in any viewer's own sans-serif type, legible on light and dark pages.
+//! Charts as SVG: self-contained, in the viewer's own sans-serif type, legible on light and dark pages.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use crate::view::markup::escaped;
 
 const WIDTH: f64 = 720.0;
 const PANEL: f64 = 260.0;
-/// Around the drawing: for the title, the numbers and the axes' labels.
+/// Margins around the drawing, for the title, the numbers and the axis labels.
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 40.0;
@@ -28,15 +28,15 @@ pub(crate) struct Panel<'a> {
     pub(crate) shape: Shape,
 }
 
-/// What is drawn.
+/// What a chart shows.
 pub(crate) enum Shape {
-    /// Points from left to right, with straight lines between, and remarks at some of them.
+    /// Points from left to right, joined by straight lines, and remarks at some of them.
     Line { points: Vec<(f64, f64)>, remarks: Vec<Remark> },
-    /// A bar each.
+    /// Vertical bars.
     Bars(Vec<Bar>),
 }
 
-/// A word at a point of a curve.
+/// A remark at a point of a curve.
 pub(crate) struct Remark {
     pub(crate) at: (f64, f64),
     pub(crate) text: String,
@@ -44,17 +44,17 @@ pub(crate) struct Remark {
 
 /// A bar.
 pub(crate) struct Bar {
-    /// Below it.
+    /// The label below it.
     pub(crate) label: String,
-    /// Its height.
+    /// The height.
     pub(crate) value: f64,
-    /// Above it.
+    /// The text above it.
     pub(crate) told: String,
     /// Whether it is one of the best.
     pub(crate) best: bool,
 }
 
-/// The panels below each other, as a whole SVG file.
+/// Draws the panels below each other, as a complete SVG file.
 pub(crate) fn draw(description: &str, panels: &[Panel<'_>]) -> String {
     let mut text = String::new();
     let mut top = 0.0;
@@ -69,7 +69,7 @@ pub(crate) fn draw(description: &str, panels: &[Panel<'_>]) -> String {
     )
 }
 
-/// An axis: numbers to places.
+/// An axis, which maps numbers to places.
 pub(crate) struct Axis {
     /// The numbers at its ends.
     pub(crate) low: f64,
@@ -81,12 +81,12 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// From zero on.
+    /// Makes an axis from zero to `high`.
     fn linear(high: f64, from: f64, to: f64) -> Self {
         Self { low: 0.0, high: high.max(f64::MIN_POSITIVE), from, to, is_logarithmic: false }
     }
 
-    /// The place of a number.
+    /// Returns the place of a number.
     pub(crate) fn at(&self, number: f64) -> f64 {
         let share = if self.is_logarithmic {
             (number / self.low).ln() / (self.high / self.low).ln()
@@ -103,7 +103,7 @@ struct Scale {
     y: Axis,
 }
 
-/// A line across at each step of a vertical axis, and the step before it.
+/// Draws a horizontal line at each step of a vertical axis, with the step's label to its left.
 pub(crate) fn grid(
     text: &mut String,
     axis: &Axis,
@@ -128,7 +128,7 @@ impl Panel<'_> {
             Shape::Bars(bars) => (1.0, most(bars.iter().map(|bar| bar.value))),
         };
         let steps = ticks(y_most, 5);
-        // Of nothing at all: anything above zero.
+        // There is always a last step; the default is never used.
         let y_most = steps.last().copied().unwrap_or(1.0);
         let scale = Scale {
             x: Axis::linear(x_most, LEFT, WIDTH - RIGHT),
@@ -165,12 +165,12 @@ fn line(text: &mut String, scale: &Scale, points: &[(f64, f64)], remarks: &[Rema
     for remark in remarks {
         let (x, y) = (scale.x.at(remark.at.0), scale.y.at(remark.at.1));
         let (anchor, x) = if x > WIDTH / 2.0 { ("end", x - 4.0) } else { ("start", x + 4.0) };
-        // Below: what falls leaves room there, and what rises has just left it.
+        // Below the point: there is room under a falling curve, and a rising one has just left it.
         label(text, "", x, y + 18.0, anchor, &remark.text);
     }
 }
 
-/// The labels that fit below the bars; of more, every second, fourth and so on is written.
+/// Labels that fit below the bars. If there are more, only every second, fourth and so on is written.
 const LABELS: usize = 16;
 
 fn draw_bars(text: &mut String, scale: &Scale, bars: &[Bar]) {
@@ -198,7 +198,7 @@ fn draw_bars(text: &mut String, scale: &Scale, bars: &[Bar]) {
     }
 }
 
-/// Words at a place.
+/// Draws words at a place.
 pub(crate) fn label(text: &mut String, class: &str, x: f64, y: f64, anchor: &str, words: &str) {
     let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
     let words = escaped(words);

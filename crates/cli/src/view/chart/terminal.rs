@@ -1,11 +1,11 @@
-//! Bars of block characters, curves of braille dots.
+//! Bars of block characters, and curves of braille dots.
 
 use crate::view::chart::short;
 
-/// Eighths of a character cell, from the left.
+/// One to eight eighths of a character cell, from the left.
 const EIGHTHS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
 
-/// A bar over `share` of `width` characters; never empty for a number above zero.
+/// Returns a bar over `share` of `width` characters; never empty for a share above zero.
 pub(crate) fn bar(share: f64, width: usize) -> String {
     let eighths = rounded(share.clamp(0.0, 1.0) * float(width) * 8.0).max(usize::from(share > 0.0));
     let mut bar = "█".repeat(eighths / 8);
@@ -13,22 +13,22 @@ pub(crate) fn bar(share: f64, width: usize) -> String {
     bar
 }
 
-/// A curve over 0 to `x_most`, in `width` by `height` characters without the labels.
+/// A curve from 0 to `x_most`. `width` and `height` are in characters, without the labels.
 pub(crate) struct Plot<'a> {
-    /// What the curve shows, above it.
+    /// What the curve shows; printed above it.
     pub(crate) title: &'a str,
-    /// The right end of the axis.
+    /// The right end of the horizontal axis.
     pub(crate) x_most: f64,
-    /// The top end of the axis.
+    /// The top end of the vertical axis.
     pub(crate) y_most: f64,
-    /// What the axis along the bottom counts.
+    /// The label of the horizontal axis.
     pub(crate) x_label: &'a str,
     pub(crate) width: usize,
     pub(crate) height: usize,
 }
 
 impl Plot<'_> {
-    /// The curve's lines, without a line break at the end.
+    /// Returns the lines of the drawing, without a line break at the end.
     pub(crate) fn draw(&self, y: impl Fn(f64) -> f64) -> String {
         let (columns, rows) = (self.width * 2, self.height * 4);
         let mut cells = vec![vec![0_u8; self.width]; self.height];
@@ -37,7 +37,7 @@ impl Plot<'_> {
             let x = self.x_most * float(column) / float(columns.saturating_sub(1).max(1));
             let share = if self.y_most > 0.0 { (y(x) / self.y_most).clamp(0.0, 1.0) } else { 0.0 };
             let row = rows - 1 - rounded(share * float(rows - 1));
-            // A steep curve stays connected: from beside the dot before to this one.
+            // Keep a steep curve connected: draw from next to the previous dot to this one.
             let from = before
                 .map_or(row, |before: usize| if before > row { before - 1 } else { row.min(before + 1) });
             for dot in row.min(from)..=row.max(from) {
@@ -69,11 +69,12 @@ impl Plot<'_> {
     }
 }
 
-/// The dots of a braille character, by row and column, as bits after U+2800.
+/// The dots of a braille character by row and column, as bits added to U+2800.
 const BRAILLE: [[u8; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
 
-/// A cell with these dots. One without any is a blank: the braille character without dots looks like one and is none, so that
-/// it is shown by its code wherever text is printed ([`is_hidden`](straddle_device::shown::is_hidden)).
+/// Returns the character with these dots, a blank if there are none. The braille character without dots looks
+/// like a blank but is not one, so it would be shown by its code wherever text is printed
+/// ([`is_hidden`](straddle_device::shown::is_hidden)).
 fn glyph(dots: u8) -> char {
     char::from_u32(0x2800 + u32::from(dots)).filter(|_| dots != 0).unwrap_or(' ')
 }
@@ -109,7 +110,7 @@ mod tests {
         assert_eq!(drawn, "   t\n20 │  ⡠⠊\n 0 │⡠⠊\n   └────\n    0x10");
     }
 
-    /// What is drawn passes the last look at stdout as it is.
+    /// Drawings pass the last filter before stdout unchanged.
     #[test]
     fn no_drawing_is_made_of_hidden_characters() {
         let shapes: [fn(f64) -> f64; 4] = [|_| 0.0, |x| x, |x| (x * 40.0).sin().abs() * 20.0, |_| f64::NAN];

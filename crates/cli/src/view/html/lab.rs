@@ -1,4 +1,4 @@
-//! The lab's steps in a page: charts as the article's figures, tables, and what happened inside the drives.
+//! The lab steps in a page: charts like the article's figures, tables, and what happened inside the drives.
 
 use straddle_reproduce::experiment::{Direction, LabMeasure, LabStep};
 use straddle_reproduce::lab::{Comparison, StepOutcome};
@@ -32,7 +32,7 @@ pub(super) fn step(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) ->
     text + &paragraph(&format!("{}.", ran(step, outcome)), "soft")
 }
 
-/// The published ratio of a variant.
+/// Returns the published ratio of a variant.
 fn published_ratio(outcome: &StepOutcome, measure: usize, variant: usize) -> Option<f64> {
     let of = |compared: &&Comparison| {
         compared.unit.is_none() && (compared.measure, compared.variant) == (measure, Some(variant))
@@ -40,7 +40,7 @@ fn published_ratio(outcome: &StepOutcome, measure: usize, variant: usize) -> Opt
     outcome.compared.iter().find(of).map(|compared| compared.published)
 }
 
-/// A bar a variant, grouped by what was measured: the figures of the article.
+/// Draws one bar per variant, grouped by measure, like the article's figures.
 fn variants_chart(step: &LabStep, outcome: &StepOutcome, direction: Direction, what: &str) -> String {
     let Some(arm) = (0..step.arms.len()).find(|arm| step.aligned() != Some(*arm)) else {
         return String::new();
@@ -62,7 +62,7 @@ fn variants_chart(step: &LabStep, outcome: &StepOutcome, direction: Direction, w
     })
 }
 
-/// Our ratio beside the published one, of each measure.
+/// Draws our ratio beside the published one, for each measure.
 fn compared_chart(step: &LabStep, outcome: &StepOutcome) -> String {
     let Some(arm) = (0..step.arms.len()).find(|arm| step.aligned() != Some(*arm)) else {
         return String::new();
@@ -99,7 +99,7 @@ fn figures(step: &LabStep, outcome: &StepOutcome) -> String {
     table.html()
 }
 
-/// Ratios by variant, and the times that they are of.
+/// Returns tables of the ratios by variant, with the times that they compare.
 fn ratios(step: &LabStep, outcome: &StepOutcome) -> String {
     let mut text = String::new();
     let mut headings = vec![""];
@@ -153,7 +153,7 @@ fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> Str
     table.html()
 }
 
-/// What happened inside the drive of every guest.
+/// Returns a table of what happened inside the drive of every guest.
 fn counters(step: &LabStep, outcome: &StepOutcome) -> String {
     let mut table = Table::new(
         "Inside the drives",

@@ -1,4 +1,4 @@
-//! The page of a fixed result: what has to be in it, that all of it is well-formed, and that a browser shows it.
+//! The page of a fixed result: it has the required contents, is well-formed, and is shown by a browser.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -22,7 +22,7 @@ use crate::output::Styles;
 use crate::view::json::reproduce::{ReproduceReport, Reproduced, ReproducedExperiment, Way};
 use crate::view::text::reproduce as text;
 
-/// Answers what depends on the variant and the arm only.
+/// Answers by variant and arm only.
 struct Fixed;
 
 impl Machine for Fixed {
@@ -50,7 +50,8 @@ impl Machine for Fixed {
     }
 }
 
-/// Experiments on the fixed machine, with another title where markup has to be harmless.
+/// Runs experiments on the fixed machine. Their titles are replaced by one with markup in it, which has to be
+/// escaped.
 fn reproduced(names: &[&str]) -> Reproduced {
     let settings = Settings { runs: 1, seed: 7, full: false, guests: NonZeroUsize::new(2).unwrap() };
     let cache = tempfile::tempdir().unwrap();
@@ -103,7 +104,7 @@ fn text_and_json_have_ratios_means_and_what_was_published() {
         rows[0].split_whitespace().collect::<Vec<_>>(),
         ["reiserfs", "12", "12", "12", "12", "12", "12"]
     );
-    // Four file systems of 2, one of 12, one of 0.6.
+    // Four file systems with a ratio of 2, one with 12, one with 0.6.
     assert!(shown.lines().any(|line| line.trim().starts_with("mean") && line.contains("3.433")), "{shown}");
     assert!(shown.contains("make, xfs, ratio") && shown.contains("OUTSIDE 20 %"), "{shown}");
     let misses = text::misses(&reproduced);
@@ -125,7 +126,7 @@ fn text_and_json_have_ratios_means_and_what_was_published() {
     assert!(errors.is_empty(), "{errors:?}");
 }
 
-/// The browser, or a word on what is not tested.
+/// Returns the browser, or reports that the test is skipped.
 fn chromium() -> Option<PathBuf> {
     let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
         .map(|folder| folder.join("chromium"))
@@ -136,7 +137,7 @@ fn chromium() -> Option<PathBuf> {
     found
 }
 
-/// What the browser says of a page; it keeps its own files in `folder`.
+/// Returns the browser's output for a page. The browser keeps its own files in `folder`.
 fn browse(chromium: &Path, folder: &Path, arguments: &[&str]) -> Vec<u8> {
     let mut command = Command::new(chromium);
     command.args([
@@ -163,11 +164,12 @@ fn a_browser_shows_it() {
     let count = |text: &str| dom.matches(text).count();
     assert_eq!((count("<svg "), count("</svg>")), (6, 6));
     assert!(dom.contains("<h1>Reproduced: smith-2010</h1>"));
-    // Two tables of times and one of counters a drive, and one of what was published of the first.
+    // Per drive two tables of times and one of counters, and one of the published figures for the first
+    // drive.
     assert_eq!(count("<caption>"), 3 * 3 + 1);
     browse(&chromium, folder.path(), &["--screenshot=page.png", &address]);
     let picture = std::fs::read(folder.path().join("page.png")).unwrap();
     assert_eq!(picture[1..4], *b"PNG");
-    // A blank page of this size is compressed to some 10 kB.
+    // A blank page of this size compresses to about 10 kB.
     assert!(picture.len() > 60_000, "{} bytes are too few for text and bars", picture.len());
 }

@@ -8,7 +8,8 @@ use straddle_bench::{
 use straddle_io::{Counters, Latency};
 use straddle_real::Io;
 
-/// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
+/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
+/// added.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// What `straddle bench --json` prints.
@@ -279,7 +280,7 @@ pub(crate) struct CountersReport {
     erases: u64,
 }
 
-/// A sweep and what it was made of.
+/// A sweep and the conditions of its measurement.
 pub(crate) struct Bench<'a> {
     pub(crate) target: &'a Description,
     pub(crate) capacity: u64,
@@ -287,7 +288,7 @@ pub(crate) struct Bench<'a> {
     pub(crate) workload: &'a Workload,
     pub(crate) host: Host,
     pub(crate) sweep: &'a Sweep,
-    /// Where the arms took turns.
+    /// How the arms took turns, if they did.
     pub(crate) turns: Option<&'a InTurns<'a>>,
 }
 
@@ -296,7 +297,7 @@ pub(crate) struct InTurns<'a> {
     pub(crate) measured: &'a Measured,
     pub(crate) order: &'a Order,
     pub(crate) io: Io,
-    /// What became of what the target held.
+    /// What became of the target's contents.
     pub(crate) kept: &'static str,
     pub(crate) warnings: &'a [String],
 }
@@ -385,7 +386,7 @@ fn arm_report(arm: &Arm, bench: &Bench<'_>) -> ArmReport {
     let (samples, ratio) = (&arm.samples, bench.sweep.ratio(arm));
     ArmReport {
         offset_sectors: arm.offset,
-        // A run that was done was below the capacity.
+        // A completed run was below the capacity, so this does not overflow.
         offset_bytes: arm.offset.saturating_mul(bench.logical_sector),
         seed: arm.workload.seed(bench.logical_sector),
         requests: samples.requests,

@@ -64,12 +64,12 @@ impl Summary {
     }
 }
 
-/// What stands before the targets: the document is written while they are audited.
+/// Returns the start of the document, before the targets. The document is written while they are audited.
 pub(crate) fn opening() -> String {
     format!("{{\"schema\":{SCHEMA},\"straddle\":\"{}\",\"targets\":[", env!("CARGO_PKG_VERSION"))
 }
 
-/// What stands behind the targets.
+/// Returns the end of the document, after the targets.
 pub(crate) fn closing(summary: Summary) -> Result<String, serde_json::Error> {
     Ok(format!("\n],\"summary\":{}}}", serde_json::to_string(&summary)?))
 }
@@ -145,7 +145,7 @@ impl From<straddle_audit::Status> for Status {
 }
 
 impl Status {
-    /// The word for it.
+    /// Returns the word for it.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -192,7 +192,7 @@ impl From<Kind> for KindReport {
 }
 
 impl TargetReport {
-    /// A target that could not be audited.
+    /// Returns the report for a target that could not be audited.
     pub(crate) fn failed(target: String, error: String) -> Self {
         Self {
             target,
@@ -210,13 +210,13 @@ impl TargetReport {
         }
     }
 
-    /// A target that is known to be of a kind that is not read.
+    /// Returns the report for a target of a kind that is known but not read.
     pub(crate) fn not_read(target: String, reason: String) -> Self {
         let failed = Self::failed(target, String::new());
         Self { status: Status::NotJudged, reason: Some(reason), error: None, ..failed }
     }
 
-    /// An audited target.
+    /// Returns the report for an audited target.
     pub(crate) fn of(audited: &Examined) -> Self {
         let Examined { name, target, stack, judgement, .. } = audited;
         Self {

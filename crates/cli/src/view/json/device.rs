@@ -128,7 +128,7 @@ struct ZonedReport {
     zone_bytes: u64,
 }
 
-/// A figure whose values are converted by `value`.
+/// Converts a figure, its values by `value`.
 fn figure<T: Copy + PartialEq, U>(figure: &Figure<T>, value: impl Fn(T) -> U) -> FigureReport<U> {
     FigureReport {
         value: value(figure.value()),

@@ -6,10 +6,11 @@ use straddle_drive::Profile;
 use straddle_drive::disk::{Angle, DiskParameters, Protection, RmwPolicy, Zone};
 use straddle_drive::profile::{Body, Claims};
 
-/// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
+/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
+/// added.
 pub(crate) const SCHEMA: u32 = 1;
 
-/// Bytes of a megabyte, as transfer rates are told.
+/// Bytes per megabyte, the unit of transfer rates.
 const MEGABYTE: f64 = 1e6;
 
 /// What `straddle drive list --json` and `straddle drive show --json` print.
@@ -152,7 +153,7 @@ struct FigureReport {
 }
 
 impl DrivesReport {
-    /// The drives, in full or with what `list` shows.
+    /// Reports the drives, in full or only with what `list` shows.
     pub(crate) fn of(profiles: &[Profile], full: bool) -> Self {
         let drives = profiles.iter().map(|profile| drive(profile, full)).collect();
         Self { schema: SCHEMA, straddle: env!("CARGO_PKG_VERSION"), drives }
@@ -201,7 +202,7 @@ fn claims(claims: &Claims) -> ClaimsReport {
     }
 }
 
-/// "disk" or "ssd".
+/// Returns "disk" or "ssd".
 pub(crate) const fn kind(profile: &Profile) -> &'static str {
     match profile.body {
         Body::Disk(_) => "disk",
@@ -232,7 +233,7 @@ fn mechanics(disk: &DiskParameters, physical: u64) -> DiskReport {
     }
 }
 
-/// The zones with their transfer rates.
+/// Returns the zones with their transfer rates.
 pub(crate) fn zones(disk: &DiskParameters, physical: u64) -> Vec<ZoneReport> {
     let mut first_track = 0;
     let mut zones = Vec::new();
@@ -245,7 +246,8 @@ pub(crate) fn zones(disk: &DiskParameters, physical: u64) -> Vec<ZoneReport> {
     zones
 }
 
-/// Sustained transfer over a serpentine of the zone: its tracks and what the skews cost (the manuals' A / (B + C + D)).
+/// Returns the sustained transfer rate over one serpentine of the zone, with the tracks and the skews between
+/// them (the manuals' A / (B + C + D)).
 fn rate(zone: &Zone, disk: &DiskParameters, physical: u64) -> f64 {
     let surfaces = f64::from(disk.geometry.surfaces());
     let width = f64::from(disk.geometry.width().min(zone.tracks));
@@ -262,7 +264,7 @@ fn sector(physical: u64) -> f64 {
 }
 
 impl ZoneReport {
-    /// In MB/s.
+    /// Returns the rate in MB/s.
     pub(crate) fn megabytes(&self) -> f64 {
         self.bytes_per_second / MEGABYTE
     }

@@ -5,7 +5,8 @@ use serde::Serialize;
 use straddle_reproduce::experiment::Quantity;
 use straddle_reproduce::fit::{Figure, Fit, Fitted, MARGIN};
 
-/// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
+/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
+/// added.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// What `straddle drive fit --json` prints. Errors are shares of the published figure.

@@ -6,7 +6,8 @@ use straddle_guest::{Ended, Job};
 
 use super::bench::{CountersReport, counters};
 
-/// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
+/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
+/// added.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// What `straddle lab --json` prints.

@@ -7,7 +7,7 @@ use straddle_layout::layer::{Facts, Layer, Segment};
 use straddle_layout::view::Piece;
 use straddle_units::ByteCount;
 
-/// So many runs of a layer's space are told.
+/// The most runs of a layer's space that are reported.
 const PIECES: usize = 64;
 
 /// A layer.

@@ -8,7 +8,8 @@ use straddle_units::BlockSize;
 
 use crate::commands::plan::Planned;
 
-/// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
+/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
+/// added.
 pub(super) const SCHEMA: u32 = 1;
 
 /// What `straddle plan --json` prints. What `apply` reads is what `--save` keeps.

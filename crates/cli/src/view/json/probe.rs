@@ -6,7 +6,8 @@ use straddle_bench::Description;
 use straddle_probe::{Confidence, Finding, PhaseScan, Report, Rmw, RmwCost, Rotation, WriteCache};
 use straddle_units::Boundary;
 
-/// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
+/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
+/// added.
 pub(super) const SCHEMA: u32 = 1;
 
 /// What `straddle probe --json` prints.

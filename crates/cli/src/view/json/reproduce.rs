@@ -14,32 +14,33 @@ mod lab;
 
 use self::lab::LabStepReport;
 
-/// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
+/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
+/// added.
 pub(crate) const SCHEMA: u32 = 2;
 
-/// Experiments that were run.
+/// A run of several experiments.
 pub(crate) struct Reproduced {
     pub(crate) experiments: Vec<ReproducedExperiment>,
     pub(crate) way: Way,
     pub(crate) wall: Duration,
 }
 
-/// An experiment that was run, or a part of it.
+/// A run of an experiment or of a part of it.
 pub(crate) struct ReproducedExperiment {
     pub(crate) experiment: Experiment,
-    /// Not so on another drive than those that were published of.
+    /// Whether figures are judged. False on a drive other than those with published figures.
     pub(crate) judged: bool,
-    /// What needs a drive only, if that was run.
+    /// The results of the steps that need only a drive, if they were run.
     pub(crate) outcome: Option<Outcome>,
-    /// What needs a kernel, if that was run, in the order of the experiment.
+    /// The results of the steps that need a kernel, if they were run, in the order of the experiment.
     pub(crate) lab: Option<Vec<straddle_reproduce::lab::StepOutcome>>,
 }
 
-/// How they were run.
+/// How the experiments were run.
 pub(crate) struct Way {
-    /// In the lab.
+    /// The settings of the lab.
     pub(crate) settings: Settings,
-    /// What runs the same again.
+    /// The command that repeats the run.
     pub(crate) command: String,
 }
 
@@ -203,7 +204,7 @@ struct PublishedReport {
 }
 
 impl ReproduceReport {
-    /// Experiments that were run.
+    /// Reports experiments that were run.
     pub(crate) fn of(reproduced: &Reproduced) -> Self {
         let experiments = reproduced.experiments.iter().map(run_report).collect();
         let (judged, within) = reproduced.verdict();
@@ -215,7 +216,7 @@ impl ReproduceReport {
         Self { schema: SCHEMA, straddle: env!("CARGO_PKG_VERSION"), experiments, summary: Some(summary) }
     }
 
-    /// Experiments that were not.
+    /// Lists experiments without running them.
     pub(crate) fn listed(experiments: &[Experiment]) -> Self {
         let experiments = experiments.iter().map(|experiment| report(experiment, None, None, None)).collect();
         Self { schema: SCHEMA, straddle: env!("CARGO_PKG_VERSION"), experiments, summary: None }
@@ -223,13 +224,13 @@ impl ReproduceReport {
 }
 
 impl Reproduced {
-    /// How many published figures were judged, and how many of them are within their limit.
+    /// Returns how many published figures were judged, and how many of them are within their limit.
     pub(crate) fn verdict(&self) -> (usize, usize) {
         let verdicts = self.experiments.iter().map(ReproducedExperiment::verdict);
         verdicts.fold((0, 0), |sum, verdict| (sum.0 + verdict.0, sum.1 + verdict.1))
     }
 
-    /// What all of them took.
+    /// Returns the requests and the virtual time of all experiments.
     pub(crate) fn tally(&self) -> Tally {
         let models = self.experiments.iter().filter_map(|experiment| experiment.outcome.as_ref());
         let tallies = models.map(Outcome::tally);
@@ -241,12 +242,12 @@ impl Reproduced {
 }
 
 impl ReproducedExperiment {
-    /// How far a figure may be off; none where nothing is judged.
+    /// Returns the largest acceptable error of a figure; `None` if nothing is judged.
     pub(crate) fn limit(&self) -> Option<f64> {
         self.judged.then_some(self.experiment.limit)
     }
 
-    /// Those of the lab's steps that were run.
+    /// Returns the lab steps that were run.
     pub(crate) fn lab_steps(
         &self,
     ) -> impl Iterator<Item = (&straddle_reproduce::experiment::LabStep, &straddle_reproduce::lab::StepOutcome)>
@@ -254,7 +255,7 @@ impl ReproducedExperiment {
         self.experiment.lab.iter().zip(self.lab.iter().flatten())
     }
 
-    /// How many published figures were judged, and how many of them are within the limit.
+    /// Returns how many published figures were judged, and how many of them are within the limit.
     pub(crate) fn verdict(&self) -> (usize, usize) {
         let Some(limit) = self.limit() else { return (0, 0) };
         let models =
@@ -322,7 +323,8 @@ fn step_report(step: &Step, outcome: Option<&StepOutcome>, limit: Option<f64>) -
     }
 }
 
-/// Path, value and source of the numbers of a drive that were fitted, or chosen by hand to suit published figures.
+/// Returns path, value and source of the drive's numbers that were fitted, or chosen by hand to suit
+/// published figures.
 pub(crate) fn fitted(profile: &Profile) -> impl Iterator<Item = (&str, &str, &str)> {
     profile.figures.iter().filter_map(|figure| {
         let suits = |source: &&str| source.starts_with("fitted") || source.starts_with("chosen by hand");
@@ -351,7 +353,7 @@ fn arm_report(
     }
 }
 
-/// Physical sectors read to write a part of one, per request.
+/// Returns the physical sectors per request that were read to write a part of one.
 fn rmw_reads(outcome: &ArmOutcome) -> Option<f64> {
     let float = |number: u64| u32::try_from(number).map_or(f64::INFINITY, f64::from);
     let reads: Option<u64> =

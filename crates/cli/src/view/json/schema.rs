@@ -1,4 +1,4 @@
-//! The JSON Schemas of what the commands print.
+//! The JSON Schemas of the commands' output.
 
 use schemars::generate::SchemaSettings;
 
@@ -14,12 +14,12 @@ use super::serve::ServeReport;
 use super::sim::SimReport;
 use crate::args::SchemaOf;
 
-/// Before a schema's name and version in its `$id`.
+/// The part of a schema's `$id` before its name and version.
 const HOME: &str = "https://github.com/straddle/straddle/schema";
 
-/// The JSON Schema of what a command prints.
+/// Returns the JSON Schema of a command's output.
 pub(crate) fn json_schema(command: SchemaOf) -> schemars::Schema {
-    // As written: a field that is left out when empty is not required.
+    // For output, a field that is left out when empty is not required.
     let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let (mut schema, name, version) = match command {
         SchemaOf::Check => (generator.into_root_schema_for::<Report>(), "check", super::check::SCHEMA),

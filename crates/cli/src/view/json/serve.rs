@@ -8,10 +8,12 @@ use straddle_serve::{Ending, Snapshot};
 
 use super::bench::{CountersReport, LatencyReport, counters, latency};
 
-/// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
+/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
+/// added.
 pub(crate) const SCHEMA: u32 = 1;
 
-/// The upper bounds of the histogram's classes in nanoseconds: 1, 2 and 5 of each power of ten, from 10 µs to 1 s.
+/// The upper bounds of the histogram's classes in nanoseconds: 1, 2 and 5 times each power of ten, from 10 µs
+/// up to 1 s.
 const BOUNDS: [u64; 16] = [
     10_000,
     20_000,
@@ -107,7 +109,7 @@ struct ClassReport {
     replies: u64,
 }
 
-/// Everything there is to report.
+/// What is reported.
 pub(crate) struct Serve<'a> {
     pub(crate) target: &'a str,
     pub(crate) profile: &'a Profile,
@@ -115,7 +117,7 @@ pub(crate) struct Serve<'a> {
     pub(crate) snapshot: Snapshot<'a>,
 }
 
-/// The classes of a histogram that are not empty: upper bound, if any, and number.
+/// Returns the non-empty classes of a histogram: the upper bound, if there is one, and the count.
 pub(crate) fn classes(latency: &Latency) -> Vec<(Option<Nanos>, u64)> {
     let mut below = 0;
     let bounds = BOUNDS.map(|bound| Some(Nanos::new(bound))).into_iter().chain([None]);

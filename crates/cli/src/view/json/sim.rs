@@ -7,7 +7,8 @@ use straddle_trace::{Format, Pace, Replayed};
 
 use super::bench::{CountersReport, LatencyReport, counters, latency};
 
-/// The version of this form. It grows when a field changes its meaning or goes; new fields do not count.
+/// The version of this form. It increases when a field changes its meaning or is removed, not when one is
+/// added.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// What `straddle sim --json` prints.
@@ -131,14 +132,14 @@ struct KindReport {
     latency: LatencyReport,
 }
 
-/// A replay with one shift, to be reported.
+/// A replay with one shift.
 pub(crate) struct Run {
     pub(crate) shift: u64,
     pub(crate) format: Option<Format>,
     pub(crate) replayed: Replayed,
 }
 
-/// Everything there is to report.
+/// What is reported.
 pub(crate) struct Sim<'a> {
     pub(crate) trace: &'a str,
     pub(crate) drive: &'a str,
@@ -147,7 +148,7 @@ pub(crate) struct Sim<'a> {
 }
 
 impl Sim<'_> {
-    /// The time of a run's requests over that of the first run's.
+    /// Returns the total time of a run's requests relative to that of the first run.
     pub(crate) fn ratio(&self, run: &Run) -> f64 {
         let seconds = |run: &Run| run.replayed.busy().seconds();
         let first = self.runs.first().map_or(0.0, seconds);

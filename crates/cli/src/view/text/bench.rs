@@ -12,12 +12,13 @@ use crate::view::chart::terminal::bar;
 use crate::view::json::bench::{Bench, InTurns};
 use crate::view::text::{clock, plain_table, right, trimmed, wrap};
 
-/// Bars are at least so long; where there is no room for that, columns go.
+/// The least length of a bar. Columns are left out to make room for it.
 const SHORTEST_BAR: usize = 10;
-/// Longer ones tell no more.
+/// The greatest length of a bar; longer ones show no more.
 const LONGEST_BAR: usize = 60;
 
-/// A column: its heading, what it says of an arm, and how soon it goes when the terminal is narrow (0: never).
+/// A column: its heading, its rank for being left out on a narrow terminal (the highest goes first, 0 never),
+/// and its cell for an arm.
 struct Column {
     heading: &'static str,
     goes: u8,
@@ -50,7 +51,7 @@ const REVOLUTIONS: &str = "REV/REQ";
 const AMPLIFICATION: &str = "WAF";
 const RATIO: &str = "x BEST";
 
-/// What a heading means, for those that do not say it themselves.
+/// Explanations of the headings that need one.
 const LEGEND: [(&str, &str); 6] = [
     (EACH, "median over the rounds, with the flush at each turn's end"),
     (FLUSH, "mean of each flush"),
@@ -60,7 +61,7 @@ const LEGEND: [(&str, &str); 6] = [
     (RATIO, "time per request over the cheapest offset's, with its 95 % margin"),
 ];
 
-/// A sweep in full, for a terminal of `width` characters.
+/// Returns a sweep in full, for a terminal of `width` characters.
 pub(crate) fn sweep(bench: &Bench<'_>, width: usize, styles: Styles) -> String {
     let mut text = format!("{}\n", paint(styles.heading, &wrap(&headline(bench), width, "")));
     for note in notes(bench) {
@@ -78,7 +79,7 @@ pub(crate) fn sweep(bench: &Bench<'_>, width: usize, styles: Styles) -> String {
     text
 }
 
-/// One line that says what was run, on what, in whose time.
+/// Returns one line that says what was run, on what target, and by which clock.
 fn headline(bench: &Bench<'_>) -> String {
     let time = clock(bench.target.clock);
     let overhead = match bench.host.overhead_ns {
@@ -99,7 +100,7 @@ fn described(bench: &Bench<'_>) -> String {
     let (count, seconds) = workload.limits();
     let Parameters { stride, blocks, seed, sync, fsync_each } = workload.pattern.parameters();
     let amount = match (count, seconds) {
-        // How many there were in a turn is said with the rounds.
+        // The rounds give the number of requests per turn.
         _ if bench.turns.is_some() => String::new(),
         (Some(count), None) => format!("{count} "),
         (Some(count), Some(seconds)) => format!("{count} (at most {seconds} s of) "),
@@ -122,7 +123,7 @@ fn described(bench: &Bench<'_>) -> String {
     }
     match (blocks, bench.target.clock) {
         (None, _) => {}
-        // Only a model is sent the blocks of the published program.
+        // Only a model gets the blocks of the published program.
         (Some(_), Clock::Wall) => text += " at random places",
         (Some(_), Clock::Virtual) => {
             let seed = seed.map_or_else(|| "the offset".to_owned(), |seed| seed.to_string());
@@ -169,7 +170,7 @@ fn notes(bench: &Bench<'_>) -> Vec<String> {
     notes
 }
 
-/// How the arms took turns, and what became of the target's contents.
+/// Describes how the arms took turns, and what became of the target's contents.
 fn how(turns: &InTurns<'_>) -> String {
     let (measured, order) = (turns.measured, turns.order);
     let ended = match measured.ended {
@@ -193,13 +194,13 @@ fn how(turns: &InTurns<'_>) -> String {
     )
 }
 
-/// The columns that say something here and find room beside the bars.
+/// Returns the columns that apply here and leave room for the bars.
 fn columns(sweep: &Sweep, width: usize) -> Vec<&'static Column> {
     let samples = || sweep.arms().iter().map(|arm| &arm.samples);
     let counters = || samples().filter_map(|samples| samples.counters.as_ref());
     let spins = counters().any(|counters| counters.revolution > 0);
     let says = |column: &&Column| match column.heading {
-        // With a flush after each write it is a part of the latency.
+        // With a flush after each write, the flush is part of the latency.
         FLUSH => samples().any(|samples| samples.flushes > 0),
         RMW => counters().any(|counters| counters.host_writes > 0),
         REVOLUTIONS => spins,
@@ -219,7 +220,7 @@ fn columns(sweep: &Sweep, width: usize) -> Vec<&'static Column> {
     columns
 }
 
-/// Characters of the columns with the gaps between them, and the one before the bar.
+/// Returns the width of the columns in characters, with the gaps between them and the one before the bar.
 fn needed(sweep: &Sweep, columns: &[&Column]) -> usize {
     let longest = |column: &Column| {
         let cells = sweep.arms().iter().map(|arm| (column.cell)(arm, sweep).chars().count());
@@ -245,7 +246,8 @@ fn table(sweep: &Sweep, columns: &[&Column], width: usize, styles: Styles) -> St
     coloured(&trimmed(&table), sweep, styles)
 }
 
-/// The lines of the table, each arm's bar in the colour of its verdict. Done afterwards: an escape has no width.
+/// Colours the lines of the table, each arm's bar by its verdict. This is done last, because the table counts
+/// escape sequences as text.
 fn coloured(table: &str, sweep: &Sweep, styles: Styles) -> String {
     let mut lines = table.lines();
     let mut text =
@@ -265,7 +267,7 @@ fn coloured(table: &str, sweep: &Sweep, styles: Styles) -> String {
     text
 }
 
-/// What the sweep shows, in a sentence or two.
+/// Returns what the sweep shows, in a sentence or two.
 fn verdict(sweep: &Sweep) -> String {
     let (best, worst) = (sweep.best(), sweep.worst());
     if let [only] = sweep.arms() {
@@ -304,12 +306,12 @@ fn each(arm: &Arm) -> straddle_io::Nanos {
     straddle_io::Nanos::from_seconds(arm.seconds_per_request()).unwrap_or_default()
 }
 
-/// The time of an arm: its whole run, or in turns that of a request.
+/// Returns the time of an arm: of its whole run or, in turns, of one request.
 fn taken(arm: &Arm, sweep: &Sweep) -> String {
     if in_turns(sweep) { format!("{} a request", each(arm)) } else { arm.samples.elapsed.to_string() }
 }
 
-/// How large a difference could have been missed.
+/// Says how large a difference could have been missed.
 fn known(sweep: &Sweep) -> String {
     let widest =
         sweep.arms().iter().filter_map(|arm| sweep.ratio(arm).interval).map(|interval| interval.high);
@@ -325,7 +327,7 @@ fn known(sweep: &Sweep) -> String {
     }
 }
 
-/// `0, 8, 16`, and of many only the ends.
+/// Returns `0, 8, 16`; for many offsets only the ends.
 fn listed(offsets: &[u64]) -> String {
     const MOST: usize = 6;
     let words = |offsets: &[u64]| offsets.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
@@ -337,14 +339,14 @@ fn listed(offsets: &[u64]) -> String {
 
 fn ratio(ratio: Ratio) -> String {
     match ratio.margin() {
-        // The cheapest itself.
+        // The cheapest arm itself.
         _ if ratio.value <= 1.0 => "1.00".to_owned(),
         Some(margin) if margin >= 0.005 => format!("{:.2} ±{margin:.2}", ratio.value),
         _ => format!("{:.2}", ratio.value),
     }
 }
 
-/// With three or four figures.
+/// Rounds to three digits, or to a whole number from 100 on.
 fn rounded(number: f64) -> String {
     match number {
         small if small < 9.995 => format!("{small:.2}"),
@@ -374,7 +376,7 @@ fn amplification(samples: &Samples) -> String {
     factor.map_or_else(|| "-".to_owned(), |factor| format!("{factor:.2}"))
 }
 
-/// The arms as bars.
+/// Draws the arms as bars.
 pub(crate) fn svg(bench: &Bench<'_>) -> String {
     let sweep = bench.sweep;
     let bars = sweep.arms().iter().map(|arm| svg::Bar {

@@ -17,7 +17,7 @@ use crate::output::{self, Styles, paint, plural, printable, width};
 use crate::view::json::Status;
 use crate::view::json::check::Summary;
 
-/// A target's findings, a line each: `vm.img: error S001 partition 1: starts at …`
+/// Returns a target's findings, one per line: `vm.img: error S001 partition 1: starts at …`
 pub(crate) fn lines(audited: &Examined) -> String {
     let mut text = String::new();
     for (finding, _) in audited.reported() {
@@ -34,7 +34,7 @@ pub(crate) fn lines(audited: &Examined) -> String {
     text
 }
 
-/// A target in full: what it is, its partitions with their verdicts, and each finding with its fix.
+/// Returns a target in full: what it is, its partitions with their verdicts, and each finding with its fix.
 pub(crate) fn target(audited: &Examined, verbose: bool, styles: Styles) -> String {
     let mut text = heading(audited, styles);
     let topology = &audited.target.topology;
@@ -45,7 +45,7 @@ pub(crate) fn target(audited: &Examined, verbose: bool, styles: Styles) -> Strin
     }
     let _ = writeln!(text, "{}\n{}", table_line(audited), status_line(audited, styles));
     for remark in &audited.remarks() {
-        // A command is not wrapped.
+        // Do not wrap a command.
         let ready = audited.ready.as_deref().filter(|line| remark.ends_with(*line));
         let told = ready.and_then(|line| remark.strip_suffix(line)).unwrap_or(remark).trim_end();
         let note = wrap(&format!("note: {}", printable(told)), width(), "  ");
@@ -67,7 +67,7 @@ pub(crate) fn target(audited: &Examined, verbose: bool, styles: Styles) -> Strin
     text
 }
 
-/// A target drawn: what it is, and its layers with the codes of their findings.
+/// Returns a target drawn: what it is, and its layers with the codes of their findings.
 pub(crate) fn map(audited: &Examined, styles: Styles) -> String {
     let mut text = heading(audited, styles);
     let _ = writeln!(
@@ -128,7 +128,7 @@ fn heading(audited: &Examined, styles: Styles) -> String {
     }
 }
 
-/// `  status: error (alignment, table damage)`
+/// Returns a line such as `  status: error (alignment, table damage)`.
 fn status_line(audited: &Examined, styles: Styles) -> String {
     let status = Status::from(audited.judgement.status);
     let style = match status {
@@ -178,7 +178,7 @@ fn is_unread(stack: &Stack) -> bool {
     stack.problems.iter().any(|problem| matches!(problem, Problem::Unreadable { number: None, .. }))
 }
 
-/// The last line: `3 targets: 1 ok, 2 with errors (2 errors, 1 warning)`.
+/// Returns the last line: `3 targets: 1 ok, 2 with errors (2 errors, 1 warning)`.
 pub(crate) fn summary(summary: Summary, severities: [usize; 3], styles: Styles) -> String {
     let mut parts = Vec::new();
     let mut part = |count: usize, word: &str, style: Style| {

@@ -15,12 +15,12 @@ use crate::view::text::{plain_table, trimmed, wrap};
 
 /// Rows of a curve on the terminal.
 const PLOT_HEIGHT: usize = 8;
-/// The widest curve on the terminal.
+/// The greatest width of a curve on the terminal.
 const PLOT_WIDTH: usize = 72;
-/// Points of the seek curve as SVG: near the start, where it bends, every one, then these.
+/// Steps of the seek curve as SVG. They lie closer together near the start, where the curve bends.
 const SEEK_POINTS: u32 = 400;
 
-/// The drives as a table.
+/// Returns the drives as a table.
 pub(crate) fn list(profiles: &[Profile], width: usize, styles: Styles) -> String {
     let mut table = plain_table(&["NAME", "KIND", "CLAIMS", "TRUTH", "MISREPORTS", "OPTIONS", "TITLE"]);
     for profile in profiles {
@@ -48,12 +48,12 @@ fn sectors(logical: u64, physical: u64, first: u64) -> String {
     if first == 0 { format!("{logical}/{physical}") } else { format!("{logical}/{physical}+{first}") }
 }
 
-/// A drive in full, for a terminal of `width` characters.
+/// Returns a drive in full, for a terminal of `width` characters.
 pub(crate) fn show(profile: &Profile, width: usize, styles: Styles) -> String {
     let title = format!("{}: {}", printable(&profile.name), printable(&profile.title));
     let mut text = format!("{}\n", paint(styles.heading, &title));
     if let Some(notes) = &profile.notes {
-        // Line breaks in the file are the file's.
+        // The line breaks of the profile's file do not matter here.
         let notes: Vec<&str> = notes.split_whitespace().collect();
         let _ = writeln!(text, "{}", wrap(&printable(&notes.join(" ")), width, "  "));
     }
@@ -75,7 +75,7 @@ fn section(name: &str, styles: Styles) -> String {
     paint(styles.heading, name)
 }
 
-/// What it says of itself against what it is; what differs is marked.
+/// Returns the claims against the truth; differences are marked.
 fn claims(profile: &Profile, styles: Styles) -> String {
     let claims = &profile.claims;
     let optional = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), size);
@@ -112,7 +112,7 @@ fn claims(profile: &Profile, styles: Styles) -> String {
     lines.join("\n")
 }
 
-/// `4096` bytes as `4 KiB (4096)`.
+/// Formats `4096` bytes as `4 KiB (4096)`.
 fn size(bytes: u64) -> String {
     format!("{} ({bytes})", ByteCount::new(bytes))
 }
@@ -215,7 +215,7 @@ fn figures(profile: &Profile, width: usize, styles: Styles) -> String {
     folded_table(&trimmed(&table), "SOURCE", width, styles)
 }
 
-/// A table whose last column, under `last`, is wrapped under itself.
+/// Wraps the last column of a table, headed `last`, within itself.
 fn folded_table(table: &str, last: &str, width: usize, styles: Styles) -> String {
     let mut lines = table.lines();
     let heading = lines.next().unwrap_or_default();
@@ -224,7 +224,7 @@ fn folded_table(table: &str, last: &str, width: usize, styles: Styles) -> String
     rows.fold(paint(styles.heading, heading), |text, row| text + "\n" + &row)
 }
 
-/// A row whose last column, from `at` on, is wrapped under itself.
+/// Wraps the last column of a row, from `at` on, within itself.
 fn folded(row: &str, at: usize, width: usize) -> String {
     let before: String = row.chars().take(at).collect();
     let last: String = row.chars().skip(at).collect();
@@ -238,7 +238,7 @@ fn floor(number: f64) -> u32 {
     whole
 }
 
-/// Zones and seek curve as SVG; `None` of a drive without.
+/// Draws zones and seek curve as SVG; `None` for a drive without them.
 pub(crate) fn svg(profile: &Profile) -> Option<String> {
     let Body::Disk(disk) = &profile.body else { return None };
     let panels = [
@@ -275,7 +275,7 @@ fn zone_shape(zones: &[ZoneReport]) -> Shape {
 fn seek_shape(disk: &DiskParameters) -> Shape {
     let seek = &disk.seek;
     let longest = seek.longest();
-    // Square steps: close together where the curve bends.
+    // Square steps are close together where the curve bends.
     let square = |step: u32| f64::from(step).powi(2) / f64::from(SEEK_POINTS).powi(2) * f64::from(longest);
     let distances = (0..=SEEK_POINTS).map(|step| floor(square(step)).max(1));
     let points: Vec<(f64, f64)> =

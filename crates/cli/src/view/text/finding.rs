@@ -9,10 +9,11 @@ use straddle_units::{ByteCount, Span};
 use super::{severity_style, wrap, wrap_after};
 use crate::output::{self, Styles, paint, plural, printable, width};
 
-/// The block in which most file systems write; what a picture shows of a partition's start.
+/// The block that most file systems write, drawn at a partition's start.
 const FILE_SYSTEM_BLOCK: ByteCount = ByteCount::new(4096);
 
-/// What a finding says, with what it is about in front; one on a layer begins with the way to it by itself.
+/// Returns a finding's sentence after its subject. A sentence about a layer begins with the path to that
+/// layer already.
 pub(super) fn about(finding: &Finding) -> String {
     match finding.layer.is_empty() {
         false => printable(&finding.sentence()),
@@ -27,7 +28,7 @@ fn subject(subject: Subject) -> String {
     }
 }
 
-/// `on wd10ears: random 4 KiB writes take 3.2 times as long, … (derived from the model)`
+/// Returns `on wd10ears: random 4 KiB writes take 3.2 times as long, … (derived from the model)`.
 fn cost_text(cost: &Cost) -> String {
     let drive = printable(&cost.drive);
     let source = cost.source();
@@ -42,7 +43,8 @@ fn cost_text(cost: &Cost) -> String {
     text + &format!(" ({source})")
 }
 
-/// The finding number `at` of those that are `told`, its cost, and its fix, which is told once for all that share it.
+/// Returns finding number `at` of `told`, with its cost and its fix. A fix shared by several findings is
+/// printed once.
 pub(super) fn finding_text(
     audited: &Examined,
     told: &[(&Finding, Option<&Cost>)],
@@ -73,7 +75,7 @@ pub(super) fn finding_text(
     text
 }
 
-/// `follows from S001 of partition 1 of /dev/sda: see there for the fix`.
+/// Returns `follows from S001 of partition 1 of /dev/sda: see there for the fix`.
 fn follows_text(finding: &Finding) -> Option<String> {
     let of = |cause: &Cause| match &cause.target {
         Some(target) => format!("{} of {} of {}", cause.code, subject(cause.subject), printable(target)),
@@ -83,10 +85,10 @@ fn follows_text(finding: &Finding) -> Option<String> {
     (!causes.is_empty()).then(|| format!("follows from {}: see there for the fix", causes.join(" and ")))
 }
 
-/// So many of the findings that share a fix are named.
+/// The most findings that are named as sharing a fix.
 const NAMED: usize = 6;
 
-/// `, for S002 and S041 of partition 2 as well`: what else the fix of `finding` is for.
+/// Returns `, for S002 and S041 of partition 2 as well`: what else the fix of `finding` is for.
 fn sharing(finding: &Finding, others: &[&Finding]) -> String {
     let of = |other: &&Finding| match other.way() {
         Some(way) if other.layer != finding.layer => format!("{} of {}", other.rule.code, printable(&way)),
@@ -108,10 +110,10 @@ fn sharing(finding: &Finding, others: &[&Finding]) -> String {
     }
 }
 
-/// The physical sectors (or units) at a partition's start, and its first file-system block over them.
+/// Draws the physical sectors (or units) at a partition's start, and its first file-system block over them.
 fn drawing(audited: &Examined, finding: &Finding) -> Option<String> {
     let (Subject::Partition(number), Some(miss)) = (finding.subject, &finding.miss) else { return None };
-    // Advice costs nothing, and what is lost with atomic writes is no read-modify-write.
+    // Advice costs nothing, and losing atomic writes is not a read-modify-write.
     if finding.severity == Severity::Advice || miss.name == ATOMIC_UNIT {
         return None;
     }
@@ -130,7 +132,7 @@ fn drawing(audited: &Examined, finding: &Finding) -> Option<String> {
         unit.get(),
         plural(coverage.partial, "read-modify-write")
     );
-    // What is drawn is ASCII.
+    // The drawing is ASCII, so bytes are columns.
     Some(if output::fits(2 + line.len() + 2 + told.len()) {
         format!("{line}  {told}")
     } else {
@@ -138,11 +140,11 @@ fn drawing(audited: &Examined, finding: &Finding) -> Option<String> {
     })
 }
 
-/// A fix, with what it is for as well behind what has to be done.
+/// Returns a fix. `sharing`, what else it is for, follows the summary.
 fn fix_text(fix: &Fix, sharing: &str, styles: Styles) -> String {
     let mut text =
         format!("{}\n", wrap(&format!("fix: {}{sharing}", printable(&fix.summary)), width(), "  "));
-    // What is pasted is often not read to its end: what it may cost stands before it.
+    // Pasted text is often not read to its end, so the warning precedes the commands.
     let warning = fix.risk.warning().filter(|_| !fix.commands.is_empty());
     let before: Vec<&str> = warning.into_iter().chain(fix.caution.as_deref()).collect();
     if !before.is_empty() {

@@ -8,7 +8,7 @@ use straddle_reproduce::fit::{Figure, Fit, MARGIN};
 use crate::output::{Styles, paint, plural, printable};
 use crate::view::text::{headed, number, percent, plain_table, right, wrap};
 
-/// The knobs before and after, and every figure's error.
+/// Returns the knobs before and after, and the error of every figure.
 pub(crate) fn fit(fit: &Fit, width: usize, styles: Styles) -> String {
     let title = printable(&format!("{}: {}", fit.drive, fit.title));
     let mut text = format!("{}\n", paint(styles.heading, &title));
@@ -52,7 +52,7 @@ fn figures(fit: &Fit, styles: Styles) -> String {
     aligned(table, 1..6, styles)
 }
 
-/// The table with these columns to the right, and its heading in its style.
+/// Aligns these columns of the table to the right, and paints its heading.
 fn aligned(mut table: comfy_table::Table, columns: std::ops::Range<usize>, styles: Styles) -> String {
     right(&mut table, columns);
     headed(&table, styles.faint) + "\n"

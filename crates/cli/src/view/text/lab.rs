@@ -9,7 +9,7 @@ use straddle_units::ByteCount;
 use crate::output::{plural, printable};
 use crate::view::text::wrap;
 
-/// What came of the run, for a terminal of `width` characters.
+/// Returns the result of the run, for a terminal of `width` characters.
 pub(crate) fn ended(job: &Job, ended: &Ended, width: usize) -> String {
     let (guest, host) = (ended.guest.as_secs_f64(), ended.host.as_secs_f64());
     let mut text =

@@ -2,7 +2,7 @@
 
 use straddle_bench::Clock;
 
-/// Seconds as `1 h 14 min`, `2 min 5 s` or `7.5 s`.
+/// Formats seconds as `1 h 14 min`, `2 min 5 s` or `7.5 s`.
 pub(crate) fn duration(seconds: f64) -> String {
     let parts = |unit: f64| ((seconds / unit).floor(), seconds % unit);
     match seconds {
@@ -14,7 +14,7 @@ pub(crate) fn duration(seconds: f64) -> String {
     }
 }
 
-/// With four figures, or whole.
+/// Formats a number to four digits, without trailing zeros, or whole from 1000 on.
 pub(crate) fn number(value: f64) -> String {
     let text = match value.abs() {
         size if size >= 1000.0 => return format!("{value:.0}"),
@@ -25,12 +25,12 @@ pub(crate) fn number(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A share as `+3.4 %`.
+/// Formats a share as `+3.4 %`.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:+.1} %", share * 100.0)
 }
 
-/// Where times come from.
+/// Says where times come from.
 pub(crate) const fn clock(clock: Clock) -> &'static str {
     match clock {
         Clock::Virtual => "modelled, virtual time",

@@ -8,7 +8,7 @@ use super::{plain_table, right, trimmed};
 use crate::output::{self, Styles, paint};
 
 pub(super) fn partitions(audited: &Examined, styles: Styles) -> String {
-    // Styled line by line: the table counts escape sequences as text.
+    // Style line by line: the table counts escape sequences as text.
     let mut lines = partition_table(audited).lines().map(str::to_owned).collect::<Vec<_>>();
     if let Some(header) = lines.first_mut() {
         *header = paint(styles.faint, header);
@@ -34,10 +34,10 @@ pub(super) fn partitions(audited: &Examined, styles: Styles) -> String {
     lines.join("\n")
 }
 
-/// The columns of the table of partitions that go, one after the other, where the terminal is too narrow for all.
+/// Columns that are left out, in this order, if the terminal is too narrow for all.
 const DISPENSABLE: [&str; 4] = ["START BYTE", "SECTORS", "TYPE", "SIZE"];
 
-/// The table of partitions, as wide as stdout takes it.
+/// Returns the table of partitions, as wide as stdout allows.
 fn partition_table(audited: &Examined) -> String {
     let all = ["  #", "START LBA", "START BYTE", "SECTORS", "SIZE", "TYPE", "CONTENT", "VERDICT"];
     let rows: Vec<[String; 8]> = audited.stack.partitions.iter().map(|p| row(p, audited)).collect();
@@ -55,7 +55,7 @@ fn partition_table(audited: &Examined) -> String {
     tried.find(fits).unwrap_or_else(|| drawn(&DISPENSABLE))
 }
 
-/// A partition's line in the table.
+/// Returns a partition's row in the table.
 fn row(partition: &Partition, audited: &Examined) -> [String; 8] {
     let kind = types::name(&partition.kind).map(str::to_owned).unwrap_or_else(|| match partition.kind {
         PartitionType::Guid(guid) => types::guid_text(guid),
@@ -74,14 +74,14 @@ fn row(partition: &Partition, audited: &Examined) -> [String; 8] {
     ]
 }
 
-/// What is made of a partition, and the worst of what stands on it.
+/// Returns the judgement of a partition, and the worst finding inside it.
 fn judged<'a>(partition: &Partition, audited: &'a Examined) -> (OfPartition, Option<&'a Finding>) {
     let nothing = OfPartition { verdict: Verdict::Aligned, decisive: None, inside: None, made_up: None };
     let of = audited.judgement.partition(partition.number).copied().unwrap_or(nothing);
     (of, of.inside.and_then(|at| audited.findings.get(at)))
 }
 
-/// The verdict on a partition, and on what stands on it. It counts every finding, told here or not.
+/// Returns the verdict on a partition and on what it contains. It counts every finding, printed here or not.
 fn verdict_text(partition: &Partition, audited: &Examined) -> String {
     let (of, inside) = judged(partition, audited);
     let decisive = of.decisive.and_then(|at| audited.findings.get(at));
@@ -97,15 +97,15 @@ fn verdict_text(partition: &Partition, audited: &Examined) -> String {
     }
 }
 
-/// The verdict on a partition of which nothing is to be said.
+/// The verdict on a partition without findings.
 const ALIGNED: &str = "aligned";
 
-/// Whether a finding would be more than advice, were anything written there.
+/// Whether a finding is only advice because nothing is written there.
 fn costs_nothing(finding: &Finding) -> bool {
     finding.severity < finding.rule.severity
 }
 
-/// The verdict on a partition's placement in a few words, with the finding that makes it.
+/// Returns the verdict on a partition's placement in a few words, with the finding that decides it.
 fn placement_text(partition: &Partition, verdict: Verdict, decisive: Option<&Finding>) -> String {
     let Some(finding) = decisive.filter(|_| verdict != Verdict::Container) else {
         let is_container = verdict == Verdict::Container;

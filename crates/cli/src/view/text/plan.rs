@@ -12,7 +12,7 @@ use crate::output::{Styles, paint, plural, printable, quote_path};
 use crate::view::text::tree;
 use crate::view::text::{plain_table, right, trimmed, wrap};
 
-/// The plan in full, for a terminal of `width` characters; with `explain`, why.
+/// Returns the plan in full, for a terminal of `width` characters; with `explain`, the reasons too.
 pub(crate) fn plan(
     planned: &Planned,
     saved: Option<&Path>,
@@ -51,7 +51,7 @@ pub(crate) fn plan(
     text
 }
 
-/// What is lost sight of, by name and size.
+/// Lists what will no longer be reachable, by name and size.
 pub(crate) fn lost(plan: &Plan, width: usize, styles: Styles) -> String {
     let mut text = String::new();
     for lost in plan.lost() {
@@ -81,12 +81,12 @@ fn grain(plan: &Plan) -> String {
     format!("starts at multiples of {}{from}: {}", plan.grain().size(), taken.join(", "))
 }
 
-/// `physical sector 4 KiB [assumed]`
+/// Returns `physical sector 4 KiB [assumed]`.
 fn told(considered: &Considered) -> String {
     format!("{} {} [{}]", considered.name, considered.size, considered.source)
 }
 
-/// The disk before and after, to scale.
+/// Draws the disk before and after, to scale.
 fn pictures(plan: &Plan, styles: Styles) -> String {
     let spans = |entries: &[Entry]| {
         let drawn = entries.iter().filter(|entry| entry.slot != Slot::Extended);
@@ -139,7 +139,7 @@ fn table(plan: &Plan) -> String {
     trimmed(&table)
 }
 
-/// Why each partition is where it is, and where other tools would put it.
+/// Explains why each partition is where it is, and where other tools would put it.
 fn explanation(planned: &Planned, width: usize, styles: Styles) -> String {
     let plan = &planned.plan;
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! What a probe has found, as text for people: one screen.
+//! The findings of a probe as text for people, on one screen.
 
 use std::fmt::Write;
 
@@ -10,15 +10,15 @@ use crate::output::{Styles, paint, printable};
 use crate::view::chart::terminal::{Plot, bar};
 use crate::view::text::{clock, headed, plain_table, wrap};
 
-/// Up to so many phases are drawn as a bar each, more as a curve.
+/// The most phases that are drawn as bars; more are drawn as a curve.
 const MOST_BARS: usize = 16;
-/// Characters of the longest bar, and of a curve.
+/// Characters of the longest bar, and width and height of a curve.
 const BAR: usize = 40;
 const CURVE: (usize, usize) = (64, 6);
-/// Where partitions began before 2009, in logical sectors of 512 bytes.
+/// The byte at which partitions began before 2009: 63 sectors of 512 bytes.
 const OLD_START: u64 = 63 * 512;
 
-/// A report in full, for a terminal of `width` characters.
+/// Returns a report in full, for a terminal of `width` characters.
 pub(crate) fn report(target: &Description, report: &Report, width: usize, styles: Styles) -> String {
     let mut text = format!("{}\n\n", paint(styles.heading, &wrap(&headline(target, report), width, "")));
     let _ = writeln!(text, "{}", table(report, styles));
@@ -55,7 +55,7 @@ fn headline(target: &Description, report: &Report) -> String {
     format!("{name} ({title}): {verdict}; {clock}")
 }
 
-/// `units of 4 KiB that begin at byte 3584`.
+/// Returns `units of 4096 bytes that begin at byte 3584`.
 fn units(unit: Boundary) -> String {
     let begin = match unit.phase().get() {
         0 => "byte 0".to_owned(),
@@ -134,7 +134,7 @@ fn millis(seconds: f64) -> String {
     if seconds < 0.001 { format!("{:.0} µs", seconds * 1e6) } else { format!("{:.1} ms", seconds * 1e3) }
 }
 
-/// From what the findings follow, or why they cannot be told.
+/// Returns the evidence for the findings, or why they cannot be told.
 fn reasons(report: &Report) -> Vec<String> {
     let mut reasons =
         vec![format!("Unit: {}.", report.unit.why), format!("Rotation: {}.", report.rotation.why)];
@@ -151,7 +151,7 @@ fn evidence(report: &Report) -> String {
     report.scans.last().map_or_else(String::new, phases)
 }
 
-/// The medians of a phase scan.
+/// Draws the medians of a phase scan.
 fn phases(scan: &PhaseScan) -> String {
     let medians: Vec<(u64, f64)> = scan.medians().collect();
     let most = medians.iter().map(|phase| phase.1).fold(0.0, f64::max);
@@ -179,12 +179,12 @@ fn distance(phase: u64, x: f64) -> f64 {
     (exact(phase) - x).abs()
 }
 
-/// A number of bytes within a unit.
+/// Converts a number of bytes within a unit.
 fn exact(bytes: u64) -> f64 {
     u32::try_from(bytes).map_or(f64::MAX, f64::from)
 }
 
-/// The rates of sustained series.
+/// Draws the rates of sustained series.
 fn series(sustained: &Sustained) -> String {
     let size = sustained.unit.size().get();
     let kinds = if sustained.straddling {
@@ -212,7 +212,7 @@ fn series(sustained: &Sustained) -> String {
     text + "\n"
 }
 
-/// What follows for partitions.
+/// Returns what follows for partitions.
 fn consequence(report: &Report) -> String {
     let Some(unit) = report.unit.value else {
         return "Align to 1 MiB, as every partitioning tool does; that suits whatever it is.".to_owned();

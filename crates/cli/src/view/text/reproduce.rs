@@ -1,4 +1,4 @@
-//! Published experiments and ours beside them, as text for people.
+//! Published experiments with ours beside them, as text for people.
 
 pub(crate) mod lab;
 
@@ -12,11 +12,11 @@ use crate::output::{Styles, paint, plural, printable};
 use crate::view::json::reproduce::{Reproduced, ReproducedExperiment, fitted};
 use crate::view::text::{duration, number, percent, plain_table, right, trimmed, wrap};
 
-/// The headings of the table; the first four and the rest are about the figure and about the ratio.
+/// The headings of the table. The first four are about the figure, the others about the ratio.
 const HEADINGS: [&str; 8] =
     ["    ARM", "MODELLED", "PUBLISHED", "ERROR", "x ALIGNED", "PUBLISHED", "ERROR", ""];
 
-/// The experiments there are.
+/// Lists the experiments.
 pub(crate) fn list(experiments: &[Experiment], width: usize, styles: Styles) -> String {
     let mut text = String::new();
     for experiment in experiments {
@@ -32,7 +32,7 @@ pub(crate) fn list(experiments: &[Experiment], width: usize, styles: Styles) -> 
     text + "'straddle reproduce NAME' runs one, 'straddle reproduce' all of them.\n"
 }
 
-/// Each experiment with its figures, and what all of it comes to.
+/// Returns each experiment with its figures, and a summary.
 pub(crate) fn outcomes(reproduced: &Reproduced, width: usize, styles: Styles) -> String {
     let mut text = String::new();
     for experiment in &reproduced.experiments {
@@ -66,7 +66,7 @@ fn outcome(reproduced: &ReproducedExperiment, width: usize, styles: Styles) -> S
     text
 }
 
-/// A paragraph of what one should know.
+/// Returns notes as a paragraph.
 fn note(notes: &str, width: usize, styles: Styles) -> String {
     let notes = notes.split_whitespace().collect::<Vec<_>>().join(" ");
     format!("{}\n", paint(styles.faint, &wrap(&printable(&notes), width, "  ")))
@@ -84,7 +84,7 @@ fn heading(experiment: &Experiment, width: usize, styles: Styles) -> String {
     text
 }
 
-/// What was modelled, and which of its numbers were fitted to what: a line a drive.
+/// Describes the modelled drives and their fitted numbers, one line per drive.
 fn drives(outcome: &Outcome) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for StepOutcome { drive, profile, .. } in &outcome.steps {
@@ -99,7 +99,7 @@ fn drives(outcome: &Outcome) -> Vec<String> {
     lines
 }
 
-/// Each step's title over its arms, in columns that are the same for all steps.
+/// Returns each step's title over its arms, with the same columns for all steps.
 fn table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>, styles: Styles) -> String {
     let mut table = plain_table(&HEADINGS);
     let mut kinds = Vec::new();
@@ -161,7 +161,7 @@ fn is_outside(figure: &Compared, limit: f64) -> bool {
     [figure.error(), figure.ratio_error()].into_iter().flatten().any(|error| error.abs() > limit)
 }
 
-/// What an experiment comes to, in a sentence.
+/// Returns the verdict on an experiment, in a sentence.
 fn verdict(reproduced: &ReproducedExperiment) -> String {
     let Some(limit) = reproduced.limit() else {
         return "Not judged: the published figures are of another drive.".to_owned();
@@ -183,7 +183,7 @@ fn verdict(reproduced: &ReproducedExperiment) -> String {
     )
 }
 
-/// Which figure: `4k, offset 1: ratio of elapsed`.
+/// Names a figure: `4k, offset 1: time over the aligned arm's`.
 fn named(experiment: &Experiment, judged: &Judged) -> String {
     let step = &experiment.steps[judged.step];
     let what = match judged.quantity {
@@ -201,7 +201,7 @@ pub(crate) const fn measure(measure: Measure) -> &'static str {
     }
 }
 
-/// A sentence for each figure that is outside its experiment's limit, and for each guest that failed.
+/// Returns a sentence for each figure outside its experiment's limit, and for each guest that failed.
 pub(crate) fn misses(reproduced: &Reproduced) -> Vec<String> {
     let mut misses = Vec::new();
     for reproduced in &reproduced.experiments {

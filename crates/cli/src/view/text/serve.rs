@@ -1,4 +1,4 @@
-//! A served drive as text for people: a line while it is served, a summary at the end.
+//! A served drive as text for people: a line while it is served, and a summary at the end.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::view::text::wrap;
 /// Characters of the longest bar.
 const BAR: u64 = 40;
 
-/// How things are, with the rates since `before`.
+/// Returns the current state, with the rates since `before`.
 pub(crate) fn line(now: &Snapshot<'_>, before: Option<(Duration, Totals)>) -> String {
     let (since, earlier) = before.unwrap_or_default();
     let seconds = now.elapsed.saturating_sub(since).as_secs_f64();
@@ -32,7 +32,7 @@ pub(crate) fn line(now: &Snapshot<'_>, before: Option<(Duration, Totals)>) -> St
     line
 }
 
-/// What was served, for a terminal of `width` characters.
+/// Returns a summary of what was served, for a terminal of `width` characters.
 pub(crate) fn summary(serve: &Serve<'_>, width: usize) -> String {
     let snapshot = &serve.snapshot;
     let (totals, counters) = (snapshot.totals, snapshot.counters);

@@ -10,7 +10,7 @@ use crate::output::{Styles, paint, plural, printable};
 use crate::view::json::sim::{Run, Sim};
 use crate::view::text::{headed, plain_table, right, wrap};
 
-/// The replays in full, for a terminal of `width` characters.
+/// Returns the replays in full, for a terminal of `width` characters.
 pub(crate) fn sim(sim: &Sim<'_>, width: usize, styles: Styles) -> String {
     let mut text = format!("{}\n\n", paint(styles.heading, &wrap(&headline(sim), width, "")));
     let _ = write!(text, "{}\n\n", table(sim, styles));
@@ -23,7 +23,7 @@ pub(crate) fn sim(sim: &Sim<'_>, width: usize, styles: Styles) -> String {
     text
 }
 
-/// What was replayed, on what, in whose time.
+/// Returns what was replayed, on which drive, and by which clock.
 fn headline(sim: &Sim<'_>) -> String {
     let pace = sim.runs.first().map(|run| match run.replayed.pace {
         Pace::Open => format!("each request at its time, at most {} at the drive", run.replayed.depth),
@@ -86,7 +86,8 @@ fn totals(run: &Run) -> String {
     text + "."
 }
 
-/// What each shift costs, beside the first. Where requests wait for ever longer, no ratio of their times means anything.
+/// Compares the cost of each shift with that of the first. If requests wait longer and longer, a ratio of
+/// their times is meaningless and is not given.
 fn verdicts(sim: &Sim<'_>, width: usize) -> String {
     let Some((first, others)) = sim.runs.split_first() else { return String::new() };
     let mut told: Vec<String> = sim.runs.iter().filter(|run| run.replayed.diverges()).map(lags).collect();
@@ -107,7 +108,7 @@ fn verdicts(sim: &Sim<'_>, width: usize) -> String {
     told.iter().map(|line| wrap(line, width, "")).collect::<Vec<_>>().join("\n")
 }
 
-/// That a drive does not keep up.
+/// Says that a drive does not keep up.
 fn lags(run: &Run) -> String {
     let Run { shift, replayed, .. } = run;
     format!(

@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use crate::output::paint;
 
-/// A table without lines.
+/// Creates a table without lines.
 pub(crate) fn plain_table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -13,7 +13,7 @@ pub(crate) fn plain_table(header: &[&str]) -> Table {
     table
 }
 
-/// Aligns these columns to the right, as numbers are.
+/// Aligns these columns to the right, as for numbers.
 pub(crate) fn right(table: &mut Table, columns: impl IntoIterator<Item = usize>) {
     for column in columns {
         if let Some(column) = table.column_mut(column) {
@@ -22,12 +22,13 @@ pub(crate) fn right(table: &mut Table, columns: impl IntoIterator<Item = usize>)
     }
 }
 
-/// A table's lines without the blanks behind them.
+/// Returns a table's lines without trailing blanks.
 pub(crate) fn trimmed(table: &Table) -> String {
     table.trim_fmt()
 }
 
-/// A table's lines, the heading in `style`. Painted line by line: a table counts escape sequences as text.
+/// Returns a table's lines, with the heading in `style`. It is painted last, because a table counts escape
+/// sequences as text.
 pub(crate) fn headed(table: &Table, style: Style) -> String {
     let text = trimmed(table);
     let (heading, rows) = text.split_once('\n').unwrap_or((&text, ""));

@@ -1,4 +1,4 @@
-//! What a device says of its sectors, as text: figures with their sources.
+//! What a device says about its sectors, as text: figures with their sources.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use straddle_units::{BlockSize, ByteCount};
 use super::wrap;
 use crate::output::width;
 
-/// A figure with its source, and whoever disagrees.
+/// Returns a figure with its source, and the sources that disagree.
 fn sourced<T: Copy + PartialEq>(figure: &Figure<T>, value: impl Fn(T) -> String) -> String {
     let mut text = format!("{} [{}", value(figure.value()), figure.source());
     if *figure.source() == Source::Assumed {
@@ -36,7 +36,7 @@ fn offset(offset: AlignmentOffset) -> String {
     }
 }
 
-/// Logical and physical sector, and whatever else makes this device special.
+/// Returns the logical and physical sector, and whatever else is special about this device.
 pub(super) fn sectors(topology: &Topology) -> String {
     let mut parts = vec![
         format!("logical sector {}", sourced(&topology.logical, |block| block.to_string())),
@@ -59,12 +59,12 @@ pub(super) fn sectors(topology: &Topology) -> String {
     wrap(&parts.join(", "), width(), "  ")
 }
 
-/// What every source besides the chosen one says.
+/// Returns what every source besides the chosen one says.
 fn claims<T: Copy + PartialEq>(figure: &Figure<T>, value: impl Fn(T) -> String) -> Vec<String> {
     figure.others().iter().map(|claim| format!("{} [{}]", value(claim.value), claim.source)).collect()
 }
 
-/// Every figure on a line of its own, with all its sources.
+/// Returns every figure on a line of its own, with all its sources.
 pub(super) fn every_figure(topology: &Topology) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String, claims: Vec<String>| {

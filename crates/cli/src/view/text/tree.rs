@@ -1,4 +1,4 @@
-//! A disk drawn: its partitions as a bar to scale, and all layers as a tree with their offsets.
+//! Draws a disk: its partitions as a bar to scale, and all layers as a tree with their offsets.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ use crate::view::text::severity_style;
 /// Cells of the bar.
 const BAR: u64 = 72;
 
-/// The whole drawing.
+/// Returns the whole drawing.
 pub(crate) fn draw(audited: &Examined, styles: Styles) -> String {
     let has_partitions = !audited.stack.partitions.is_empty();
     let mut text = if has_partitions { bar(audited, styles) } else { String::new() };
@@ -33,12 +33,12 @@ pub(crate) fn draw(audited: &Examined, styles: Styles) -> String {
     text
 }
 
-/// Whole cells of the bar up to `at` of `size` bytes.
+/// Returns the whole cells of the bar up to `at` of `size` bytes.
 fn cells(at: u64, size: u64) -> u64 {
     u64::try_from(u128::from(at) * u128::from(BAR) / u128::from(size.max(1))).unwrap_or(BAR).min(BAR)
 }
 
-/// The disk with its partitions, and what a character of it stands for.
+/// Draws the disk with its partitions, and says how much a character stands for.
 fn bar(audited: &Examined, styles: Styles) -> String {
     let size = audited.target.size.get();
     let listed = audited.stack.partitions.iter().filter(|p| p.role != Role::Extended);
@@ -46,16 +46,16 @@ fn bar(audited: &Examined, styles: Styles) -> String {
     format!("  [{line}]\n  {}\n", paint(styles.faint, &scale(size)))
 }
 
-/// What a character of [`bar_line`] stands for.
+/// Says how much a character of [`bar_line`] stands for.
 pub(crate) fn scale(size: u64) -> String {
     format!("to scale: a character is {}, a dot is free space", ByteCount::new(size / BAR))
 }
 
-/// A disk of `size` bytes to scale: each partition as its number, free space as dots. A partition that is too small for a
-/// cell of its own still gets one.
+/// Draws a disk of `size` bytes to scale: each partition as its number, free space as dots. A partition that
+/// is too small for a cell of its own still gets one.
 pub(crate) fn bar_line(size: u64, mut partitions: Vec<(u32, Span)>) -> String {
     let mut line: Vec<char> = std::iter::repeat_n('.', usize::try_from(BAR).unwrap_or(72)).collect();
-    // The largest first, so that one of less than a cell is drawn over it and not under it.
+    // Draw the largest first, so that partitions smaller than a cell are drawn over them, not under them.
     partitions.sort_by_key(|(_, span)| std::cmp::Reverse(span.len()));
     for (number, span) in partitions {
         let mark = char::from_digit(number % 36, 36).unwrap_or('?');
@@ -114,7 +114,7 @@ impl Node<'_> {
         }
     }
 
-    /// The partitions of a table inside another layer, each with what stands on it.
+    /// Draws the partitions of a table inside another layer, each with what it contains.
     fn nested(self, table: &Stack, children: &[Layer], indent: &str, path: &[Step], text: &mut String) {
         let is_in = |child: &&Layer, partition: &Partition| partition.span.start() == child.below.start();
         let listed: Vec<&Partition> = table.partitions.iter().filter(|p| p.role != Role::Extended).collect();
@@ -143,7 +143,8 @@ impl Node<'_> {
         }
     }
 
-    /// The codes of the findings that `about` picks and that were asked for, wherever they are told, coloured by the worst.
+    /// Returns the codes of the reported findings for which `about` is true, wherever they are printed,
+    /// coloured by the worst.
     fn marks(self, about: impl Fn(&Finding) -> bool) -> String {
         let asked =
             self.audited.findings.iter().filter(|f| matches!(f.reported, Reported::Here | Reported::At(_)));
@@ -165,7 +166,8 @@ fn below(last: bool) -> &'static str {
     if last { "   " } else { "|  " }
 }
 
-/// The figures of a layer, and where its space lies: `, chunk 512 KiB: data at +1048576 = byte 2097152`.
+/// Returns the figures of a layer, and where its space lies: `, chunk 512 KiB: data at +1048576 = byte
+/// 2097152`.
 fn facts(layer: &Layer) -> String {
     let mut parts: Vec<String> = Vec::new();
     match &layer.facts {
@@ -192,7 +194,7 @@ fn facts(layer: &Layer) -> String {
     }
     let mut text = if parts.is_empty() { String::new() } else { format!(", {}", parts.join(", ")) };
     if let Some(piece) = layer.space.first() {
-        // A volume counts from its PV's first byte, every other layer from its own.
+        // A volume counts from the first byte of its PV, every other layer from its own.
         let own = match &layer.facts {
             Facts::Lv(_) => piece.below.get(),
             _ => piece.below.checked_since(layer.below.start()).map_or(0, ByteCount::get),

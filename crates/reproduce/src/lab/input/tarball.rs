@@ -1,8 +1,9 @@
 //! A tarball like that of a kernel's sources.
 //!
-//! Linux 2.6.32 has some 30,500 files, 3.4 some 39,000, a few thousand bytes each and some of over a megabyte; the articles
-//! unpacked tarballs of 365 and 451 MiB. Sizes here are drawn from a log-normal distribution (sigma 1.4) and then multiplied so that the whole
-//! is as large as it has to be. It goes folder by folder, as `git archive` does; nothing needs more than a ustar header.
+//! Linux 2.6.32 has about 30,500 files, 3.4 about 39,000. Most are a few thousand bytes long, some over a
+//! megabyte. The articles unpacked tarballs of 365 and 451 MiB. Sizes here are drawn from a log-normal
+//! distribution (sigma 1.4) and then scaled so that the total is as required. The order is folder by folder,
+//! as with `git archive`; a ustar header is enough for every entry.
 
 use std::io::{self, Write};
 
@@ -11,7 +12,8 @@ use tar::{Builder, EntryType, Header};
 
 use super::text::Text;
 
-/// The size of a file, as thousandths of the median: at how many of 10,000 files, so much. The log-normal quantiles exp(1.4 z).
+/// Quantiles of file size: out of 10,000 files, and the size in thousandths of the median. They are the
+/// log-normal quantiles exp(1.4 z).
 const SIZES: [(u64, u64); 11] = [
     (0, 5),
     (100, 38),
@@ -25,17 +27,18 @@ const SIZES: [(u64, u64); 11] = [
     (9990, 75690),
     (10000, 300_000),
 ];
-/// Folders are no deeper.
+/// The deepest level of folders.
 const DEPTH: usize = 9;
-/// The time of everything: 13 February 2010, noon.
+/// The modification time of every entry: 13 February 2010, noon.
 const TIME: u64 = 1_266_062_400;
-/// tar's block: a header is one, contents are filled up to whole ones, and two empty ones end it.
+/// tar's block. A header is one block, contents are padded to whole blocks, and two empty blocks end the
+/// archive.
 const BLOCK: u64 = 512;
 
-/// What is in a tarball.
+/// The contents of a tarball.
 pub(crate) struct Plan {
     folders: Vec<Folder>,
-    /// Of all files.
+    /// Total bytes of all files.
     bytes: u64,
     seed: u64,
 }
@@ -48,12 +51,12 @@ struct Folder {
 }
 
 impl Plan {
-    /// So many files in so many folders that their tarball has about `total` bytes.
+    /// Plans `files` files in `folders` folders, so that the tarball has about `total` bytes.
     pub(crate) fn new(files: u32, folders: u32, total: u64, seed: u64) -> Self {
         let mut random = SplitMix64::new(seed);
         let mut plan = Self { folders: tree(&mut random, folders), bytes: 0, seed };
         let structure = (u64::from(files) + u64::from(folders) + 2) * BLOCK;
-        // On average half a block of each file is filled up.
+        // Padding is half a block per file on average.
         let contents = total.saturating_sub(structure + u64::from(files) * BLOCK / 2);
         let weights: Vec<u64> = (0..files).map(|_| weight(&mut random)).collect();
         let sum: u128 = weights.iter().copied().map(u128::from).sum();
@@ -68,13 +71,14 @@ impl Plan {
         plan
     }
 
-    /// A folder to put a file into: every second file goes to a tenth of the folders, as drivers' folders are larger.
+    /// Chooses a folder for a file. Every second file goes to a tenth of the folders, since folders of
+    /// drivers are larger.
     fn crowded(&self, random: &mut SplitMix64) -> usize {
         let len = self.folders.len();
         if random.once_in(2) { random.index(len.div_ceil(10)) } else { random.index(len) }
     }
 
-    /// Writes the tarball; `done` is called with the share that is.
+    /// Writes the tarball; calls `done` with the share written.
     pub(crate) fn write(&self, out: &mut dyn Write, done: &mut dyn FnMut(f64)) -> io::Result<()> {
         let text = Text::new(self.seed);
         let mut builder = Builder::new(out);
@@ -107,7 +111,7 @@ impl Plan {
         header.set_cksum();
         let out = builder.get_mut();
         out.write_all(header.as_bytes())?;
-        // Two files of the same size differ, and a path has the same contents in every tarball of this seed.
+        // Files of the same size differ, and a path has the same contents in every tarball of this seed.
         let from = path
             .bytes()
             .fold(self.seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
@@ -117,7 +121,7 @@ impl Plan {
     }
 }
 
-/// How much of the whole a part is.
+/// Returns `part` as a share of `whole`, in thousandths.
 pub(crate) fn share(part: u64, whole: u64) -> f64 {
     let thousandths = u32::try_from(u128::from(part) * 1000 / u128::from(whole.max(1))).unwrap_or(1000);
     f64::from(thousandths) / 1000.0
@@ -134,12 +138,12 @@ fn header(kind: EntryType, mode: u32, size: u64) -> Header {
     header
 }
 
-/// Folders, the first of which holds all others; names and order are sorted.
+/// Returns the folders, the first of which holds all others. Names and order are sorted.
 fn tree(random: &mut SplitMix64, count: u32) -> Vec<Folder> {
     let mut folders: Vec<Folder> = vec![Folder { name: "linux".to_owned(), ..Folder::default() }];
     let mut depths = vec![0];
     for number in 1..count {
-        // Among the first quarter: more children of fewer folders, five or six deep.
+        // Choose among the first quarter: fewer folders get more children, five or six levels deep.
         let parent = loop {
             let parent = random.index(folders.len().div_ceil(4));
             if depths[parent] < DEPTH {
@@ -154,7 +158,7 @@ fn tree(random: &mut SplitMix64, count: u32) -> Vec<Folder> {
     folders
 }
 
-/// A file's size, in thousandths of the median.
+/// Draws a file's size, in units of 1/1024000 of the median.
 fn weight(random: &mut SplitMix64) -> u64 {
     let at = random.below(10_000 * 1024);
     let above = SIZES.iter().position(|(share, _)| share * 1024 > at).unwrap_or(SIZES.len() - 1);

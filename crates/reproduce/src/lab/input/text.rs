@@ -1,19 +1,19 @@
-//! What made-up files contain: text-like bytes.
+//! Contents of generated files: bytes that look like text.
 
 use std::io::{self, Write};
 
 use straddle_io::SplitMix64;
 
-/// Contents are pieces of so much text, again and again where a file is longer.
+/// Size of the text that contents are pieces of. It repeats if a file is longer.
 const POOL: usize = 1 << 20;
 
-/// Syllables that lines are made of.
+/// Syllables of which lines are made.
 const SYLLABLES: [&str; 16] = [
     "re", "struct", "_", "ct", "dev", "int", "buf", "lock", "sk", "page", "irq", "un", "set", "get", "io",
     "ptr",
 ];
 
-/// Text that every file is a piece of.
+/// The text of which every file is a piece.
 pub(crate) struct Text(Vec<u8>);
 
 impl Text {
@@ -34,7 +34,7 @@ impl Text {
         Self(bytes)
     }
 
-    /// Writes `len` bytes, beginning at a place of the text that `from` chooses.
+    /// Writes `len` bytes, from a place in the text that `from` selects.
     pub(crate) fn write(&self, out: &mut dyn Write, from: u64, len: u64) -> io::Result<()> {
         let mut at = SplitMix64::new(from).index(POOL);
         let mut left = len;

@@ -1,8 +1,9 @@
-//! A tree of many small files, like portage's, and one some days newer.
+//! A tree of many small files, like portage's, and a version of it some days newer.
 //!
-//! Every file takes at least one block of 4 KiB, as does every folder; what is left of the size goes to some of the files. Categories hold packages,
-//! and packages a folder of patches. In the newer tree three percent of the files have other contents, one percent is gone, and one and a half percent
-//! are new. Times are fixed: rsync compares them.
+//! Every file takes at least one block of 4 KiB, as does every folder; the rest of the size goes to randomly
+//! chosen files. Categories hold packages, and packages hold a folder of patches. In the newer tree, 3 % of
+//! the files have other contents, 1 % are removed, and 1.5 % are new. Times are fixed, because rsync compares
+//! them.
 
 use std::fs::{self, File, FileTimes};
 use std::io::{self, BufWriter, Write};
@@ -14,15 +15,15 @@ use straddle_io::SplitMix64;
 use super::tarball::share;
 use super::text::Text;
 
-/// A file system's block.
+/// Bytes of a file system's block.
 const BLOCK: u64 = 4096;
-/// Packages in a category: portage had some 150 categories with 13,000 packages.
+/// Packages per category: portage had about 150 categories with 13,000 packages.
 const PACKAGES: usize = 90;
-/// The time of the old tree: 1 November 2012, noon; the newer one's is four days later.
+/// Times of the old tree, 1 November 2012, noon, and of the newer one, four days later.
 const TIME: u64 = 1_351_771_200;
 const LATER: u64 = TIME + 4 * 86_400;
 
-/// What is in the trees.
+/// The contents of the trees.
 pub(crate) struct Plan {
     folders: Vec<PathBuf>,
     files: Vec<Planned>,
@@ -36,7 +37,7 @@ struct Planned {
     fate: Fate,
 }
 
-/// What becomes of a file until the newer tree.
+/// What becomes of a file in the newer tree.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Kept,
@@ -46,7 +47,7 @@ enum Fate {
 }
 
 impl Plan {
-    /// So many files in so many folders that take `total` bytes in blocks of 4 KiB.
+    /// Plans `files` files in `folders` folders that take `total` bytes in blocks of 4 KiB.
     pub(crate) fn new(files: u32, folders: u32, total: u64, seed: u64) -> Self {
         let mut random = SplitMix64::new(seed);
         let folders = tree(folders as usize);
@@ -78,7 +79,7 @@ impl Plan {
         Self { folders, files: planned, seed }
     }
 
-    /// Writes the trees `old` and `new` into a folder; `done` is called with the share that is.
+    /// Writes the trees `old` and `new` into a folder; calls `done` with the share written.
     pub(crate) fn write(&self, into: &Path, done: &mut dyn FnMut(f64)) -> io::Result<()> {
         let text = Text::new(self.seed);
         let whole = 2 * self.files.len() as u64;
@@ -101,7 +102,8 @@ impl Plan {
                 out.flush()?;
                 date(out.get_ref(), if changed { LATER } else { TIME })?;
             }
-            // Last, as making a file in a folder gives it the present time; of the newer tree those that were touched would differ.
+            // Set folder times last, because creating a file changes them. Otherwise the newer tree's folders
+            // would differ from the old one's.
             for folder in self.folders.iter().map(|folder| root.join(folder)).chain([root.clone()]) {
                 date(&File::open(folder)?, TIME)?;
             }
@@ -115,7 +117,7 @@ fn date(file: &File, seconds: u64) -> io::Result<()> {
     file.set_times(FileTimes::new().set_modified(time).set_accessed(time))
 }
 
-/// Categories, packages in them, and a folder below some.
+/// Returns categories, packages in them, and a folder below some packages.
 fn tree(count: usize) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = Vec::with_capacity(count);
     let categories = count.div_ceil(PACKAGES * 2);
@@ -150,7 +152,7 @@ mod tests {
         (dir, old, new)
     }
 
-    /// Every file below `root`, and every folder, which is empty.
+    /// Returns every file below `root` with its contents, and every folder with none.
     fn read(root: &Path) -> Tree {
         let mut found = BTreeMap::new();
         let mut folders = vec![root.to_owned()];

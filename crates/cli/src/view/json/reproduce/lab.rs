@@ -176,7 +176,7 @@ enum StatisticReport {
     Each,
 }
 
-/// A step as JSON, with what came of it if it was run.
+/// Reports a step, with its result if it was run.
 pub(super) fn step(step: &LabStep, outcome: Option<&StepOutcome>, limit: Option<f64>) -> LabStepReport {
     let published = match outcome {
         Some(outcome) => outcome.compared.iter().map(|compared| comparison(step, compared, limit)).collect(),
@@ -264,7 +264,7 @@ fn statistic(of: Statistic) -> StatisticReport {
     }
 }
 
-/// What a figure that is no time and no rate is counted in.
+/// The unit of a figure that is neither a time nor a rate.
 const RATIO: &str = "times";
 
 fn comparison(step: &LabStep, compared: &Comparison, limit: Option<f64>) -> ComparisonReport {

@@ -1,4 +1,4 @@
-//! The lab's steps and their outcomes, as text for people.
+//! Lab steps and their results, as text for people.
 
 use std::fmt::Write;
 
@@ -9,20 +9,20 @@ use super::{measure, note};
 use crate::output::{Styles, paint, plural, printable};
 use crate::view::text::{duration, number, percent, plain_table, right, trimmed, wrap};
 
-/// A line of the list.
+/// Returns a step's line in the list of experiments.
 pub(super) fn listed(step: &LabStep, width: usize) -> String {
     let guests = plural(step.variants().len() * step.arms.len(), "guest");
     let line = format!("{}: {} (in the lab: {guests}) on {}", step.name, step.title, step.drive);
     format!("{}\n", wrap(&printable(&line), width, "  "))
 }
 
-/// What is left out by --model-only.
+/// Returns the line for a step that --model-only leaves out.
 pub(super) fn not_run(step: &LabStep, width: usize, styles: Styles) -> String {
     let line = format!("needs the lab, not run: {}", step.title);
     format!("{}\n", paint(styles.faint, &wrap(&printable(&line), width, "  ")))
 }
 
-/// The tables of a step, under a line of what it is, and over one of what it took.
+/// Returns a step's tables, below its title and notes and above what the run took.
 pub(super) fn outcome(
     step: &LabStep,
     outcome: &StepOutcome,
@@ -52,13 +52,13 @@ pub(super) fn outcome(
     text + &paint(styles.faint, &wrap(&printable(&ran(step, outcome)), width, "  ")) + "\n"
 }
 
-/// The table with its columns behind the first to the right.
+/// Aligns all columns of the table to the right, except the first.
 fn right_aligned(mut table: comfy_table::Table, columns: usize) -> String {
     right(&mut table, 1..=columns);
     trimmed(&table) + "\n"
 }
 
-/// Every arm's figures: a row a measure.
+/// Returns every arm's figures, one row per measure.
 fn arms(step: &LabStep, outcome: &StepOutcome) -> String {
     let how = if outcome.is_real() { "    MEASURED" } else { "    MODELLED" };
     let mut header = vec![how.to_owned()];
@@ -79,7 +79,7 @@ fn arms(step: &LabStep, outcome: &StepOutcome) -> String {
     right_aligned(table, step.arms.len() + 1)
 }
 
-/// The ratios of the misaligned arm to the aligned one: a row a variant, a column a measure.
+/// Returns the ratios of the misaligned arm to the aligned one: one row per variant, one column per measure.
 fn ratios(step: &LabStep, outcome: &StepOutcome) -> String {
     let mut text = String::new();
     for (arm, told) in step.arms.iter().enumerate().filter(|(arm, _)| step.aligned() != Some(*arm)) {
@@ -99,7 +99,7 @@ fn ratios(step: &LabStep, outcome: &StepOutcome) -> String {
     text
 }
 
-/// The mean of all variants' ratios, if none is missing.
+/// Returns the mean of all variants' ratios, if none is missing.
 pub(crate) fn mean(step: &LabStep, outcome: &StepOutcome, measure: usize, arm: usize) -> Option<f64> {
     let variants = 0..step.variants().len();
     let count = u32::try_from(variants.len()).ok()?;
@@ -107,7 +107,7 @@ pub(crate) fn mean(step: &LabStep, outcome: &StepOutcome, measure: usize, arm: u
     Some(variants.map(ratio).sum::<Option<f64>>()? / f64::from(count))
 }
 
-/// Ours beside all that was published.
+/// Returns ours beside all published figures.
 fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>, styles: Styles) -> String {
     let mut table = plain_table(&["    COMPARED", "MODELLED", "PUBLISHED", "ERROR", ""]);
     for compared in &outcome.compared {
@@ -136,7 +136,7 @@ fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>, styles
     text
 }
 
-/// The published figure with its range and unit.
+/// Returns the published figure with its range and unit.
 pub(crate) fn published(compared: &Comparison) -> String {
     let unit = compared.unit.map_or("", |unit| unit.unit());
     let range = compared.range.map(|(low, high)| format!("{} to {}", number(low), number(high)));
@@ -148,7 +148,7 @@ pub(crate) fn published(compared: &Comparison) -> String {
     text.trim_end().to_owned()
 }
 
-/// Which figure: `extract, mean of all but reiserfs: time over the aligned arm's`.
+/// Names a figure: `extract, mean of all but reiserfs: time over the aligned arm's`.
 pub(crate) fn named(step: &LabStep, compared: &Comparison) -> String {
     let told = &step.measures[compared.measure];
     let variant = |index: Option<usize>| index.and_then(|index| step.variants.get(index));
@@ -173,7 +173,7 @@ pub(crate) fn named(step: &LabStep, compared: &Comparison) -> String {
     printable(&format!("{}, {what}", parts.join(", ")))
 }
 
-/// A sentence for each guest that failed.
+/// Returns a sentence for each guest that failed.
 pub(crate) fn failures(step: &LabStep, outcome: &StepOutcome) -> Vec<String> {
     let told = |cell: &straddle_reproduce::lab::Cell| {
         let variant = step.variants.get(cell.variant).map_or(String::new(), |variant| format!("{variant} "));
@@ -183,7 +183,7 @@ pub(crate) fn failures(step: &LabStep, outcome: &StepOutcome) -> Vec<String> {
     outcome.failed().map(told).collect()
 }
 
-/// What was run, and at what price.
+/// Returns what was run, and what it took.
 pub(crate) fn ran(step: &LabStep, outcome: &StepOutcome) -> String {
     let seconds: f64 = outcome.cells.iter().map(|cell| cell.ended.virtual_seconds).sum();
     let requests: u64 = outcome.cells.iter().map(|cell| cell.ended.requests).sum();
