@@ -60,9 +60,9 @@ pub enum ApplyError {
     WrittenSince {
         /// The partition's number.
         partition: u32,
-        /// The first byte that was compared.
+        /// First byte of the range that differs.
         start: u64,
-        /// How many were.
+        /// Length of that range in bytes.
         size: u64,
     },
     /// The kernel did not take the new table.

@@ -150,7 +150,7 @@ struct Chain {
 }
 
 impl Chain {
-    /// The chain of the present table's container, if the container stays.
+    /// Reads the present table's chain, if its container is kept.
     fn read(plan: &Plan, stack: &Stack, steps: &Steps<'_>) -> Result<Self, PlanError> {
         let mut chain = Self::default();
         let kept = |entry: &&Entry| entry.slot == Slot::Extended && entry.change != Change::New;
@@ -351,7 +351,7 @@ fn commit(old: &Chain, new: &Chain, mbr: &[u8], steps: &mut Steps<'_>) -> Result
     Ok(())
 }
 
-/// Takes the signatures of a GPT away that is one no longer: tools that look further than the MBR would offer it.
+/// Clears the headers of a GPT that is replaced: tools that look beyond the MBR would still offer that table.
 fn forget_gpt(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Result<(), PlanError> {
     if !plan.is_fresh() || !matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr) {
         return Ok(());
