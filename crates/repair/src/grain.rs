@@ -18,7 +18,7 @@ const LARGEST_SHARE: u64 = 4;
 /// A boundary that was considered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Considered {
-    /// What it is called: `physical sector`, `stripe`.
+    /// Its name, such as `physical sector` or `stripe`.
     pub name: String,
     /// Its size in bytes.
     pub size: ByteCount,

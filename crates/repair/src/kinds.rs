@@ -16,7 +16,7 @@ pub struct Alias {
     pub name: &'static str,
     /// The GPT type.
     pub guid: &'static str,
-    /// The MBR type, where there is one.
+    /// The MBR type, if there is one.
     pub mbr: Option<u8>,
 }
 

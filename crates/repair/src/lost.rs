@@ -26,7 +26,7 @@ pub struct Lost {
     pub content: Option<String>,
     /// The content's own label.
     pub label: String,
-    /// Its bytes.
+    /// The bytes it occupies.
     pub at: Span,
 }
 

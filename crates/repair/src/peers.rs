@@ -203,7 +203,7 @@ mod tests {
         let size = 100 << 30;
         let all = |n: u64| vec![Some(n); 4];
         assert_eq!(starts(|_| (), size), all(2048));
-        // The published trouble with USB bridges: parted starts at 65535.
+        // The published problem with USB bridges: parted starts at sector 65535.
         let bogus = starts(|t| opt(t, 512, 33_553_920), size);
         assert_eq!(bogus, [Some(65_535), Some(2048), Some(2048), Some(2048)]);
         let stripe = starts(|t| opt(t, 65_536, 196_608), size);

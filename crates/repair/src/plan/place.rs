@@ -17,11 +17,11 @@ const FIRST_LOGICAL: u32 = 5;
 
 /// The position in the free space of a new table, while partitions are placed.
 struct Cursor {
-    /// The first byte that can be used.
+    /// The first usable byte.
     first: ByteOffset,
     /// The first free byte.
     at: ByteOffset,
-    /// The first byte that cannot be used.
+    /// The byte just past the usable space.
     end: ByteOffset,
 }
 
