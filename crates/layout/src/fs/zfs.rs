@@ -18,7 +18,7 @@ use crate::model::view::View;
 /// `vl_vdev_phys`: offset of the list, after 8 KiB for a boot block and 8 KiB for a boot environment, and its
 /// length.
 pub(crate) const ZFS_NVLIST: (usize, usize) = (16 << 10, 112 << 10);
-/// `vl_uberblock`: the ring of uberblocks, and how long.
+/// `vl_uberblock`: offset and length of the ring of uberblocks.
 const RING: (usize, usize) = (128 << 10, 128 << 10);
 /// The size of a label (`sizeof (vdev_label_t)`). Two labels are at the start of a member, and two at its
 /// end, rounded down to a whole label (`vdev_label_offset`).

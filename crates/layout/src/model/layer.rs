@@ -193,8 +193,9 @@ pub struct FileSystem {
     pub segment: Option<ByteCount>,
     /// The offset in the file system from which segments are counted, if not byte 0 (F2FS segment 0).
     pub segment_start: Option<ByteOffset>,
-    /// Where data starts, or blocks or clusters are counted from, when that is not byte 0 (FAT: cluster 2; exFAT: the
-    /// cluster heap; F2FS: the main area; NILFS2: the first segment; ZFS: offset 0), in the file system.
+    /// The offset in the file system at which data starts, or from which blocks or clusters are counted, if not
+    /// byte 0 (FAT: cluster 2; exFAT: the cluster heap; F2FS: the main area; NILFS2: the first segment; ZFS:
+    /// offset 0).
     pub data_start: Option<ByteOffset>,
     /// How many bytes it assumes one disk of an array to hold per stripe (ext4 stride, XFS sunit).
     pub stripe_unit: Option<ByteCount>,
@@ -205,8 +206,8 @@ pub struct FileSystem {
     /// Its own record of where it starts on the drive, in sectors of its own size (NTFS and FAT "hidden
     /// sectors", exFAT partition offset); zero means unspecified.
     pub hidden_sectors: Option<u64>,
-    /// How many bytes from its first on it says that it has (ext, XFS, NTFS, FAT, exFAT, swap): those behind are not its
-    /// own. The copy of its boot sector that NTFS keeps behind is not counted.
+    /// Its own record of its size in bytes (ext, XFS, NTFS, FAT, exFAT, swap): bytes after that are not its own.
+    /// The copy of its boot sector that NTFS keeps after its end is not included.
     pub extent: Option<ByteCount>,
     /// The offsets of copies of its boot sector (NTFS, FAT32). Those of NTFS may lie after its recorded size.
     pub boot_copies: Vec<ByteOffset>,

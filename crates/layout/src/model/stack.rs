@@ -192,7 +192,7 @@ pub enum Problem {
     /// The chain of EBRs, or the entry array, is longer than [`MAX_PARTITIONS`]; the rest is not listed.
     #[error("there are more than {MAX_PARTITIONS} partitions; those from byte {at} on are not listed")]
     TooManyPartitions {
-        /// The first structure that was not read.
+        /// Position of the first structure that was not read.
         at: ByteOffset,
     },
     /// Two partitions share blocks.
