@@ -31,7 +31,7 @@ use window::Window;
 /// The first read: from byte 0, far enough for the md 1.2 superblock, the swap magic of 8 KiB pages, and
 /// structures at 8 KiB. It ends where the second begins.
 const NEAR: std::ops::Range<usize> = 0..12 * 1024;
-/// The second read: from the swap magic of 16 KiB pages, which ends them, to the superblocks at 64 KiB.
+/// The second read: from the swap magic at the end of 16 KiB pages to the superblocks at 64 KiB.
 const FAR: std::ops::Range<usize> = 12 * 1024..64 * 1024 + 2048;
 /// Further reads, for formats known only by name: UFS at 256 KiB, and VMFS at 1 MiB and 2 MiB.
 const FURTHER: [std::ops::Range<usize>; 3] =

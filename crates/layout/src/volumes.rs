@@ -52,9 +52,9 @@ const MAX_PLACES: usize = 256;
 /// What a volume provides to the layers above.
 #[derive(Debug)]
 pub(crate) enum Provides {
-    /// Nothing that lies here.
+    /// Nothing on this medium.
     Nothing,
-    /// A space whose bytes mean nothing without a key.
+    /// A space that is encrypted.
     Sealed(Space),
     /// A space with content.
     Open(Space),
@@ -65,9 +65,9 @@ pub(crate) enum Provides {
 /// A space, in the form that [`crate::model::view::View::map`] accepts.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
-    /// How long it is.
+    /// Its length.
     pub(crate) len: ByteCount,
-    /// Its runs: where in the space, and where on the volume's own medium.
+    /// Its runs: the span in the space, and the start on the volume's own medium.
     pub(crate) runs: Vec<(Span, ByteOffset)>,
     /// Its logical block size, if that differs from the medium's.
     pub(crate) block: Option<BlockSize>,
@@ -78,9 +78,9 @@ pub(crate) struct Space {
 /// A part of a volume: a logical volume.
 #[derive(Debug)]
 pub(crate) struct Part {
-    /// What it is called.
+    /// Its name.
     pub(crate) name: String,
-    /// Its UUID behind that of its group.
+    /// The group's UUID followed by its own.
     pub(crate) uuid: String,
     /// Its figures.
     pub(crate) facts: Facts,
@@ -109,7 +109,7 @@ impl Space {
         Self { len, runs, block: None, spread: Some(spread) }
     }
 
-    /// As [`spread`](Self::spread), and lists the first runs of each part of `spread` as well.
+    /// As `spread`, and lists the first runs of each part of `spread` as well.
     fn begun(len: ByteCount, spread: Lower) -> Self {
         let begins: Vec<ByteOffset> = spread.runs.iter().map(|run| run.span.start()).collect();
         let space = Self::spread(len, spread);

@@ -179,7 +179,7 @@ fn verify(disk: &str, name: &str) -> Answer {
     Ok(())
 }
 
-// --- on the machine ---------------------------------------------------------------
+// --- on the host ------------------------------------------------------------------
 
 /// Finds the line of the layer called `name`, and a number in it.
 fn number(tree: &str, name: &str, field: &str) -> u64 {

@@ -91,7 +91,7 @@ const CONTENTS: &[Known<'_>] = &[
     ("opensvc_hb", &[(4, b"\x3D\xC1\x3C\x87\xC0\x5B\xE3\xB6")]),
 ];
 
-/// The same for tables.
+/// As `CONTENTS`, for partition tables.
 const TABLES: &[Known<'_>] = &[
     ("dasd", &[(8192 + 4, b"\xE5\xD6\xD3\xF1")]),
     ("dasd", &[(8192, b"\xD3\xD5\xE7\xF1")]),

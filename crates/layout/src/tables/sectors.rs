@@ -39,7 +39,7 @@ const PV_SIZE: u64 = 64;
 enum Shown {
     /// Nothing recognised.
     Nothing,
-    /// Something that says of itself that it is not that partition's.
+    /// Content that by its own account does not belong to that partition.
     Else,
     /// Content that does not record its size.
     Something,

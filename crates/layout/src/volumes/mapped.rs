@@ -68,7 +68,7 @@ pub(super) fn integrity(medium: &dyn Medium) -> Result<Volume, Fault> {
 
 /// How dm-integrity interleaves tags and data; all figures in sectors.
 struct Interleaved {
-    /// The superblock and the journal.
+    /// The length of the superblock and the journal.
     initial: u64,
     /// The length of an area's tags, which are before its data.
     metadata_run: u64,

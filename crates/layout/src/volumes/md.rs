@@ -165,7 +165,7 @@ fn version_0(bytes: &[u8], at: u64) -> Option<Superblock> {
         data_offset: ByteCount::ZERO,
         data_size: if level > 0 && used != ByteCount::ZERO { used.min(room) } else { room },
     };
-    // Minor version 91 marks a reshape; its position is all ones when there is none.
+    // Minor version 91 marks a reshape; its position is all ones if none is in progress.
     let moving = minor > 90 && (word(44), word(45)) != (u32::MAX, u32::MAX);
     // set_uuid0 to set_uuid3 are words, and so in the machine's byte order.
     let uuid: Vec<u8> = [5, 13, 14, 15].into_iter().flat_map(|index| word(index).to_be_bytes()).collect();

@@ -65,7 +65,7 @@ pub enum ApplyError {
         /// Length of that range in bytes.
         size: u64,
     },
-    /// The kernel did not take the new table.
+    /// The kernel did not accept the new table.
     #[error("the table is written, but {0}")]
     Kernel(String),
 }
