@@ -145,7 +145,7 @@ pub(crate) fn examine(
         _ => None,
     };
     let judgement = Judgement::of(&stack, &findings, recognised);
-    // With findings, the status tells of them and has no room for the reason; it becomes a remark.
+    // If there are findings, the status reports them and cannot also give this reason: it becomes a remark.
     target.remarks.extend(hidden.filter(|_| judgement.not_judged.is_none()));
     let is_unread = target.medium.is_none();
     // A run may keep thousands of targets; their files need not stay open.

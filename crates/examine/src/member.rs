@@ -85,7 +85,7 @@ pub(crate) fn beside_table(target: &Target, stack: &Stack) -> Option<String> {
     })
 }
 
-/// Removes the commands that write a table or move data if other content stands on the disk outside every
+/// Removes the commands that write a table or move data if there is other content on the disk outside every
 /// partition: they would overwrite it. `plan` refuses such disks for the same reason.
 pub(crate) fn spare(stack: &Stack, beside: &[Beside], findings: &mut [Finding]) {
     let is_harmed = |found: &Beside| !found.is_table() && !found.is_covered && !found.is_optical();

@@ -203,8 +203,9 @@ pub struct RivalContent {
     pub shows_partition: bool,
 }
 
-/// Returns the content of `medium` as a whole if the table in `stack` does not cover it and no recognised
-/// partition does. Images of optical media have both by design and are left out.
+/// Returns the content of `medium` as a whole, if the table in `stack` leaves its signature in place and no
+/// partition with recognised content covers that. Images of optical media have both by design and are left
+/// out.
 pub fn rival_content(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalContent>, ReadError> {
     let mut listed = stack.partitions.iter().filter(|partition| partition.role != Role::Extended);
     let table = match stack.kind {

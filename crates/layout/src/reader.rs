@@ -81,7 +81,8 @@ impl<'a> Reader<'a> {
         ByteOffset::new(self.medium.len().get())
     }
 
-    /// The first bytes of the medium: 12 KiB, or fewer if it is shorter or could not be read so far.
+    /// The first bytes of the medium: 12 KiB, or less if the medium is shorter or only its first block can be
+    /// read.
     pub(crate) fn head(&self) -> &[u8] {
         &self.head
     }

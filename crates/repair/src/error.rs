@@ -116,7 +116,7 @@ pub enum PlanError {
         number: u32,
         /// The size it needs.
         needed: ByteCount,
-        /// The largest free space in one piece.
+        /// The free space, in one piece.
         free: ByteCount,
     },
     /// A partition of size zero.

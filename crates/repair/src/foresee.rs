@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn bytes_are_laid_over_where_they_are_shared() {
-        // (start of the lower four bytes, result of laying four bytes at 10 over them)
+        // (start of the bytes laid over, result in the four bytes at 10)
         for (over_at, expected) in [(6, b"...."), (8, b"cd.."), (10, b"abcd"), (12, b"..ab"), (14, b"....")] {
             let mut under = *b"....";
             lay_over(&mut under, 10, b"abcd", over_at);

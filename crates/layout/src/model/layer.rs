@@ -24,8 +24,9 @@ pub struct Layer {
     pub kind: Content,
     /// Its name (label, VG/LV, array name); empty if it has none.
     pub name: String,
-    /// Its unique identifier in hexadecimal digits: the UUID of an array, of a volume with its group's, of a
-    /// file system or of a container. Empty if it has none, or if it is unknown.
+    /// Its unique identifier without hyphens: the UUID of an array, a file system or a container in
+    /// hexadecimal digits, the UUID of a physical volume as LVM writes it, or a logical volume's preceded by
+    /// its group's. Empty if it has none, or if it is unknown.
     pub uuid: String,
     /// Its bytes on the device directly below.
     pub below: Span,

@@ -1,8 +1,8 @@
 //! Marks at the end of a medium: members of firmware RAIDs, and of DRBD.
 //!
-//! The law of this module: it is used before the start for the few nearest marks of a whole disk, otherwise
-//! only if the start shows nothing or a write is planned. md members with their superblock at the end are
-//! read, not only named; another module does that.
+//! The law of this module: the nearest marks of a whole disk are tried before its start. All other marks are
+//! tried only if the start shows nothing, or if every mark is asked for ([`all`]). md members with their
+//! superblock at the end are read, not only named; another module does that.
 //!
 //! Positions and magics: util-linux, libblkid/src/superblocks/*_raid.c and drbd.c. All positions count in
 //! sectors of 512 bytes.

@@ -202,7 +202,7 @@ impl Unstored {
         Self(BackupFile { version: VERSION, size: size.get(), serial, sum, steps, watched: Vec::new() })
     }
 
-    /// Adds the initial contents of the partitions that `plan` makes or grows with `steps`.
+    /// Adds checksums of what the partitions that `plan` makes or grows with `steps` hold at first.
     pub(super) fn watching(
         mut self,
         disk: &dyn Medium,

@@ -341,8 +341,8 @@ fn protect(plan: &Plan, stack: &Stack, places: &Places, steps: &mut Steps<'_>) -
     let slots = || (0..4).map(|slot| mbr::ENTRIES_AT + slot * mbr::ENTRY_BYTES);
     let protective = slots().find(|at| is_signed && sector[at + 4] == 0xEE && le32(&sector, at + 8) == 1);
     match protective {
-        // A hybrid MBR, or an entry that covers less on purpose, is kept. If the disk's size in sectors
-        // changed, the entry is updated.
+        // A hybrid MBR, or an entry that covers less on purpose, is kept. After a relocation or a conversion
+        // the disk's size in sectors differs, and the entry of an MBR that is not hybrid is updated.
         Some(at) if !plan.is_fresh() => {
             if (plan.relocates_backup() || plan.converts().is_some()) && stack.kind != TableKind::HybridMbr {
                 put32(&mut sector, at + 12, covered);
