@@ -12,8 +12,8 @@ use crate::tables::read::{
 };
 use crate::watched::Watched;
 
-/// Reads what `medium` holds as [`read_stack`] does, and every layer on each partition, or on the whole
-/// medium if there is no table.
+/// Reads what `medium` holds as [`read_stack`](crate::read_stack) does, and every layer on each partition, or
+/// on the whole medium if there is no table.
 pub fn read_all(
     medium: &dyn Medium,
     device_block: Option<BlockSize>,

@@ -81,7 +81,8 @@ pub(crate) const MOST_MARKS: usize = 32;
 /// 2000).
 const FAT32_CLUSTERS: u64 = 65_525;
 
-/// A plan, always valid; see the [module](self).
+/// A plan. It is always valid: nothing overlaps, nothing is outside the usable space, and every field fits its
+/// place on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     disk: Fingerprint,
