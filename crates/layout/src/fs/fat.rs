@@ -1,6 +1,6 @@
-//! FAT12, FAT16 and FAT32 ("Microsoft Extensible Firmware Initiative FAT32 File System Specification", version 1.03;
-//! `struct fat_boot_sector`, include/uapi/linux/msdos_fs.h) and exFAT ("exFAT file system specification", Microsoft
-//! Learn, section 3.1).
+//! FAT12, FAT16 and FAT32 ("Microsoft Extensible Firmware Initiative FAT32 File System Specification",
+//! version 1.03; `struct fat_boot_sector`, include/uapi/linux/msdos_fs.h) and exFAT ("exFAT file system
+//! specification", Microsoft Learn, section 3.1).
 //!
 //! Clusters are numbered from 2 in both formats, and the formatter chooses where cluster 2 starts: an aligned
 //! partition may hold misaligned clusters.

@@ -1,5 +1,5 @@
-//! NTFS: the boot sector and the record of `$Volume`, as in fs/ntfs3/ntfs.h (`struct NTFS_BOOT`, `struct MFT_REC`,
-//! `struct ATTRIB`) and include/ntfs-3g/layout.h.
+//! NTFS: the boot sector and the record of `$Volume`, as in fs/ntfs3/ntfs.h (`struct NTFS_BOOT`, `struct
+//! MFT_REC`, `struct ATTRIB`) and include/ntfs-3g/layout.h.
 
 use straddle_device::Medium;
 use straddle_units::{ByteCount, ByteOffset};
