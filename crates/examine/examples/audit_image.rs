@@ -7,7 +7,7 @@ use std::path::Path;
 
 use straddle_examine::{Examined, Examiner, Options};
 
-/// Everything that is misaligned, damaged or worth knowing on the disk in `path`.
+/// Examines the disk image in `path`: everything misaligned, damaged or worth knowing.
 pub(crate) fn audit(path: &Path) -> Result<Examined, Box<dyn Error>> {
     Ok(Examiner::new(Options::default()).examine(path)?)
 }

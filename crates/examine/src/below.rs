@@ -1,10 +1,11 @@
-//! What a device stands on.
+//! The devices beneath a device.
 
 use std::collections::BTreeSet;
 
 use straddle_device::live::Machine;
 
-/// The disks that the device `name` stands on, by the kernel's names: what has nothing below it itself.
+/// Returns the kernel names of the disks beneath the device `name`: those that have no device below
+/// themselves.
 pub(crate) fn disks(machine: &Machine, name: &str) -> BTreeSet<String> {
     let mut disks = BTreeSet::new();
     let mut passed = BTreeSet::from([name.to_owned()]);

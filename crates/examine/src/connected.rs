@@ -1,4 +1,4 @@
-//! An image that is not raw as a block device: partitioning tools would write over its format.
+//! Connecting an image that is not raw as a block device: partitioning tools would overwrite its format.
 
 use std::path::Path;
 
@@ -6,11 +6,12 @@ use straddle_audit::Finding;
 use straddle_device::image::Container;
 use straddle_device::shown::{is_hidden, quote_path};
 
-/// The node that commands name for it.
+/// The device node that printed commands name for such an image.
 pub(crate) const NODE: &str = "/dev/nbd0";
 
-/// Says how the image is connected to [`NODE`] where commands name that, and the command; where it could not be written
-/// there, takes the commands away and says how it is converted.
+/// Returns a remark and the command that connects the image to [`NODE`], if any command names [`NODE`]. If
+/// the image cannot be written through the node, removes these commands and returns how to convert the image
+/// instead.
 pub(crate) fn prepare(
     name: &str,
     container: &Container,

@@ -1,11 +1,11 @@
-//! Of which kind each error is.
+//! The kind of each error.
 
 use straddle_units::ErrorKind;
 
 use crate::ExamineError;
 
 impl ExamineError {
-    /// What kind of failure it is.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Open(error) => error.kind(),

@@ -10,71 +10,71 @@ use crate::{ExamineError, Examiner, connected, in_use, member, read, recognised,
 
 /// A target with everything found on it.
 pub struct Examined {
-    /// The target as it was named.
+    /// The target's name as the user gave it.
     pub name: String,
-    /// Its sectors and what else is known of the device; its medium is closed.
+    /// The target's sector sizes and what else is known of the device. Its medium is closed.
     pub target: Target,
-    /// What is written on it: of a partition, that one only.
+    /// What the target holds; for a partition, only that partition.
     pub stack: Stack,
-    /// The number of partitions in the table, whichever was asked for.
+    /// The number of partitions in the table, even if only one partition was asked for.
     pub in_table: usize,
     /// Every finding, wherever it is reported.
     pub findings: Vec<Finding>,
-    /// What each of them costs, where that was asked for and can be computed.
+    /// The cost of each finding, by index; `None` where it was not asked for or cannot be computed.
     pub costs: Vec<Option<Cost>>,
-    /// The verdict of all findings.
+    /// The verdict over all findings.
     pub judgement: Judgement,
-    /// The command that the last of the target's remarks ends with, where one does.
+    /// The command at the end of the target's last remark, if it ends with one.
     pub ready: Option<String>,
-    /// Whether its bytes could not be read at all.
+    /// Whether none of the target's bytes could be read.
     pub is_unread: bool,
 }
 
-/// How many times as long writes take as on the boundaries.
+/// How many times longer writes take than on the boundaries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cost {
-    /// The drive that was modelled, or probed.
+    /// The drive that was modelled or probed.
     pub drive: String,
-    /// Whether it was measured; otherwise it is derived from the model.
+    /// Whether the cost was measured; otherwise it is derived from the model.
     pub measured: bool,
-    /// Distance in bytes from the drive's boundary before.
+    /// Distance in bytes past the preceding boundary of the drive.
     pub past: u64,
-    /// Random writes: of 4096 bytes on a model, of a unit each made durable where it was measured.
+    /// Factor for random writes: of 4096 bytes on a model; where measured, of one unit, each made durable.
     pub random_write: f64,
-    /// Writes of 4096 bytes one after the other, each with an fsync.
+    /// Factor for sequential writes of 4096 bytes, each followed by an fsync.
     pub sequential_write: Option<f64>,
 }
 
 /// Prices findings, by a model or by a measurement.
 pub trait Price: Send + Sync {
-    /// What the finding costs; `None` where it misses no boundary, or there is no such place on the drive.
+    /// Returns the cost of the finding; `None` if it misses no boundary, or the drive has no such position.
     fn price(&self, finding: &Finding) -> Option<Cost>;
 }
 
 impl Cost {
-    /// Its source.
+    /// Where the factors come from, in words.
     pub const fn source(&self) -> &'static str {
         if self.measured { "measured" } else { "derived from the model" }
     }
 }
 
 impl Examined {
-    /// Whether it is an image.
+    /// Whether the target is an image.
     pub fn is_image(&self) -> bool {
         self.target.kind == DeviceKind::Image
     }
 
-    /// Why it is not judged, where it is not.
+    /// Why the target is not judged, if it is not.
     pub fn not_judged(&self) -> Option<&str> {
         self.judgement.not_judged.as_deref()
     }
 
-    /// The kinds of the findings that make the status, in order.
+    /// The kinds of the findings that decide the exit status, in order.
     pub fn kinds(&self) -> &[Kind] {
         &self.judgement.kinds
     }
 
-    /// The findings that are reported here, each with its cost.
+    /// The findings reported at this target, each with its cost.
     pub fn reported(&self) -> impl Iterator<Item = (&Finding, Option<&Cost>)> {
         let listed = self.findings.iter().zip(&self.costs);
         listed
@@ -82,7 +82,8 @@ impl Examined {
             .map(|(finding, cost)| (finding, cost.as_ref()))
     }
 
-    /// What is to be known of it besides findings, with where those are reported that another target shows as well.
+    /// Returns what to know of the target besides its findings, and where those findings are reported that
+    /// another target shows as well.
     pub fn remarks(&self) -> Vec<String> {
         let elsewhere = self.findings.iter().filter_map(|finding| match &finding.reported {
             Reported::At(Place::Target(name)) => {
@@ -125,7 +126,7 @@ pub(crate) fn examine(
         target.remarks.push(format!("{remark}: {line}"));
         ready = Some(line);
     }
-    // Removed between those reads, or not yet out of sysfs when the first of them failed.
+    // The device was removed between those reads, or was still in sysfs when the first of them failed.
     let has_failed = findings.iter().any(|finding| finding.rule.kind == Kind::Unreadable);
     if has_failed && let Some(node) = gone_soon(&target, options) {
         return Err(ExamineError::Gone(node.to_owned()));
@@ -136,7 +137,7 @@ pub(crate) fn examine(
     if !matches!(stack.kind, TableKind::Foreign(_) | TableKind::Kernel | TableKind::None)
         && matches!(recognised, Recognised::Nothing(_))
     {
-        // What is written for the one that is left over goes over the other.
+        // Whatever a command writes for the one that is left over would overwrite the other.
         findings.iter_mut().filter_map(|f| f.fix.as_mut()).for_each(Fix::without_commands);
     }
     let hidden = match &recognised {
@@ -144,10 +145,10 @@ pub(crate) fn examine(
         _ => None,
     };
     let judgement = Judgement::of(&stack, &findings, recognised);
-    // What is found counts, and the status has no room for the rest.
+    // If there are findings, the status reports them and cannot also give this reason: it becomes a remark.
     target.remarks.extend(hidden.filter(|_| judgement.not_judged.is_none()));
     let is_unread = target.medium.is_none();
-    // A run may keep thousands of these; their files need not be open for that.
+    // A run may keep thousands of targets; their files need not stay open.
     target.medium = None;
     let price = |finding: &Finding| {
         options.price.as_ref().filter(|_| finding.reported == Reported::Here)?.price(finding)
@@ -160,7 +161,7 @@ pub(crate) fn examine(
     Ok(Examined { name, target, stack, in_table, findings, costs, judgement, ready, is_unread })
 }
 
-/// Every finding, each with where it is reported.
+/// Returns every finding, with where it is reported.
 fn audit(
     name: &str,
     target: &Target,
@@ -172,7 +173,8 @@ fn audit(
     let node = target.node.as_ref().map_or_else(|| file.to_owned(), |node| node.display().to_string());
     let in_container = target.container.is_some();
     let mut findings = straddle_audit::run(&Context {
-        // Partitioning tools would write over the format of an image that is not raw: it has to be connected first.
+        // Partitioning tools would overwrite the format of an image that is not raw, so it has to be
+        // connected first.
         target: if in_container { connected::NODE } else { &node },
         file: name,
         is_image: target.kind == DeviceKind::Image && !in_container,
@@ -190,7 +192,7 @@ fn audit(
     findings
 }
 
-/// Puts the kernel's view of a device beside what was read from it; returns where they differ.
+/// Attaches the kernel's view of a device to what was read from it; returns where the two differ.
 fn attach_live(target: &mut Target, examiner: &Examiner, stack: &mut Stack) -> Vec<Disagreement> {
     let Some(name) = &target.kernel_name else { return Vec::new() };
     let listed = target.kernel_partitions.as_deref().unwrap_or_default();
@@ -199,7 +201,8 @@ fn attach_live(target: &mut Target, examiner: &Examiner, stack: &mut Stack) -> V
     disagreements
 }
 
-/// Says of a compressed image that it was read through, and how it is unpacked where commands are printed for it.
+/// Remarks that a compressed image was read through its compression, and how to unpack it if commands are
+/// printed for it.
 fn read_through(target: &mut Target, findings: &[Finding]) {
     let Some(through) = &target.through else { return };
     let (what, command) = (through.packing.a_file(), &through.command);

@@ -1,4 +1,4 @@
-//! Devices that are unplugged while they are read.
+//! Devices that are unplugged while they are being read.
 
 use std::path::Path;
 use std::thread;
@@ -8,14 +8,15 @@ use straddle_device::Target;
 
 use crate::Options;
 
-/// The node of a device that the kernel no longer has.
+/// Returns the device's node if the kernel no longer has the device.
 pub(crate) fn gone<'a>(target: &'a Target, options: &Options) -> Option<&'a Path> {
     let name = target.kernel_name.as_ref().filter(|_| options.open.sysroot.is_none())?;
     let is_there = Path::new("/sys/block").join(name).exists();
     target.node.as_deref().filter(|_| !is_there)
 }
 
-/// The same of a device that fails: the kernel may still be removing it.
+/// As [`gone`], for a device whose reads fail: retries for half a second, as the kernel may still be removing
+/// it.
 pub(crate) fn gone_soon<'a>(target: &'a Target, options: &Options) -> Option<&'a Path> {
     const PAUSE: Duration = Duration::from_millis(100);
     target.kernel_name.as_ref().filter(|_| options.open.sysroot.is_none())?;

@@ -1,4 +1,4 @@
-//! What a disk counts as that could be two things, by what of it is in use: the other is left over.
+//! Deciding what a disk is that could be two things: the one in use counts, the other is left over.
 
 use straddle_device::live::{LiveDevice, LiveKind, Owner};
 use straddle_device::{ReadError, Target};
@@ -6,7 +6,8 @@ use straddle_layout::{Beside, Content, Stack, TableKind, VolumeKind};
 
 use crate::Examiner;
 
-/// What is on a disk that is taken for a whole and whose partitions are in use, or the other way round.
+/// Reads a disk again if it was taken for one content as a whole but its partitions are in use, or the
+/// reverse. `None` if the first reading stands.
 pub(crate) fn stack(target: &Target, examiner: &Examiner, stack: &Stack) -> Result<Option<Stack>, ReadError> {
     let Some(medium) = target.medium.as_deref() else { return Ok(None) };
     let (block, forced) = (Some(target.topology.logical.value()), examiner.options().open.logical);
@@ -25,7 +26,7 @@ pub(crate) fn stack(target: &Target, examiner: &Examiner, stack: &Stack) -> Resu
     }
 }
 
-/// Whether somebody uses the device as what fills it, and not a partition of it.
+/// Whether the device is in use as the content that fills it, rather than through a partition.
 pub(crate) fn is_content(target: &Target, examiner: &Examiner) -> bool {
     let reads_content = |holder: &LiveDevice| match &holder.kind {
         LiveKind::Dm(mapping) => {
@@ -40,7 +41,7 @@ pub(crate) fn is_content(target: &Target, examiner: &Examiner) -> bool {
     shown.iter().any(|device| device.used_by.is_used() || device.holders.iter().any(reads_content))
 }
 
-/// Whether somebody uses a partition, that the kernel lists or kpartx mapped.
+/// Whether a partition is in use, whether listed by the kernel or mapped by kpartx.
 pub(crate) fn is_in_partitions(target: &Target, examiner: &Examiner) -> bool {
     let listed = target.kernel_partitions.as_deref().unwrap_or_default();
     if listed
@@ -58,7 +59,7 @@ pub(crate) fn is_in_partitions(target: &Target, examiner: &Examiner) -> bool {
     shown.iter().flat_map(|device| &device.holders).any(|holder| is_partition(holder) && is_used(holder))
 }
 
-/// The names of the devices on the target that can be the array as whose member `content` marks it.
+/// The names of the devices above the target that can be the array of which `content` marks it as a member.
 pub(crate) fn arrays(target: &Target, examiner: &Examiner, content: Content) -> Vec<String> {
     let [md, drbd] = [VolumeKind::Md, VolumeKind::Drbd].map(|kind| content == Content::Volume(kind));
     let is_array = |holder: &&LiveDevice| match &holder.kind {
@@ -81,7 +82,7 @@ fn is_used(device: &LiveDevice) -> bool {
     device.used_by.is_used() || !device.holders.is_empty()
 }
 
-/// The device, and what shows all of it as it is, with its table: multipath.
+/// The device itself, and the multipath devices above it: they show all of it unchanged, with its table.
 fn shown(device: &LiveDevice) -> Vec<&LiveDevice> {
     let mut shown = vec![device];
     let mut next = 0;

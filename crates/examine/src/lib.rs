@@ -1,8 +1,8 @@
-//! The library's door: a target and options in, all that is known of it out.
+//! The library's entry point: takes a target and options, and returns everything that is known of the target.
 //!
-//! The law of this crate: it is the only place that decides in which sector size a table counts, what of a disk that could be two
-//! things counts, and what the running kernel adds. Commands and other programs translate [`Examined`]; they decide nothing. It
-//! writes nothing.
+//! The law of this crate: it alone decides the sector size in which a table counts, which of two possible
+//! contents of a disk counts, and what the running kernel adds. Commands and other programs translate
+//! [`Examined`]; they decide nothing. It writes nothing.
 //!
 //! ```
 //! # let folder = tempfile::tempdir()?;
@@ -49,21 +49,22 @@ pub use sectors::{read_converted, read_table};
 /// How targets are opened and judged.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// How they are opened, and what is declared of them.
+    /// How targets are opened, and what is declared of them.
     pub open: straddle_device::Options,
-    /// The page of a database that is to live on them.
+    /// The page size of a database that is to be stored on the targets.
     pub page: Option<ByteCount>,
-    /// The rules to report, by code; all of them where this is empty.
+    /// The rules to report, by code; all rules if empty.
     pub only: Vec<Code>,
     /// The rules not to report, by code.
     pub ignore: Vec<Code>,
     /// What else is examined in the same run.
     pub alongside: Alongside,
-    /// What a misalignment costs; nothing is priced without it.
+    /// Prices misalignment; without it no cost is computed.
     pub price: Option<Arc<dyn Price>>,
 }
 
-/// What else is examined in the same run: a disk that shows part of an array is judged in full where the array is, too.
+/// What else is examined in the same run. A disk that shows only part of an array is judged in full if the
+/// array is examined too.
 #[derive(Clone, Debug)]
 pub enum Alongside {
     /// Every disk of the machine.
@@ -95,17 +96,17 @@ pub enum ExamineError {
 /// Examines targets, all with the same options.
 pub struct Examiner {
     options: Options,
-    /// The kernel's block devices: read once, and only when a target is one of them.
+    /// The kernel's block devices, read once, and only if a target is one of them.
     machine: OnceLock<Machine>,
 }
 
 impl Examiner {
-    /// With these options.
+    /// Creates an examiner with these options.
     pub fn new(options: Options) -> Self {
         Self { options, machine: OnceLock::new() }
     }
 
-    /// The options that it was made with.
+    /// The options in effect.
     pub fn options(&self) -> &Options {
         &self.options
     }
@@ -116,14 +117,14 @@ impl Examiner {
         self.examine_target(path.display().to_string(), target)
     }
 
-    /// The same of a target that is open; `name` is what the user calls it.
+    /// Examines a target that is already open; `name` is what the user calls it.
     pub fn examine_target(&self, name: String, target: Target) -> Result<Examined, ExamineError> {
         examined::examine(self, name, target)
     }
 
-    /// Reports what several targets of a run show of the same thing at one of them only.
+    /// Reports findings that several targets of a run share at one of them only.
     pub fn merge(&self, examined: &mut [&mut Examined]) {
-        // Without the kernel's view nothing is known of several.
+        // Without the kernel's view it is unknown which targets share a device.
         if let Some(machine) = self.machine.get().filter(|_| examined.len() > 1) {
             merge::merge(examined, machine);
         }

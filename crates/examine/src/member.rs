@@ -1,4 +1,5 @@
-//! What can be judged of a disk that is a member of an array, or that has a table besides what it is taken for.
+//! What can be judged of a disk that is a member of an array, or that has a table besides the content that
+//! fills it.
 
 use straddle_audit::{Finding, Fix, Recognised};
 use straddle_device::{DeviceKind, Target};
@@ -6,7 +7,8 @@ use straddle_layout::{Beside, Content, Stack, TableKind, VolumeKind};
 
 use crate::Alongside;
 
-/// What there is to judge on `target`, which is marked as a member by `content`.
+/// Returns what there is to judge on `target`, which `content` marks as a member of an array that is not
+/// running.
 pub(crate) fn recognised(target: &Target, stack: &Stack, content: Content) -> Recognised {
     let unseen = || {
         let why = straddle_audit::unseen(stack)?;
@@ -15,8 +17,8 @@ pub(crate) fn recognised(target: &Target, stack: &Stack, content: Content) -> Re
     rival(target, stack, content).map(Recognised::Nothing).or_else(unseen).unwrap_or(Recognised::Known)
 }
 
-/// The same where the devices `arrays` stand on it: what it does not show is judged at one of these, if that is examined
-/// in the same run.
+/// As [`recognised`], where the array runs as the devices `arrays`: what the member does not show is judged
+/// at one of these, if that is examined in the same run.
 pub(crate) fn of_running(stack: &Stack, arrays: &[String], alongside: &Alongside) -> Recognised {
     let is_examined = match alongside {
         Alongside::Everything => true,
@@ -32,7 +34,7 @@ pub(crate) fn of_running(stack: &Stack, arrays: &[String], alongside: &Alongside
     straddle_audit::unseen(stack).map_or(Recognised::Known, part)
 }
 
-/// How the array is had of which a disk is a member, as `content` says.
+/// How to assemble the array of which `content` marks a disk as a member.
 fn assemble(content: Content, kind: DeviceKind) -> String {
     let disks = match kind {
         DeviceKind::Image => "Attach the images of all members (losetup), assemble",
@@ -46,7 +48,8 @@ fn assemble(content: Content, kind: DeviceKind) -> String {
     format!("{disks} the array ({how}), and check that")
 }
 
-/// Why a target is not judged that is taken for `content` as a whole, and has a table that contradicts it: either may be left over.
+/// Returns why a target taken for `content` as a whole is not judged: it also has a table that contradicts
+/// this, and either may be left over.
 pub(crate) fn rival(target: &Target, stack: &Stack, content: Content) -> Option<String> {
     let table = straddle_layout::rival_table(target.medium.as_deref()?, stack).ok()??;
     let lists = match table.partition {
@@ -66,7 +69,8 @@ pub(crate) fn rival(target: &Target, stack: &Stack, content: Content) -> Option<
     ))
 }
 
-/// Why a target is not judged whose table leaves alone what the whole of it is known to be, where nothing is known in a partition.
+/// Returns why a target with a table is not judged: the whole of it also holds known content that the table
+/// does not touch, and nothing is recognised in a partition.
 pub(crate) fn beside_table(target: &Target, stack: &Stack) -> Option<String> {
     let rival = straddle_layout::rival_content(target.medium.as_deref()?, stack).ok()??;
     let (content, table) = (rival.content, rival.table);
@@ -81,8 +85,8 @@ pub(crate) fn beside_table(target: &Target, stack: &Stack) -> Option<String> {
     })
 }
 
-/// Takes the commands away that write a table or move data where something else stands beside it that no partition is over, as
-/// `plan` refuses to: they would go over that.
+/// Removes the commands that write a table or move data if there is other content on the disk outside every
+/// partition: they would overwrite it. `plan` refuses such disks for the same reason.
 pub(crate) fn spare(stack: &Stack, beside: &[Beside], findings: &mut [Finding]) {
     let is_harmed = |found: &Beside| !found.is_table() && !found.is_covered && !found.is_optical();
     if matches!(stack.kind, TableKind::Content(_)) || !beside.iter().any(is_harmed) {

@@ -1,4 +1,4 @@
-//! What several targets of a run show of the same thing.
+//! Findings that several targets of a run share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use straddle_device::live::{LiveDevice, Machine};
 
 use crate::{Examined, below};
 
-/// Reports what several targets show of the same thing at one of them only.
+/// Reports findings that several targets share at one of them only.
 pub(crate) fn merge(examined: &mut [&mut Examined], machine: &Machine) {
     let mut seen: Vec<Seen<'_>> = Vec::new();
     for one in examined {
@@ -20,7 +20,8 @@ pub(crate) fn merge(examined: &mut [&mut Examined], machine: &Machine) {
     straddle_audit::merge_targets(&mut seen);
 }
 
-/// The devices that stand on a target, or on a partition of it; and those on each of its partitions.
+/// Returns the names of the devices above a target or above one of its partitions, and those above each
+/// partition by number.
 fn all_above(machine: &Machine, examined: &Examined) -> (BTreeSet<String>, BTreeMap<u32, BTreeSet<String>>) {
     let target = &examined.target;
     let above = |name: &str| {
@@ -37,7 +38,7 @@ fn all_above(machine: &Machine, examined: &Examined) -> (BTreeSet<String>, BTree
 }
 
 fn add_holders(device: &LiveDevice, names: &mut BTreeSet<String>) {
-    // A device that is reached again may be followed further on one of the ways only.
+    // A device that is reached by two ways may be expanded on one of them only.
     for holder in &device.holders {
         names.insert(holder.name.clone());
         add_holders(holder, names);

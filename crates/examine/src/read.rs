@@ -1,4 +1,4 @@
-//! What is on a target.
+//! Reading what a target holds.
 
 use straddle_device::shown::with_causes;
 use straddle_device::{ReadError, Target};
@@ -6,8 +6,8 @@ use straddle_layout::{Problem, Stack, TableKind};
 
 use crate::sectors;
 
-/// What is on a target: its table, or the kernel's list of partitions where the table cannot be read or is of a
-/// kind that only the kernel knows.
+/// Reads what a target holds: its table, or the kernel's list of partitions if the table cannot be read or is
+/// of a kind that only the kernel knows.
 pub(crate) fn read(target: &mut Target, options: &straddle_device::Options) -> Result<Stack, ReadError> {
     let block = sectors::known(target, options);
     let listed = target.kernel_partitions.as_deref().unwrap_or_default();
@@ -18,7 +18,7 @@ pub(crate) fn read(target: &mut Target, options: &straddle_device::Options) -> R
             Ok(by_kernel())
         }
         Ok(stack) => Ok(stack),
-        // The table is not to be had, but the disk's figures are, and the kernel's list.
+        // The table cannot be read, but the disk's sizes and the kernel's list are known.
         Err(ReadError::Io { at, source }) => {
             let mut stack = by_kernel();
             stack.problems.push(Problem::Unreadable { number: None, at, why: source.to_string() });

@@ -1,4 +1,4 @@
-//! What there is to judge on a target: what it is known to hold, and what stands beside that.
+//! What there is to judge on a target: its recognised content, and other content beside that.
 
 use straddle_audit::Recognised;
 use straddle_device::shown::with_causes;
@@ -7,12 +7,12 @@ use straddle_layout::{Beside, Neighbour, Stack, TableKind};
 
 use crate::{Examiner, in_use, member};
 
-/// Whether this process is root's.
+/// Whether this process runs as root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// What the target holds besides what the stack says.
+/// Returns what the target holds besides what `stack` describes.
 pub(crate) fn beside(target: &Target, stack: &Stack) -> Vec<Beside> {
     if matches!(stack.kind, TableKind::Kernel | TableKind::None) {
         return Vec::new();
@@ -21,7 +21,7 @@ pub(crate) fn beside(target: &Target, stack: &Stack) -> Vec<Beside> {
     found.and_then(Result::ok).unwrap_or_default()
 }
 
-/// Describes each of these in a sentence.
+/// Describes each item in a sentence.
 pub(crate) fn remarks_beside(target: &Target, stack: &Stack, found: &[Beside]) -> Vec<String> {
     let is_of_member = matches!(stack.kind, TableKind::Content(content) if content.is_array_member());
     let rival = || target.medium.as_deref().map(|medium| straddle_layout::rival_table(medium, stack));
@@ -36,14 +36,15 @@ pub(crate) fn remarks_beside(target: &Target, stack: &Stack, found: &[Beside]) -
     found.iter().map(remark).collect()
 }
 
-/// Whether there is something on the target that could be judged.
+/// Returns whether there is anything on the target that could be judged.
 pub(crate) fn recognised(target: &Target, stack: &Stack, examiner: &Examiner) -> Recognised {
     let is_captured = examiner.options().open.sysroot.is_some();
     let is_closed = target.medium.is_none() && !is_captured;
     match (target.kind, &stack.kind) {
-        // It holds nothing, and is what was asked about.
+        // A modelled device holds nothing; the device itself is what was asked about.
         (DeviceKind::Modelled, _) => Recognised::Known,
-        // What the kernel set up says where it lies, but not what else is there: of a real disk its bytes have to.
+        // The kernel's view gives positions, but not what else the disk holds: for a real disk that takes
+        // reading its bytes.
         (_, TableKind::Kernel) if is_closed && stack.partitions.is_empty() => {
             Recognised::Nothing(unread(is_captured))
         }
@@ -65,13 +66,13 @@ pub(crate) fn recognised(target: &Target, stack: &Stack, examiner: &Examiner) ->
     }
 }
 
-/// Why nothing can be judged where nothing can be read.
+/// Why nothing is judged on a target that cannot be read.
 fn unread(is_captured: bool) -> String {
     let hint = if is_captured || is_root() { "" } else { "; run as root" };
     format!("its bytes cannot be read, and the kernel lists no partitions{hint}")
 }
 
-/// Whether a target on which nothing is recognised is blank; why that is not known, where it is not.
+/// Whether a target on which nothing is recognised is blank; an error says why that is unknown.
 fn is_blank(target: &Target, is_captured: bool) -> Result<bool, String> {
     let Some(medium) = &target.medium else {
         return Err(unread(is_captured));

@@ -1,12 +1,12 @@
-//! The sector size in which the table of a target counts.
+//! The sector size in which a target's table counts.
 
 use straddle_device::topology::Source;
 use straddle_device::{DeviceKind, Medium, Options, ReadError, Target};
 use straddle_layout::{Stack, TableKind, read_stack};
 use straddle_units::BlockSize;
 
-/// The sector size of a target where that is known before its table is read: a device's is what the kernel uses, a container says it
-/// as a device does, a raw image's is what the user declares.
+/// Returns the sector size if it is known before the table is read: the kernel's for a device, the stated one
+/// for a container, the user's declaration for a raw image.
 pub(crate) fn known(target: &Target, options: &Options) -> Option<BlockSize> {
     let logical = &target.topology.logical;
     let declared = options.logical.or(options.assume.logical());
@@ -17,15 +17,15 @@ pub(crate) fn known(target: &Target, options: &Options) -> Option<BlockSize> {
     }
 }
 
-/// Takes the sector size for the target's in which its table was found to count, where nothing else says one.
+/// Adopts the sector size in which the table was found to count, where nothing else states one.
 pub(crate) fn adopt(target: &mut Target, stack: &Stack) {
     if matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr) {
         target.topology.adopt_table_block(stack.block);
     }
 }
 
-/// Reads the table alone, without the contents of its partitions, and adopts its sector size: what is going to be changed.
-/// `None` where the target's bytes cannot be read.
+/// Reads only the table that is to be changed, without the contents of its partitions, and adopts its sector
+/// size. `None` if the target's bytes cannot be read.
 pub fn read_table(target: &mut Target, options: &Options) -> Result<Option<Stack>, ReadError> {
     let Some(medium) = target.medium.as_deref() else { return Ok(None) };
     let found = read_stack(medium, known(target, options), options.logical)?;
@@ -33,12 +33,13 @@ pub fn read_table(target: &mut Target, options: &Options) -> Result<Option<Stack
         return Ok(Some(found));
     }
     adopt(target, &found);
-    // In the size that counts from now on, whatever was found in it.
+    // Read again in the size adopted, whichever size it was found in.
     let Some(medium) = target.medium.as_deref() else { return Ok(None) };
     read_stack(medium, Some(target.topology.logical.value()), None).map(Some)
 }
 
-/// Reads a table that may count in another sector size than `new`, that of the target; `former` is its own, where the user knows it.
+/// Reads a table that may count in sectors of another size than `new`, the target's. `former` is the table's
+/// own size, if the user knows it.
 pub fn read_converted(
     medium: &dyn Medium,
     new: BlockSize,
@@ -57,8 +58,9 @@ pub fn read_converted(
     read_stack(medium, Some(former), Some(former))
 }
 
-/// Says where something is that would be at the start of a partition in sectors of another size, and is too little to take
-/// the table for one in these. What the kernel or the user says is not in question.
+/// Returns a remark if sectors of another size would put the start of a partition where something is, but too
+/// little to conclude that the table counts in them. A size stated by the kernel or the user is not in
+/// question.
 pub(crate) fn in_question(target: &Target, stack: &Stack) -> Option<String> {
     let is_assumed = target.kind == DeviceKind::Image && *target.topology.logical.source() == Source::Assumed;
     let medium = target.medium.as_deref().filter(|_| is_assumed)?;

@@ -1,4 +1,4 @@
-//! Everything that happens inside a drive, counted.
+//! Counts of everything that happens inside a drive.
 
 use crate::time::Nanos;
 
@@ -7,7 +7,7 @@ use crate::time::Nanos;
 pub struct Counters {
     /// Read commands completed.
     pub host_reads: u64,
-    /// Write commands completed, those with FUA among them.
+    /// Write commands completed, including those with FUA.
     pub host_writes: u64,
     /// Flush commands completed.
     pub host_flushes: u64,
@@ -23,23 +23,23 @@ pub struct Counters {
     pub media_write_bytes: u64,
     /// Physical sectors (or indirection units) that had to be read because only a part of them was written.
     pub rmw_reads: u64,
-    /// Bytes of those.
+    /// Bytes read for those, part of `media_read_bytes`.
     pub rmw_read_bytes: u64,
-    /// Reads answered from the cache or the read-ahead in progress.
+    /// Reads answered from the cache or from a read-ahead in progress.
     pub cache_hits: u64,
-    /// Writes that found earlier data of the same place in the buffer and joined or replaced it.
+    /// Writes that found earlier data for the same place in the buffer and joined or replaced it.
     pub merged_writes: u64,
     /// Writes from the buffer to the medium.
     pub destages: u64,
-    /// Moves of the arm to another track than the next.
+    /// Arm movements other than to the adjacent track.
     pub seeks: u64,
-    /// Time spent in them.
+    /// Nanoseconds spent in those seeks.
     pub seek_time: u64,
-    /// Nanoseconds spent waiting for a sector to come round.
+    /// Nanoseconds spent waiting for a sector to rotate under the head.
     pub rotation_wait: u64,
-    /// Nanoseconds per revolution; zero where nothing spins.
+    /// Nanoseconds per revolution; zero if nothing rotates.
     pub revolution: u64,
-    /// Bytes written for the host's data in whole indirection units.
+    /// Bytes written for the host's data, in whole indirection units.
     pub unit_write_bytes: u64,
     /// Bytes moved by garbage collection.
     pub gc_write_bytes: u64,
@@ -48,7 +48,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Revolutions spent waiting for a sector; zero where nothing spins.
+    /// Revolutions spent waiting for a sector; zero if nothing rotates.
     pub fn revolutions_waited(&self) -> f64 {
         if self.revolution == 0 { 0.0 } else { ratio(self.rotation_wait, self.revolution) }
     }
@@ -58,29 +58,29 @@ impl Counters {
         Nanos::new(self.seek_time)
     }
 
-    /// Bytes on the medium for each byte the host wrote; `None` before the first write.
+    /// Bytes written to the medium per byte the host wrote; `None` before the first write.
     pub fn write_amplification(&self) -> Option<f64> {
         (self.host_write_bytes > 0).then(|| ratio(self.media_write_bytes, self.host_write_bytes))
     }
 
-    /// The part of the write amplification that comes from rounding up to whole indirection units.
+    /// The factor of write amplification that comes from rounding up to whole indirection units.
     pub fn unit_amplification(&self) -> Option<f64> {
         (self.host_write_bytes > 0).then(|| ratio(self.unit_write_bytes, self.host_write_bytes))
     }
 
-    /// The part of the write amplification that garbage collection multiplies on top.
+    /// The further factor of write amplification that comes from garbage collection.
     pub fn gc_amplification(&self) -> Option<f64> {
         let written = self.unit_write_bytes + self.gc_write_bytes;
         (self.unit_write_bytes > 0).then(|| ratio(written, self.unit_write_bytes))
     }
 
-    /// What happened after `before` was read. The revolution is no total and stays.
+    /// What was counted since `before` was read. `revolution` is not a total and stays as it is.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         self.each(before, |after, before| after - before)
     }
 
-    /// The totals of two periods together. The revolution is no total and stays.
+    /// The sums of two periods. `revolution` is not a total and stays as it is.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         self.each(other, |one, other| one + other)

@@ -1,8 +1,8 @@
-//! The vocabulary of modelled and real drives: what is asked of a drive, when it answered, and what it counted.
+//! The vocabulary for modelled and real drives: requests, their completions, and counters.
 //!
-//! The law of this crate: it holds words, not behaviour. It knows neither a model nor a device, does no I/O and reads no clock; a
-//! [`Time`] is whatever clock its owner has. [`SplitMix64`] is here because workloads, models and tests draw by seed, and there is
-//! one generator for all of them.
+//! The law of this crate: it defines terms, not behaviour. It knows neither a model nor a device, does no I/O
+//! and reads no clock; a [`Time`] is on whatever clock its owner uses. [`SplitMix64`] is here because
+//! workloads, models and tests all draw from seeds and share one generator.
 
 mod counters;
 mod latency;

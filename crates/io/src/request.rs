@@ -1,23 +1,23 @@
-//! What a host asks of a drive, and the answer.
+//! A host's requests to a drive, and their completions.
 
 use straddle_units::{ByteCount, ByteOffset};
 
 use crate::time::Time;
 
-/// The host's name for a request; the drive gives it back with the completion and reads nothing into it.
+/// The host's tag for a request; the drive returns it with the completion and does not interpret it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// What is asked.
+/// The kind of command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Read the span.
     Read,
-    /// Write the span; complete when the drive has taken the data, which may be before it is on the medium.
+    /// Write the span. Completes when the drive has accepted the data, possibly before it is on the medium.
     Write,
-    /// Write the span; complete only when the data is durable (force unit access).
+    /// Write the span. Completes only when the data is durable (force unit access).
     WriteFua,
-    /// Complete when everything that was written and completed before is durable. Has no span.
+    /// Completes when everything written and completed earlier is durable. Has no span.
     Flush,
     /// The span's contents are no longer needed (TRIM, UNMAP, Deallocate).
     Discard,
@@ -35,45 +35,46 @@ impl Operation {
     }
 }
 
-/// One command to a drive. Offset and length count from logical block 0 and are whole logical sectors.
+/// One command to a drive. Offset and length are multiples of the logical sector, counted from logical block
+/// 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The host's name for it.
+    /// The host's tag.
     pub id: RequestId,
-    /// What is asked.
+    /// The kind of command.
     pub operation: Operation,
-    /// First byte; zero for a flush.
+    /// Offset of the first byte; zero for a flush.
     pub offset: ByteOffset,
-    /// Number of bytes; zero for a flush.
+    /// Length in bytes; zero for a flush.
     pub length: ByteCount,
 }
 
 impl Request {
-    /// A request by plain numbers of bytes.
+    /// A request with offset and length in bytes.
     pub const fn new(id: u64, operation: Operation, offset: u64, length: u64) -> Self {
         let (offset, length) = (ByteOffset::new(offset), ByteCount::new(length));
         Self { id: RequestId(id), operation, offset, length }
     }
 
-    /// A flush of the volatile cache.
+    /// A flush of the volatile write cache.
     pub const fn flush(id: u64) -> Self {
         Self::new(id, Operation::Flush, 0, 0)
     }
 }
 
-/// The end of a request.
+/// The completion of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// Which request.
+    /// The request that completed.
     pub id: RequestId,
-    /// When the host learns of it.
+    /// When the host sees the completion.
     pub at: Time,
 }
 
-/// A request that no drive of this kind would take; nothing has happened.
+/// Why a drive rejects a request; nothing has been changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Zero bytes to read, write or discard.
+    /// A read, write or discard of zero bytes.
     #[error("the request at byte {offset} asks for no bytes at all")]
     Empty {
         /// First byte asked for.
@@ -86,7 +87,7 @@ pub enum Refusal {
         offset: u64,
         /// Number of bytes asked for.
         length: u64,
-        /// The logical sector.
+        /// Size of a logical sector in bytes.
         sector: u64,
     },
     /// The span ends after the last byte.
@@ -96,18 +97,18 @@ pub enum Refusal {
         offset: u64,
         /// Number of bytes asked for.
         length: u64,
-        /// Size of the drive.
+        /// Size of the drive in bytes.
         capacity: u64,
     },
-    /// The drive has no such command.
+    /// The drive has no discard command.
     #[error("the drive does not support discard")]
     NoDiscard,
-    /// The request was submitted before an earlier one.
+    /// The request was submitted at a time before an earlier request.
     #[error("submitted at {at}, but the drive is already at {now}")]
     InThePast {
         /// When it was submitted.
         at: Time,
-        /// How far the drive's time has come.
+        /// The time the drive has reached.
         now: Time,
     },
 }

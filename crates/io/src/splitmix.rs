@@ -1,12 +1,12 @@
-//! Random numbers that are the same everywhere.
+//! Random numbers that are the same on every machine.
 
-/// SplitMix64 (G. L. Steele, D. Lea, C. H. Flood: Fast splittable pseudorandom number generators, OOPSLA 2014). Integers only: a
-/// logarithm may differ in its last bit from one machine's library to the next's.
+/// SplitMix64 (G. L. Steele, D. Lea, C. H. Flood: Fast splittable pseudorandom number generators, OOPSLA
+/// 2014). Integers only: the last bit of a logarithm may differ between the maths libraries of two machines.
 #[derive(Clone, Debug)]
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// The sequence of a seed.
+    /// The sequence that `seed` starts.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -19,30 +19,30 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`; zero where that is zero.
+    /// A number below `end`; zero if `end` is zero.
     pub fn below(&mut self, end: u64) -> u64 {
         let product = u128::from(self.next()) * u128::from(end);
         u64::try_from(product >> 64).unwrap_or(0)
     }
 
-    /// An index below `len`; zero where that is zero.
+    /// An index below `len`; zero if `len` is zero.
     pub fn index(&mut self, len: usize) -> usize {
         usize::try_from(self.below(len as u64)).unwrap_or(0)
     }
 
-    /// True once in `count` draws on average.
+    /// Returns true once in `count` draws on average.
     pub fn once_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }
 
-    /// Fills the bytes with random ones.
+    /// Fills `bytes` with random values.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);
         }
     }
 
-    /// Puts the items into a random order.
+    /// Shuffles the items.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let other = self.index(last + 1);

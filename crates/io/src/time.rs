@@ -1,4 +1,4 @@
-//! Virtual time: whole nanoseconds since the drive was switched on.
+//! Virtual time, in whole nanoseconds since power-on.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -7,14 +7,14 @@ use std::ops::{Add, AddAssign, Sub};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
-/// A length of time, in nanoseconds.
+/// A duration, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(u64);
 
 impl Time {
     /// The moment of power-on.
     pub const ZERO: Self = Self(0);
-    /// Later than anything that happens.
+    /// A moment later than any event.
     pub const NEVER: Self = Self(u64::MAX);
 
     /// The moment `nanos` after power-on.
@@ -27,27 +27,27 @@ impl Time {
         self.0
     }
 
-    /// The time since `earlier`; nothing if `earlier` is in fact later.
+    /// The time since `earlier`; zero if `earlier` is in fact later.
     pub const fn since(self, earlier: Self) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl Nanos {
-    /// No time at all.
+    /// A duration of zero.
     pub const ZERO: Self = Self(0);
 
-    /// A length of `nanos` nanoseconds.
+    /// A duration of `nanos` nanoseconds.
     pub const fn new(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// The length in nanoseconds.
+    /// The duration in nanoseconds.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The nearest whole nanosecond to `seconds`; `None` below zero, not a number, or over a year.
+    /// `seconds` rounded to whole nanoseconds; `None` if negative, not a number, or more than 366 days.
     pub fn from_seconds(seconds: f64) -> Option<Self> {
         const YEAR: f64 = 366.0 * 86_400.0;
         #[allow(
@@ -59,33 +59,33 @@ impl Nanos {
         (0.0..=YEAR).contains(&seconds).then(|| Self(nanos(seconds)))
     }
 
-    /// The nearest whole nanosecond to `milliseconds`; `None` as [`Nanos::from_seconds`].
+    /// `milliseconds` rounded to whole nanoseconds; `None` as for [`Nanos::from_seconds`].
     pub fn from_millis(milliseconds: f64) -> Option<Self> {
         Self::from_seconds(milliseconds / 1e3)
     }
 
-    /// The nearest whole nanosecond to `microseconds`; `None` as [`Nanos::from_seconds`].
+    /// `microseconds` rounded to whole nanoseconds; `None` as for [`Nanos::from_seconds`].
     pub fn from_micros(microseconds: f64) -> Option<Self> {
         Self::from_seconds(microseconds / 1e6)
     }
 
-    /// The length in seconds, for printing and statistics.
+    /// The duration in seconds, for printing and statistics.
     #[allow(clippy::cast_precision_loss, reason = "a figure to print, not to calculate on with")]
     pub fn seconds(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// The length in milliseconds, for printing and statistics.
+    /// The duration in milliseconds, for printing and statistics.
     pub fn millis(self) -> f64 {
         self.seconds() * 1e3
     }
 
-    /// The longer of two.
+    /// The longer of the two.
     pub fn max(self, other: Self) -> Self {
         Self(self.0.max(other.0))
     }
 
-    /// This length less `other`; nothing if `other` is longer.
+    /// This duration less `other`; zero if `other` is longer.
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }

@@ -1,9 +1,10 @@
-//! What shares a medium with its partition table: the metadata of an array that the whole disk is a member of, and contents
-//! that were there before the table, or are there still.
+//! What shares a medium with its partition table: the metadata of an array of which the whole disk is a
+//! member, and contents that are older than the table or still in use.
 //!
-//! The law of this module: it names what libblkid would, and says whose the table is. A table that leaves the metadata of an
-//! array alone is the array's, or older than it, wherever its backup is, and so is one that goes past the end of the disk; one
-//! that lists a partition over it is the disk's. Nothing is lost by the choice: what does not decide is named beside what does.
+//! The law of this module: it reports what libblkid would, and decides whose the table is. A table is the
+//! array's, or older than the array, if no partition covers the array's metadata, wherever the table's backup
+//! is, and also if it reaches past the end of the disk. A table with a partition over the metadata is the
+//! disk's. The choice loses nothing: whatever does not decide is reported beside what does.
 
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
@@ -18,25 +19,25 @@ use crate::signature::{self, Mark};
 use crate::tables::member::covers;
 use crate::tables::read::{table_in_boot_sector, table_of};
 
-/// The sector of an optical medium.
+/// The sector size of an optical medium, in bytes.
 const ISO_SECTOR: u64 = 2048;
 
-/// Something on a medium besides what its stack says.
+/// Something on a medium that its stack does not describe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beside {
     /// What it is.
     pub what: Neighbour,
-    /// The bytes that show it; for a table those of its first sector.
+    /// The bytes that show it; for a table, its first sector.
     pub at: Span,
-    /// Whether a partition is over the bytes that show it: it is left over, or a part of what is in that partition.
+    /// Whether a partition covers those bytes. It is then left over, or part of that partition's content.
     pub is_covered: bool,
 }
 
-/// What stands beside.
+/// What was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Neighbour {
-    /// A partition table, that of the array whose member the medium is or one from before. The text is its name: blkid's
-    /// PTTYPE.
+    /// A partition table: of the array of which the medium is a member, or an older one. The text is its
+    /// name, blkid's PTTYPE.
     Table(&'static str),
     /// Anything else.
     Content(Content),
@@ -51,7 +52,7 @@ impl Beside {
         }
     }
 
-    /// What it is besides a partition table.
+    /// The content, unless it is a partition table.
     pub fn content(&self) -> Option<Content> {
         match self.what {
             Neighbour::Table(_) => None,
@@ -64,13 +65,14 @@ impl Beside {
         matches!(self.what, Neighbour::Table(_))
     }
 
-    /// Whether it is the file system of an optical medium: images of those have that and a table by design.
+    /// Whether it is the file system of an optical medium. Images of such media have both that and a table by
+    /// design.
     pub fn is_optical(&self) -> bool {
         self.content().is_some_and(Content::is_optical)
     }
 }
 
-/// What stands on `medium` that `stack`, which was read from it, says nothing of.
+/// Returns what is on `medium` that `stack`, which was read from it, does not describe.
 pub fn beside(medium: &dyn Medium, stack: &Stack) -> Result<Vec<Beside>, ReadError> {
     let reader = Reader::open(medium, BlockSize::B512)?;
     let own = match stack.kind {
@@ -92,7 +94,8 @@ pub fn beside(medium: &dyn Medium, stack: &Stack) -> Result<Vec<Beside>, ReadErr
     found.extend(is_content.then(own_table).flatten().map(table));
     for mark in signature::everything(&reader).into_iter().filter(|mark| Some(mark.content) != own) {
         let optical = mark.content.is_optical();
-        // What fills the medium may hold anything, but for what stands on all of it by design.
+        // Content that fills the medium may hold anything, except what occupies the whole of a medium by
+        // design.
         if is_content && !optical && !mark.content.is_array_member() {
             continue;
         }
@@ -106,8 +109,9 @@ pub fn beside(medium: &dyn Medium, stack: &Stack) -> Result<Vec<Beside>, ReadErr
     Ok(found)
 }
 
-/// The bytes from the start of `medium` on that the file system of an optical medium takes, and the boot images that its
-/// catalog lists: the volume's own size is in 2048-byte sectors or what it says (ECMA-119, 8.4; El Torito 1.0).
+/// Returns the span from the start of `medium` that the file system of an optical medium and the boot images
+/// in its catalog occupy. The volume's size counts in 2048-byte sectors, or in the block size it states
+/// (ECMA-119, 8.4; El Torito 1.0).
 pub fn optical_extent(medium: &dyn Medium) -> Result<Option<Span>, ReadError> {
     let reader = Reader::open(medium, BlockSize::B512)?;
     let sector = |lba: u64| {
@@ -126,7 +130,7 @@ pub fn optical_extent(medium: &dyn Medium) -> Result<Option<Span>, ReadError> {
     let boot = sector(17);
     if has(&boot, 0, b"\0CD001\x01EL TORITO SPECIFICATION") {
         for entry in sector(u64::from(le32(&boot, 71))).chunks_exact(32) {
-            // Bootable or not; the rest are headers and what lists nothing.
+            // Entries marked bootable or not bootable; the others are headers or list nothing.
             if matches!(byte(entry, 0), 0 | 0x88) {
                 let at = u64::from(le32(entry, 8)).saturating_mul(ISO_SECTOR);
                 end = end.max(at.saturating_add(u64::from(le16(entry, 6)) * 512));
@@ -136,31 +140,34 @@ pub fn optical_extent(medium: &dyn Medium) -> Result<Option<Span>, ReadError> {
     Ok(Some(Span::first(ByteCount::new(end.min(reader.len().get())))))
 }
 
-/// Where `medium` is marked as a member of an array, by each of its marks: a table is the disk's own only without them.
+/// Returns the spans of all marks of `medium` as an array member. A table is the disk's own only if there are
+/// none.
 pub fn member_marks(medium: &dyn Medium) -> Result<Vec<Span>, ReadError> {
     let reader = Reader::open(medium, BlockSize::B512)?;
     let marks = signature::everything(&reader).into_iter().filter(|mark| mark.content.is_array_member());
     Ok(marks.map(|mark| mark.at).collect())
 }
 
-/// A partition table that is not a part of what the whole medium is taken for. Which of the two is left over is not written
-/// anywhere.
+/// A partition table that is not part of the content for which the whole medium is taken. Nothing on the
+/// medium records which of the two is left over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RivalTable {
     /// The table's name: blkid's PTTYPE.
     pub name: &'static str,
-    /// The number of one of its partitions, and what that is known to hold: the first of which that is known, else the first.
-    /// `None` where its partitions are not read.
+    /// The number of one of its partitions and the content recognised in it: the first with recognised
+    /// content, otherwise the first. `None` if its partitions are not read.
     pub partition: Option<(u32, Option<Content>)>,
 }
 
-/// The table on `medium` that contradicts `stack`, by which the whole of it is something else: a member of an array whose
-/// data are not where that table is, or a file system in whose boot sector it is.
+/// Returns the table on `medium` that contradicts `stack`, which takes the whole medium for something else: a
+/// member of an array that has no data where the table is, or a file system with the table in its boot
+/// sector.
 pub fn rival_table(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalTable>, ReadError> {
     let TableKind::Content(content) = stack.kind else { return Ok(None) };
     let reader = Reader::open(medium, BlockSize::B512)?;
     let table = if content.is_array_member() {
-        // What is in the array is the array's, and what nobody can place is not known to be anything else.
+        // A table in the array's own space is the array's. If it is unknown where the array's data lies, the
+        // table is not known to be anything else.
         if !stack.layer.as_ref().is_some_and(leaves_start) {
             return Ok(None);
         }
@@ -173,7 +180,7 @@ pub fn rival_table(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalTab
         }
     };
     let (name, table) = table;
-    // A table of a kind that is known by name only may list anything.
+    // A table of a kind known only by name may list anything.
     let is_read = matches!(table.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr);
     let mut listed = table.partitions.iter().filter(|partition| partition.role != Role::Extended);
     let first = listed.clone().next();
@@ -182,22 +189,23 @@ pub fn rival_table(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalTab
     Ok((!is_read || partition.is_some()).then_some(RivalTable { name, partition }))
 }
 
-/// What a medium is known to be as a whole, beside a table that does not say so. Which of the two is left over is not written
-/// anywhere.
+/// Content that a medium is recognised as holding as a whole, beside a table that does not list it. Nothing
+/// on the medium records which of the two is left over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RivalContent {
-    /// What it is known to be.
+    /// The content.
     pub content: Content,
     /// The table's name: blkid's PTTYPE.
     pub table: &'static str,
-    /// The number of the table's first partition; `None` of a GPT that cannot be read.
+    /// The number of the table's first partition; `None` for a GPT that cannot be read.
     pub partition: Option<u32>,
-    /// Whether anything is known in one of its partitions.
+    /// Whether content is recognised in one of the table's partitions.
     pub shows_partition: bool,
 }
 
-/// What `medium` as a whole is known to be where the table in `stack` leaves that alone, and nothing else is known where it says so.
-/// Images of optical media have both by design.
+/// Returns the content of `medium` as a whole, if the table in `stack` leaves its signature in place and no
+/// partition with recognised content covers that. Images of optical media have both by design and are left
+/// out.
 pub fn rival_content(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalContent>, ReadError> {
     let mut listed = stack.partitions.iter().filter(|partition| partition.role != Role::Extended);
     let table = match stack.kind {
@@ -223,7 +231,7 @@ pub fn rival_content(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalC
     Ok(found.map(|content| RivalContent { content, table, partition: first, shows_partition }))
 }
 
-/// Whether a member's array leaves the first bytes of the disk, where a table is, to others.
+/// Whether a member's array does not use the first bytes of the disk, where a table is.
 fn leaves_start(member: &Layer) -> bool {
     let mut layers = vec![member];
     let mut is_placed = false;
@@ -243,7 +251,7 @@ fn leaves_start(member: &Layer) -> bool {
     is_placed
 }
 
-/// Whether a mark is one of what is in the partition over it.
+/// Whether a mark belongs to the content of the partition that covers it.
 fn is_of(reader: &Reader<'_>, partition: &Partition, mark: Mark) -> bool {
     partition.content == Some(mark.content)
         || signature::is_marked_at_end(reader, partition.span, mark.content)

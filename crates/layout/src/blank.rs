@@ -1,4 +1,4 @@
-//! Whether there is anything at all where tables and contents live.
+//! Whether a medium is blank in the places where tables and contents are kept.
 
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteOffset, MIB};
@@ -6,26 +6,29 @@ use straddle_units::{BlockSize, ByteOffset, MIB};
 use crate::reader::Reader;
 use crate::tables::gpt;
 
-/// How much of the start is looked at: up to the last magic that is known, VMFS's at 2 MiB, and what a new table's first
-/// partition would show.
+/// How much of the start is checked: it includes the last known magic, VMFS's at 2 MiB, and what the first
+/// partition of a new table would show.
 const FRONT: u64 = 4 * MIB;
-/// How much of the end: backup tables, and every member that is marked there.
+/// How much of the end is checked: it includes backup tables and the metadata of every array that is marked
+/// there.
 const BACK: u64 = 2 * MIB;
-/// Read at once.
+/// How many bytes are read at once.
 const PIECE: u64 = 64 * 1024;
-/// What is written or erased as a whole.
+/// The unit that is written or erased as a whole, in bytes.
 const SECTOR: usize = 512;
 
-/// What a block reads as where nothing was ever written or all was erased: zeros, or ones on memory cards, and behind the
-/// write pointers of zoned disks.
+/// The bytes that a block reads as if it was never written or has been erased: zeros, or ones on memory cards
+/// and past the write pointers of zoned disks.
 const ERASED: [u8; 2] = [0x00, 0xFF];
 
-/// Whether nothing is written in the first 4 MiB and the last 2 MiB of `medium`: each sector is all zeros or all ones.
+/// Whether nothing is written in the first 4 MiB and the last 2 MiB of `medium`: each sector is all zeros or
+/// all ones.
 pub fn is_blank(medium: &dyn Medium) -> Result<bool, ReadError> {
     let len = medium.len().get();
     let front = len.min(FRONT);
     let back = len.saturating_sub(BACK).max(front);
-    // The backup GPT of a disk of which this was a part, or is one now, is none of its own.
+    // A backup GPT of another disk, of which this one was or is a part, does not count as this disk's
+    // content.
     let end = gpt::left_over(&Reader::open(medium, BlockSize::B512)?).map_or(len, ByteOffset::get);
     let mut buf = vec![0; usize::try_from(PIECE).unwrap_or(0)];
     for (mut at, end) in [(0, front.min(end)), (back, end)] {
@@ -51,7 +54,7 @@ mod tests {
 
     use super::*;
 
-    /// Zeros up to a byte and ones from there on, but for one byte.
+    /// A medium of zeros up to byte `ones` and of ones after that, except for one byte.
     struct OneByte {
         len: u64,
         ones: u64,
@@ -79,7 +82,7 @@ mod tests {
     #[test]
     fn one_byte_where_things_live_is_not_blank() {
         for len in [1, 511, 70_000, 5 * MIB, 5 * MIB + 1, 64 * MIB + 7] {
-            // Erased to zeros, to ones, and a zoned disk's first zones written with zeros.
+            // Erased to zeros, erased to ones, and a zoned disk whose first zones were written with zeros.
             for ones in [len, 0, 4096] {
                 assert!(is_blank(&OneByte { len, ones, at: None }).unwrap(), "{len}, ones from {ones}");
                 for at in [0, len / 2, len.min(FRONT) - 1, len.saturating_sub(BACK), len - 1] {

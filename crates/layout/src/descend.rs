@@ -1,8 +1,9 @@
-//! From layer to layer: what stands on a partition or a disk, what stands on that, and so on.
+//! Following the layers from a partition or a disk up to file systems.
 //!
-//! The law of this module: it goes as the kernel and its tools would, members of arrays before what their first bytes
-//! show, and never further than [`MAX_DEPTH`], [`MAX_LAYERS`] and [`MAX_PROBES`]; where it stops, it says so. What is on
-//! another disk, in another member or behind a key is not looked at.
+//! The law of this module: it goes the way the kernel and its tools would, looking for array members before
+//! looking at the first bytes. It never goes further than [`MAX_DEPTH`], [`MAX_LAYERS`] and [`MAX_PROBES`],
+//! and reports where it stops. It does not look at what is on another disk, in another member or behind a
+//! key.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,30 +19,32 @@ use crate::tables::read::read_stack;
 use crate::volumes::{self, Part, Provides, Space, Volume};
 use crate::{fs, signature};
 
-/// More places than this are not looked at on one drive, whether anything is there or not.
+/// The most places to look at on one drive, whether they hold anything or not.
 const MAX_PROBES: usize = 2 * MAX_LAYERS;
 
-/// More pieces than this are not kept for all layers together.
+/// The most pieces to keep for all layers together.
 const MAX_ALL_PIECES: usize = 1 << 18;
 
-/// Runs times the pieces of the space below that they are laid over: more than this in all are not mapped.
+/// The most cuts when mapping spaces: the number of runs times the number of pieces of the space below,
+/// summed over all layers.
 const MAX_CUTS: usize = 1 << 26;
 
-/// More metadata of volumes than this is not read in all: eight groups or containers of the largest size there is, or
-/// thousands as they are.
+/// The most volume metadata to read: eight groups or containers of the maximum size, or thousands of the
+/// usual size.
 const MAX_METADATA: u64 = 32 * MIB;
 
-/// The space of an array is listed so many times again, each time with the runs where what was found goes on.
+/// How many times an array's space may be listed again, each time with the runs where the layers found so far
+/// continue.
 const MAX_PASSES: usize = 3;
 
-/// Reads what stands on the run `span` of `device`, and on that, down to file systems; `None` when nothing known does.
+/// Reads the layers on the run `span` of `device`, up to file systems; `None` if nothing is recognised there.
 ///
-/// `block` is the logical block size of the device, if it is known; it helps to read partition tables inside of other
-/// layers. One at the start of the run itself is not looked for: the caller has read that one.
+/// `block` is the device's logical block size, if known; it helps to read partition tables inside other
+/// layers. A table at the start of the run itself is not looked for: the caller has already read it.
 ///
-/// A layer's `below`, and `below` of the pieces of its space, both count from the first byte of the same device: for the
-/// layer returned that is `device`, for a layer on the space of another that space, and for a logical volume the physical
-/// volume, from the PV's first byte.
+/// `below` of a layer, and of each piece of its space, counts from the first byte of the same device. For the
+/// returned layer this is `device`. For a layer on another layer's space it is that space. For a logical
+/// volume it is the physical volume.
 pub fn read_layers(device: &View<'_>, span: Span, block: Option<BlockSize>) -> Option<Layer> {
     let mut walk = Walk {
         layers: MAX_LAYERS,
@@ -54,23 +57,23 @@ pub fn read_layers(device: &View<'_>, span: Span, block: Option<BlockSize>) -> O
     walk.content(device, span, place, &mut Vec::new())
 }
 
-/// Where in the nest something is.
+/// The position of a layer in the nesting.
 #[derive(Clone, Copy)]
 struct Place {
     depth: usize,
     block: Option<BlockSize>,
-    /// Whether it is a device on which the kernel or its tools would look for partitions.
+    /// Whether the kernel or its tools would look for partitions on this device.
     may_hold_table: bool,
 }
 
 impl Place {
-    /// The place one layer up, of a device with blocks of `block`, if they are others.
+    /// The position one layer up, on a device with blocks of `block`, if these differ.
     fn above(self, block: Option<BlockSize>) -> Self {
         Self { depth: self.depth + 1, block: block.or(self.block), may_hold_table: true }
     }
 }
 
-/// What is left of the limits.
+/// What remains of each limit.
 struct Walk {
     layers: usize,
     probes: usize,
@@ -80,8 +83,8 @@ struct Walk {
 }
 
 impl Walk {
-    /// What stands on the run `span` of `base`. What keeps it from being looked at goes to `remarks`, those of the layer
-    /// that provides `base`.
+    /// Reads the layer on the run `span` of `base`. Adds reasons for stopping to `remarks`, the remarks of
+    /// the layer that provides `base`.
     fn content(
         &mut self,
         base: &View<'_>,
@@ -103,7 +106,8 @@ impl Walk {
         }
         self.probes -= 1;
         let local = base.slice(span.start(), span.len());
-        // Front signatures of a member with its superblock at the end are those of what the array holds.
+        // If a member has its superblock at the end, the signatures at its front belong to the array's
+        // content.
         let found = match volumes::md_at_end(&local) {
             Some(member) => Found::Volume(member),
             None => self.identify(&local, place, remarks)?,
@@ -135,7 +139,7 @@ impl Walk {
         Some(layer)
     }
 
-    /// What the first bytes of `local` are.
+    /// Identifies what `local` holds by its first bytes.
     fn identify(&mut self, local: &View<'_>, place: Place, remarks: &mut Vec<String>) -> Option<Found> {
         let mut kind = None;
         if place.may_hold_table {
@@ -151,7 +155,7 @@ impl Walk {
                 Err(error) => remarks.push(format!("what it holds cannot be read: {error}")),
             }
         }
-        // Where not all is mapped, only what is in one piece can be probed as a whole.
+        // If not everything is mapped, only the first contiguous part can be probed.
         let front = local.slice(ByteOffset::ZERO, front(local));
         if kind.is_none() {
             let reader = Reader::open(&front, place.block.unwrap_or(BlockSize::B512)).ok()?;
@@ -174,7 +178,7 @@ impl Walk {
         Some(found)
     }
 
-    /// Fills in a volume that stands on `local`.
+    /// Fills in a layer with the volume on `local`.
     fn volume(&mut self, layer: &mut Layer, volume: Volume, local: &View<'_>, place: Place) {
         layer.name = volume.name;
         layer.uuid = volume.uuid;
@@ -189,7 +193,7 @@ impl Walk {
             }
             Provides::Open(space) => self.space(layer, &space, local, start, place),
             Provides::Parts(area, parts) => {
-                // An LV's place counts from the PV's first byte, so the PV's own space does too.
+                // The position of an LV counts from the PV's first byte, and so does the PV's own space.
                 let view = local.map(local.len(), [(area, area.start())]);
                 layer.space = self.kept(view.pieces(), start, &mut layer.remarks);
                 for part in parts {
@@ -205,7 +209,7 @@ impl Walk {
         }
     }
 
-    /// A logical volume on the physical volume `local`.
+    /// Returns the layer of a logical volume on the physical volume `local`.
     fn part(&mut self, part: Part, local: &View<'_>, place: Place) -> Layer {
         self.layers -= 1;
         let mut layer = Layer {
@@ -223,8 +227,8 @@ impl Walk {
         layer
     }
 
-    /// Fills in the space that a layer provides, which lies on `local`, and what stands on it. Byte 0 of `local` is byte
-    /// `start` of the device that the layer's place is counted on.
+    /// Fills in the space that a layer provides, which lies on `local`, and the layers above it. Byte 0 of
+    /// `local` is byte `start` of the device from which the layer's own position counts.
     fn space(&mut self, layer: &mut Layer, space: &Space, local: &View<'_>, start: ByteOffset, place: Place) {
         let view = self.map(local, space, &mut layer.remarks);
         layer.space = self.kept(view.pieces(), start, &mut layer.remarks);
@@ -236,7 +240,7 @@ impl Walk {
         let above = place.above(space.block);
         let mut remarks = Vec::new();
         let mut child = self.content(&view, whole, above, &mut remarks);
-        // In an array, what begins further on lies on runs that were not listed.
+        // In an array, structures that begin further on lie on runs that were not listed yet.
         let mut listed = space.with(&child.as_ref().map(begins).unwrap_or_default());
         for _ in 0..MAX_PASSES {
             let Some(wider) = listed else { break };
@@ -255,13 +259,14 @@ impl Walk {
         layer.children.extend(child);
     }
 
-    /// Fills in a partition table that stands on `local`, and what its partitions hold.
+    /// Fills in a layer with the partition table on `local` and the contents of its partitions.
     fn table(&mut self, layer: &mut Layer, mut stack: Stack, local: &View<'_>, place: Place) {
         if front(local) < local.len() {
-            // What the table says of its far end, and of the disk's, cannot be held against what is not here.
+            // What the table says of its own end and of the disk's end cannot be checked if that part is
+            // missing here.
             stack.problems.retain(|problem| !is_about_the_end(problem));
         }
-        // A table provides what it stands on.
+        // A table provides the space that it is on.
         let whole = local.slice(ByteOffset::ZERO, local.len());
         layer.space = self.kept(whole.pieces(), layer.below.start(), &mut layer.remarks);
         let above = Place { may_hold_table: false, ..place.above(None) };
@@ -274,7 +279,7 @@ impl Walk {
         layer.facts = Facts::Table(Box::new(stack));
     }
 
-    /// The view of `space`, which lies on `local`; an empty one where that would take too long.
+    /// Returns the view of `space`, which lies on `local`; an empty one if mapping would take too long.
     fn map<'v>(&mut self, local: &View<'v>, space: &Space, remarks: &mut Vec<String>) -> View<'v> {
         let cuts = space.runs.len().saturating_mul(local.pieces().len());
         if cuts > self.cuts {
@@ -285,7 +290,7 @@ impl Walk {
         local.map(space.len, space.runs.iter().copied())
     }
 
-    /// `pieces` to be kept with a layer, their places below counted from `start` on.
+    /// Returns the pieces to keep with a layer, with their positions below counted from `start`.
     fn kept(&mut self, pieces: &[Piece], start: ByteOffset, remarks: &mut Vec<String>) -> Vec<Piece> {
         let kept = pieces.len().min(self.pieces);
         self.pieces -= kept;
@@ -300,11 +305,11 @@ impl Walk {
     }
 }
 
-/// What stands on a space.
+/// What was found on a space.
 enum Found {
     Volume(Volume),
     Table(Stack),
-    /// Anything else, by its signature.
+    /// Anything else, recognised by its signature.
     Other(Content),
 }
 
@@ -318,7 +323,7 @@ impl Found {
     }
 }
 
-/// A medium that counts the bytes read of it.
+/// A medium that counts the bytes read from it.
 struct Metered<'a> {
     medium: &'a dyn Medium,
     read: AtomicU64,
@@ -335,7 +340,7 @@ impl Medium for Metered<'_> {
     }
 }
 
-/// Where the data of `layer`, and of what is on it, begins in the space that it stands on.
+/// Returns where the data of `layer`, and of the layers above it, begins in the space below it.
 fn begins(layer: &Layer) -> Vec<ByteOffset> {
     let own = match &layer.facts {
         Facts::Table(table) => table.partitions.iter().map(|partition| partition.span.start()).collect(),
@@ -350,7 +355,8 @@ fn begins(layer: &Layer) -> Vec<ByteOffset> {
         Facts::Mapped(mapped) => mapped.payload.into_iter().collect(),
         _ => Vec::new(),
     };
-    // A table's places count as its partitions' do; those of other layers count from the layer's own first byte.
+    // Positions of a table and of its partitions count alike; those of other layers count from the layer's
+    // own first byte.
     let base = match &layer.facts {
         Facts::Table(_) => ByteCount::ZERO,
         _ => ByteCount::new(layer.below.start().get()),
@@ -363,12 +369,12 @@ fn begins(layer: &Layer) -> Vec<ByteOffset> {
     begins
 }
 
-/// The same of a layer on a partition of a nested table.
+/// Returns where the data of a layer on a partition of a nested table begins.
 fn begins_of_child(layer: &Layer) -> Vec<ByteOffset> {
     if matches!(layer.facts, Facts::Table(_)) { Vec::new() } else { begins(layer) }
 }
 
-/// How much of a space, from its first byte on, is mapped without a gap.
+/// The length of the gapless part of a view from its first byte on.
 fn front(view: &View<'_>) -> ByteCount {
     let mut end = ByteOffset::ZERO;
     for piece in view.pieces() {
@@ -380,7 +386,7 @@ fn front(view: &View<'_>) -> ByteCount {
     ByteCount::new(end.get())
 }
 
-/// Whether a problem of a table is that something is not at, or past, the end.
+/// Whether a problem concerns the end of the disk: something is missing there, or lies past it.
 fn is_about_the_end(problem: &Problem) -> bool {
     matches!(
         problem,

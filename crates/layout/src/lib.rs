@@ -1,7 +1,7 @@
-//! What is written on a medium: partition tables, and the signatures of what lies in them.
+//! What is written on a medium: partition tables, and the signatures of the contents of their partitions.
 //!
-//! The law of this crate: it only reads, it trusts no field, it says at which byte each structure stands, and
-//! damage is a value ([`Problem`]) beside whatever could still be read, not an error that hides the rest.
+//! The law of this crate: it only reads, it trusts no field, and it reports the byte of each structure.
+//! Damage is a value ([`Problem`]) beside whatever could still be read, not an error that hides the rest.
 
 mod beside;
 mod blank;

@@ -1,8 +1,8 @@
-//! What the kernel has set up on a partition or a disk, as layers like those that are read from its bytes.
+//! The kernel's devices on a partition or a disk, as layers like those read from its bytes.
 //!
-//! The law of this module: it says what the kernel says. Where the two views differ is for [`compare`], and nothing is
-//! decided; [`merge`] keeps what stands on the disk and adds what only a running machine shows: what is behind a key, in
-//! a pool, or on an array of which this drive holds a part.
+//! The law of this module: it reports what the kernel reports. [`compare()`] finds where the two views differ;
+//! nothing is decided here. [`merge()`] keeps what is on the disk and adds what only a running machine shows:
+//! what is behind a key, in a pool, or on an array of which this drive holds only a part.
 
 mod attach;
 mod compare;
@@ -24,23 +24,23 @@ pub use compare::{Disagreement, Said, Value, compare, compare_partitions};
 use ground::Ground;
 pub use merge::merge;
 
-/// A device that says nothing of the one below.
+/// Stands for a device that records nothing about the device below.
 static NOWHERE: Lower = Lower { device: String::new(), holds_data: true, runs: Vec::new() };
 
-/// A device with its place on the drive, and in the physical volume that it is in.
+/// A device with its position on the drive, and in the physical volume that it belongs to.
 struct Place<'a> {
     device: &'a LiveDevice,
     ground: Ground<'a>,
-    /// The same device's place in its PV, and the name of the volume group.
+    /// The device's position in its PV, and the name of the volume group.
     volume: Option<(Ground<'a>, &'a str)>,
 }
 
-/// What stands on `device`, a partition or a whole disk, whose first byte is byte `start` of the drive. `None` when the
-/// kernel has nothing set up on it and it is not in use. Places below are told as [`crate::read_layers`] tells them: those
-/// of the first layer count from the start of the drive.
+/// Returns the layers on `device`, a partition or a whole disk, whose first byte is byte `start` of the
+/// drive. `None` if the kernel has set up nothing on it and it is not in use. Positions below count as in
+/// [`crate::read_layers`]: those of the first layer count from the start of the drive.
 pub fn layers(device: &LiveDevice, start: ByteOffset) -> Option<Layer> {
     let ground = Ground::first(start, device.size);
-    // What stands on a volume of LVM's is other volumes, not a group of its own.
+    // On an LVM volume there are further volumes of the same group, not a group of its own.
     let group = match &device.kind {
         LiveKind::Dm(mapping) if mapping.owner == Owner::Lvm => mapping.lvm_name().map(|(group, ..)| group),
         _ => None,
@@ -51,7 +51,7 @@ pub fn layers(device: &LiveDevice, start: ByteOffset) -> Option<Layer> {
     let layer = if found.len() < 2 {
         found.pop()?
     } else {
-        // Several mappings cut the device among them.
+        // Several mappings share the device.
         Layer {
             space: place.ground.pieces(),
             children: found,
@@ -62,7 +62,7 @@ pub fn layers(device: &LiveDevice, start: ByteOffset) -> Option<Layer> {
 }
 
 impl Place<'_> {
-    /// A layer that takes all of this place.
+    /// A layer that occupies all of this place.
     fn layer(&self, kind: Content, facts: Facts) -> Layer {
         Layer {
             kind,
@@ -78,7 +78,8 @@ impl Place<'_> {
     }
 }
 
-/// The layers directly on a device. The first device's own content is read from the disk, so it is told only when in use.
+/// Returns the layers directly on a device. The first device's own content is read from the disk, so it is
+/// included only if in use.
 fn on(place: &Place<'_>, is_first: bool) -> Vec<Layer> {
     let mut layers = Vec::new();
     let mut volumes: Vec<(&LiveDevice, &Mapping, String)> = Vec::new();
@@ -95,7 +96,7 @@ fn on(place: &Place<'_>, is_first: bool) -> Vec<Layer> {
             LiveKind::Dm(mapping) => layers.push(mapped(place, holder, mapping)),
             LiveKind::Md(array) => layers.push(member(place, holder, array)),
             LiveKind::Bcache => layers.push(bcache(place, holder)),
-            // Nothing else stands on another device.
+            // No other kind of device is stacked on another.
             LiveKind::Disk | LiveKind::Loop(..) => {}
         }
     }
@@ -107,7 +108,8 @@ fn on(place: &Place<'_>, is_first: bool) -> Vec<Layer> {
     layers
 }
 
-/// A layer that `holder` is, with a header or a place of its own on the device below, and all that stands on it.
+/// Returns the layer of the device `holder`, which has a header or a position of its own on the device below,
+/// and all layers above it.
 fn upper(place: &Place<'_>, holder: &LiveDevice, kind: Content, facts: Facts) -> Layer {
     let lower = holder.lower(&place.device.name).unwrap_or(&NOWHERE);
     let ground = Ground::on(&place.ground, lower, holder.size);
@@ -115,7 +117,7 @@ fn upper(place: &Place<'_>, holder: &LiveDevice, kind: Content, facts: Facts) ->
     finish(place.layer(kind, facts), &above)
 }
 
-/// Fills in what a layer provides, and what stands there.
+/// Fills in what a layer provides, and the layers there.
 fn finish(layer: Layer, above: &Place<'_>) -> Layer {
     Layer {
         space: above.ground.pieces(),
@@ -125,7 +127,7 @@ fn finish(layer: Layer, above: &Place<'_>) -> Layer {
     }
 }
 
-/// The array of which the device is a member.
+/// Returns the layer of the array of which the device is a member.
 fn member(place: &Place<'_>, holder: &LiveDevice, array: &Array) -> Layer {
     let member = array.members.iter().find(|member| member.device == place.device.name);
     let md = Md {
@@ -140,7 +142,7 @@ fn member(place: &Place<'_>, holder: &LiveDevice, array: &Array) -> Layer {
             .map_or(ByteCount::ZERO, |offset| ByteCount::new(offset.get())),
         data_size: member.and_then(|member| member.size).unwrap_or(ByteCount::ZERO),
     };
-    // An array without a level is a container: other arrays stand on the same members.
+    // An array without a level is a container: other arrays use the same members.
     let facts = if array.level.is_some() { Facts::Md(md) } else { Facts::Opaque };
     Layer { name: holder.name.clone(), ..upper(place, holder, VolumeKind::Md.into(), facts) }
 }
@@ -159,7 +161,7 @@ fn bcache(place: &Place<'_>, holder: &LiveDevice) -> Layer {
     Layer { name: holder.name.clone(), ..upper(place, holder, VolumeKind::Bcache.into(), facts) }
 }
 
-/// A device-mapper device that is no logical volume.
+/// Returns the layer of a device-mapper device that is not a logical volume.
 fn mapped(place: &Place<'_>, holder: &LiveDevice, mapping: &Mapping) -> Layer {
     let lower = holder.lower(&place.device.name);
     let payload = lower.and_then(Mapping::first_byte_on);
@@ -172,7 +174,7 @@ fn mapped(place: &Place<'_>, holder: &LiveDevice, mapping: &Mapping) -> Layer {
     };
     let uuid = uuid_of(mapping);
     let layer = Layer { name: mapping.name.clone(), uuid, ..upper(place, holder, kind, facts) };
-    // Where there is no header the mapping stands where its first byte is.
+    // A mapping without a header begins where its first byte is.
     match (mapping.owner, payload) {
         (Owner::Partition(_) | Owner::Other, Some(payload)) => Layer {
             below: Span::new(payload, holder.size).unwrap_or(layer.below),
@@ -183,8 +185,8 @@ fn mapped(place: &Place<'_>, holder: &LiveDevice, mapping: &Mapping) -> Layer {
     }
 }
 
-/// What a mapping's own UUID says of the one on the disk: of a logical volume its group's and its own (those of LVM's hidden
-/// devices go on behind them), of a LUKS the header's. Empty for others.
+/// Extracts the on-disk UUID from a mapping's UUID. For a logical volume this is the group's and its own UUID
+/// (with a suffix for LVM's hidden devices), for LUKS the header's. Empty for others.
 fn uuid_of(mapping: &Mapping) -> String {
     let on_disk = match mapping.owner {
         Owner::Lvm => mapping.uuid.strip_prefix("LVM-"),
@@ -195,7 +197,7 @@ fn uuid_of(mapping: &Mapping) -> String {
     on_disk.unwrap_or_default().to_owned()
 }
 
-/// What such a mapping is: its header's volume where it has one.
+/// Returns the content of such a mapping: its header's volume, if it has one.
 fn mapping_kind(owner: Owner, mapping: &Mapping) -> Content {
     const INTEGRITY: Content = Content::Volume(VolumeKind::Integrity);
     const TARGETS: [(&str, Content); 14] = [
@@ -227,8 +229,8 @@ fn mapping_kind(owner: Owner, mapping: &Mapping) -> Content {
     }
 }
 
-/// The logical volumes on a device: in a physical volume, one for each volume group (there is never more than one), or
-/// on another volume of the same group, of which they are made.
+/// Returns the logical volumes on a device. On a physical volume, they are grouped by volume group (there is
+/// never more than one). On another volume of the same group, they are the volumes made of it.
 fn logical_volumes(place: &Place<'_>, volumes: &[(&LiveDevice, &Mapping, String)]) -> Vec<Layer> {
     let mut layers = Vec::new();
     let mut groups: Vec<&str> = volumes.iter().map(|(.., group)| group.as_str()).collect();
@@ -295,7 +297,7 @@ fn logical_volume(place: &Place<'_>, holder: &LiveDevice, mapping: &Mapping) -> 
         ..place.layer(Content::LogicalVolume, Facts::Lv(Lv { segments }))
     };
     let mut layer = finish(layer, &above);
-    // Places of volumes count from the PV's first byte, however many volumes are between.
+    // Positions of volumes count from the PV's first byte, however many volumes are between.
     if let Some((in_pv, _)) = &above.volume {
         for piece in &mut layer.space {
             piece.below = in_pv.drive_at(piece.span.start()).unwrap_or(piece.below);
@@ -306,7 +308,8 @@ fn logical_volume(place: &Place<'_>, holder: &LiveDevice, mapping: &Mapping) -> 
     layer
 }
 
-/// The targets of a volume as segments; `in_pv` is the place in the PV of the device that it stands on.
+/// Converts the targets of a volume to segments; `in_pv` is the position in the PV of the device below the
+/// volume.
 fn segments(mapping: &Mapping, lower: &Lower, in_pv: Option<&Ground<'_>>) -> Vec<Segment> {
     let targets = mapping.targets.iter().flatten();
     let segment = |target: &DmTarget| {
@@ -319,7 +322,7 @@ fn segments(mapping: &Mapping, lower: &Lower, in_pv: Option<&Ground<'_>>) -> Vec
         let is_striped = matches!(target.kind.as_str(), "striped" | "raid");
         Segment {
             span: target.span,
-            // To LVM a linear segment is one of a single stripe.
+            // For LVM, a linear segment is a striped one with a single stripe.
             kind: if target.kind == "linear" { "striped".to_owned() } else { target.kind.clone() },
             stripes: target.stripes,
             stripe_size: if is_striped { target.chunk } else { ByteCount::ZERO },
@@ -329,7 +332,7 @@ fn segments(mapping: &Mapping, lower: &Lower, in_pv: Option<&Ground<'_>>) -> Vec
     targets.map(segment).collect()
 }
 
-/// The partitions that the kernel lists on a device that is not the drive.
+/// Returns the layer of the partitions that the kernel lists on a device other than the drive.
 fn table(place: &Place<'_>, partitions: &[(&LiveDevice, u32)]) -> Layer {
     let listed: Vec<KernelPartition> = partitions
         .iter()
@@ -346,7 +349,7 @@ fn table(place: &Place<'_>, partitions: &[(&LiveDevice, u32)]) -> Layer {
         let lower = partition.lower(&place.device.name).unwrap_or(&NOWHERE);
         let ground = Ground::on(&place.ground, lower, partition.size);
         let start = Mapping::first_byte_on(lower).unwrap_or(ByteOffset::ZERO);
-        // Of an array only the first pieces are listed: here are those that the partition begins on.
+        // For an array only the first pieces are listed: add those on which the partition begins.
         space.extend(ground.pieces().into_iter().filter_map(|piece| in_table(piece, start)));
         let above = Place { device: partition, ground, volume: None };
         children.extend(on(&above, false).into_iter().map(|layer| shifted(layer, start)));
@@ -363,13 +366,13 @@ fn table(place: &Place<'_>, partitions: &[(&LiveDevice, u32)]) -> Layer {
     Layer { children, space, ..place.layer(Content::Table, facts) }
 }
 
-/// A piece of a partition that begins at byte `start`, as one of what its table is on.
+/// Converts a piece of a partition that begins at byte `start` to a piece of the table's space.
 fn in_table(piece: Piece, start: ByteOffset) -> Option<Piece> {
     let at = start.checked_add(ByteCount::new(piece.span.start().get()))?;
     Some(Piece { span: Span::new(at, piece.span.len())?, ..piece })
 }
 
-/// A layer of a partition that begins at byte `start`, told in the space that the partition is cut from.
+/// Converts a layer of a partition that begins at byte `start` to the space from which the partition is cut.
 fn shifted(layer: Layer, start: ByteOffset) -> Layer {
     let start = ByteCount::new(start.get());
     let moved = |at: ByteOffset| at.checked_add(start).unwrap_or(at);

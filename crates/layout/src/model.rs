@@ -1,6 +1,7 @@
-//! What is written on a medium, as values: tables and partitions, layers, contents, problems.
+//! What is written on a medium, as values: tables, partitions, layers, contents and problems.
 //!
-//! The law of this module: it uses nothing else of this crate. Readers make these values; rules and plans take them.
+//! The law of this module: it uses nothing else from this crate. Readers create these values; rules and plans
+//! consume them.
 
 pub mod content;
 pub mod layer;

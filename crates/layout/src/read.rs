@@ -1,4 +1,4 @@
-//! Everything on a medium: its table, and every layer on each partition or on the whole.
+//! Reading everything on a medium: its table, and every layer on each partition or on the whole.
 
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteOffset, Span};
@@ -12,8 +12,8 @@ use crate::tables::read::{
 };
 use crate::watched::Watched;
 
-/// Reads what `medium` holds as [`read_stack`] does, and every layer on each partition, or on the whole medium where there
-/// is no table.
+/// Reads what `medium` holds as [`read_stack`](crate::read_stack) does, and every layer on each partition, or
+/// on the whole medium if there is no table.
 pub fn read_all(
     medium: &dyn Medium,
     device_block: Option<BlockSize>,
@@ -22,7 +22,8 @@ pub fn read_all(
     read_followed(medium, Known { device: device_block, forced }, read_checked)
 }
 
-/// The same of a disk whose partitions are in use: its table counts, whatever array marks it as a member.
+/// As [`read_all`], for a disk whose partitions are in use: its table counts, even if the disk is marked as
+/// an array member.
 pub fn read_in_use(
     medium: &dyn Medium,
     device_block: Option<BlockSize>,
@@ -32,7 +33,8 @@ pub fn read_in_use(
     read_followed(medium, known, |reader, known| checked(reader, read_table(reader, known)))
 }
 
-/// The same of a disk that is in use as a whole: what fills it counts, whatever table leaves that alone.
+/// As [`read_all`], for a disk that is in use as a whole: the content that fills it counts, even if there is
+/// a table beside it.
 pub fn read_whole_in_use(
     medium: &dyn Medium,
     device_block: Option<BlockSize>,
@@ -57,7 +59,7 @@ fn read_followed(
     Ok(stack)
 }
 
-/// Reads the layers on each partition, or on the whole medium where there is no table.
+/// Reads the layers on each partition, or on the whole medium if there is no table.
 fn follow(medium: &dyn Medium, stack: &mut Stack) {
     let watched = Watched::new(medium);
     let drive = View::of_drive(&watched);

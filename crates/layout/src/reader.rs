@@ -1,7 +1,7 @@
-//! Reading a medium: its first bytes once, everything else where it stands.
+//! Reading a medium: its first bytes once, everything else from its place.
 //!
-//! The law of this module: only the very first block can make the whole reading fail. A structure past the end
-//! is absent, and one that the operating system cannot read is unreadable; both are values, not errors.
+//! The law of this module: only the very first block can make the whole reading fail. A structure past the
+//! end is absent, and one that the operating system cannot read is unreadable; both are values, not errors.
 
 use std::error::Error;
 use std::fmt;
@@ -9,16 +9,17 @@ use std::fmt;
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
-/// How much is read at once from the start: the MBR, a GPT header in 512-byte and in 4096-byte blocks, and all that the
-/// first look for signatures wants (`NEAR`, signature.rs), so that it needs no read of its own.
+/// How much is read at once from the start: the MBR, a GPT header in 512-byte and in 4096-byte blocks, and
+/// everything that the first search for signatures needs (`NEAR`, signature.rs), so that it needs no further
+/// read.
 const HEAD_BYTES: u64 = 12 * 1024;
 
-/// Why bytes are not to be had.
+/// Why bytes cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// They lie past the end of the medium.
     PastEnd,
-    /// The operating system said this.
+    /// The operating system's error.
     Unreadable(String),
 }
 
@@ -53,8 +54,8 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads the head of `medium`. When it cannot be read whole, its first block of `first` bytes will do;
-    /// when that fails too, so does this.
+    /// Reads the head of `medium`. If that fails, reads only its first block of `first` bytes; fails if that
+    /// fails too.
     pub(crate) fn open(medium: &'a dyn Medium, first: BlockSize) -> Result<Self, ReadError> {
         let read = |want: u64| {
             let want = usize::try_from(want.min(medium.len().get())).unwrap_or(usize::MAX);
@@ -75,17 +76,18 @@ impl<'a> Reader<'a> {
         self.medium.len()
     }
 
-    /// The first byte past the medium.
+    /// The offset just past the last byte.
     pub(crate) fn end(&self) -> ByteOffset {
         ByteOffset::new(self.medium.len().get())
     }
 
-    /// The first bytes of the medium: 12 KiB, or fewer where there are no more.
+    /// The first bytes of the medium: 12 KiB, or less if the medium is shorter or only its first block can be
+    /// read.
     pub(crate) fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// Fills `buf` from byte `at`, from the head where that holds it all.
+    /// Fills `buf` from byte `at`; from the head if that holds all of it.
     pub(crate) fn read(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), Fault> {
         let cached = usize::try_from(at.get()).ok().and_then(|a| self.head.get(a..)?.get(..buf.len()));
         match cached {
@@ -95,8 +97,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The `want` bytes from byte `at`, or as many of them as stand before byte `end`. Empty when none do or
-    /// when they cannot be read.
+    /// Reads `want` bytes from byte `at`, or as many of them as come before byte `end`. Empty if there are
+    /// none or they cannot be read.
     pub(crate) fn read_up_to(&self, at: ByteOffset, want: usize, end: ByteOffset) -> Vec<u8> {
         let room = end.min(self.end()).checked_since(at).map_or(0, ByteCount::get);
         let mut bytes = vec![0; want.min(usize::try_from(room).unwrap_or(usize::MAX))];

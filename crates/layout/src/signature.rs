@@ -1,10 +1,12 @@
-//! What the first bytes of a partition, or of a whole medium, are known to be.
+//! Recognising what a partition or a whole medium holds by its first bytes.
 //!
-//! The law of this module: an answer is the name that blkid gives as TYPE or PTTYPE, found by a magic number and, where
-//! that is short, by the fields around it. What is read by this crate is named in the tables here, everything else that
-//! libblkid names in `named`. Two reads, 12 KiB from the start and 54 KiB from there on, the second only when the first
-//! shows nothing, find what Linux uses; only where they show nothing, three small ones further on. The end of a whole disk
-//! is looked at first (`ends`, and md's own superblocks), that of a part last. What is asked for beside a table is all that there is. Offsets and checks are those of util-linux, libblkid/src/superblocks/*.c.
+//! The law of this module: an answer is the name that blkid gives as TYPE or PTTYPE. It is found by a magic
+//! number and, if that is short, by the fields around it. Formats that this crate reads are listed in the
+//! tables here; everything else that libblkid names is in `named`. Two reads find everything that Linux uses:
+//! 12 KiB from the start, and 54 KiB from there on if the first read shows nothing. Three small reads further
+//! on follow only if both show nothing. The end of a whole disk is checked first (`ends`, and md's own
+//! superblocks), that of a part last. When looking beside a table, all places are checked. Offsets and checks
+//! are those of util-linux, libblkid/src/superblocks/*.c.
 
 mod ends;
 mod named;
@@ -26,28 +28,29 @@ use crate::reader::Reader;
 use crate::volumes;
 use window::Window;
 
-/// The first read: from byte 0, far enough for the md 1.2 superblock, the swap magic of 8 KiB pages, and what stands at
-/// 8 KiB. It ends where the second begins.
+/// The first read: from byte 0, far enough for the md 1.2 superblock, the swap magic of 8 KiB pages, and
+/// structures at 8 KiB. It ends where the second begins.
 const NEAR: std::ops::Range<usize> = 0..12 * 1024;
-/// The second read: from the swap magic of 16 KiB pages, which ends them, to the superblocks at 64 KiB.
+/// The second read: from the swap magic at the end of 16 KiB pages to the superblocks at 64 KiB.
 const FAR: std::ops::Range<usize> = 12 * 1024..64 * 1024 + 2048;
-/// Further reads, for what is known by name only: UFS at 256 KiB, and VMFS at 1 MiB and 2 MiB.
+/// Further reads, for formats known only by name: UFS at 256 KiB, and VMFS at 1 MiB and 2 MiB.
 const FURTHER: [std::ops::Range<usize>; 3] =
     [256 * 1024..258 * 1024, 1024 * 1024..1024 * 1024 + 512, 2048 * 1024..2048 * 1024 + 512];
 
-/// Where a boot sector ends.
+/// The length of a boot sector.
 const SECTOR: usize = 512;
 
-/// Where bcache keeps its superblock, and what stands 24 bytes into it (`BCACHE_MAGIC`, include/uapi/linux/bcache.h).
+/// Offset of the bcache superblock, and the magic 24 bytes into it (`BCACHE_MAGIC`,
+/// include/uapi/linux/bcache.h).
 const BCACHE: usize = 4096;
 const BCACHE_MAGIC: &[u8] = b"\xC6\x85\x73\xF6\x4E\x1A\x45\xCA\x82\x65\xF5\x7F\x48\xBA\x6D\x81";
 
-/// Where ext2/3/4, NILFS2, F2FS and EROFS keep their superblock.
+/// Offset of the superblock of ext2/3/4, NILFS2, F2FS and EROFS.
 const SUPERBLOCK_1K: usize = 1024;
-/// Where ReiserFS and btrfs keep their superblock.
+/// Offset of the superblock of ReiserFS and Btrfs.
 const SUPERBLOCK_64K: usize = 64 * 1024;
 
-/// One row: `magic` at offset `at` means `content`, if the surroundings confirm it.
+/// One row: `magic` at offset `at` means `content`, if `confirm` accepts the surrounding bytes.
 struct Magic {
     at: usize,
     magic: &'static [u8],
@@ -68,8 +71,8 @@ const fn checked(
     Magic { at, magic, content, confirm }
 }
 
-/// What makes the rest a member of something larger. As in libblkid these come first: a member may well show a
-/// file system's superblock too, its own older one or that of the array it mirrors.
+/// Contents that make the rest a member of something larger. As in libblkid these come first: a member may
+/// also show a file system's superblock, an older one of its own or that of the array it mirrors.
 const MEMBERS: [Magic; 10] = [
     checked(0, b"\xFC\x4E\x2B\xA9", Volume(Md), |w| is_md1(w, 0)),
     checked(4096, b"\xFC\x4E\x2B\xA9", Volume(Md), |w| is_md1(w, 4096)),
@@ -81,24 +84,24 @@ const MEMBERS: [Magic; 10] = [
     checked(0, b"LUKS\xBA\xBE", Volume(Luks), |w| matches!(be16(w.from(0), 6), 1 | 2)),
     row(0, b"verity\0\0", Volume(Verity)),
     row(0, b"integrt\0", Volume(Integrity)),
-    // Its superblock says in which 512-byte sector it stands.
+    // The superblock records in which 512-byte sector it is.
     checked(BCACHE + 24, BCACHE_MAGIC, Volume(Bcache), |w| le64(w.from(BCACHE), 8) == 8),
 ];
 
-/// BitLocker, whose boot sector ends with the MBR's own signature.
+/// BitLocker, whose boot sector ends with the MBR signature.
 const BITLOCKER: [Magic; 2] = [
     named::row(0, b"\xEB\x52\x90-FVE-FS-", "BitLocker").class(Class::Member),
     named::row(0, b"\xEB\x58\x90-FVE-FS-", "BitLocker").class(Class::Member),
 ];
 
-/// Boot sectors that end with the MBR's own signature.
+/// Boot sectors that end with the MBR signature.
 const BOOT_SECTORS: [Magic; 3] = [
     checked(3, b"NTFS    ", FileSystem(Ntfs), is_ntfs),
     checked(3, b"EXFAT   ", FileSystem(Exfat), is_exfat),
     checked(510, b"\x55\xAA", FileSystem(Vfat), is_fat),
 ];
 
-/// Everything else.
+/// All other contents that this crate reads.
 const OTHERS: [Magic; 25] = [
     checked(4086, b"SWAPSPACE2", FileSystem(Swap), is_swap),
     row(4086, b"SWAP-SPACE", FileSystem(Swap)),
@@ -127,7 +130,7 @@ const OTHERS: [Magic; 25] = [
     named::row(SUPERBLOCK_64K, b"ReIsEr4", "reiser4"),
     checked(32 * 1024, b"JFS1", FileSystem(Jfs), is_jfs),
     row(32 * 1024 + 1, b"CD001", FileSystem(Iso9660)),
-    // The ends of 16, 32 and 64 KiB pages (arm64, ppc64): the header at byte 1024 is out of this window.
+    // The ends of 16, 32 and 64 KiB pages (arm64, ppc64): the header at byte 1024 is outside this window.
     row(16374, b"SWAPSPACE2", FileSystem(Swap)),
     row(16374, b"SWAP-SPACE", FileSystem(Swap)),
     row(32758, b"SWAPSPACE2", FileSystem(Swap)),
@@ -136,13 +139,14 @@ const OTHERS: [Magic; 25] = [
     row(65526, b"SWAP-SPACE", FileSystem(Swap)),
 ];
 
-/// What the bytes of `span` are known to be, by the first of them, or by the last where those show nothing.
+/// Identifies the content of `span` by its first bytes, or by its last ones if those show nothing.
 pub(crate) fn identify(reader: &Reader<'_>, span: Span) -> Option<Content> {
     let is_disk = span.start() == ByteOffset::ZERO && span.end() == reader.end();
     if !is_disk {
         return by_start(reader, span).or_else(|| ends::identify(reader, span, false));
     }
-    // What a member shows at its start may be what the array holds. The members of md are read, by who asks.
+    // What a member shows at its start may belong to the array's content. Callers look for md members with
+    // the superblock at the end themselves.
     ends::near(reader, span).or_else(|| by_start(reader, span)).or_else(|| ends::identify(reader, span, true))
 }
 
@@ -153,7 +157,7 @@ pub(crate) struct Mark {
     pub(crate) at: Span,
 }
 
-/// Everything that the last bytes of the whole medium say that it is a member of.
+/// Returns every membership that the last bytes of the whole medium show.
 pub(crate) fn at_end(reader: &Reader<'_>) -> Vec<Mark> {
     let md = volumes::md_marked_at_end(reader.medium()).map(|at| Mark { content: Volume(Md), at });
     let others = ends::all(reader, Span::first(reader.len()), true).map(|(content, at)| Mark { content, at });
@@ -167,7 +171,8 @@ pub(crate) fn is_marked_at_end(reader: &Reader<'_>, span: Span, content: Content
         || (content == Volume(Md) && volumes::md_marked_at_end(&part).is_some())
 }
 
-/// Every content whose signature stands on the whole medium, tables left out; of several in one place the first.
+/// Returns every content whose signature is on the whole medium, except tables; of several in one place, the
+/// first.
 pub(crate) fn everything(reader: &Reader<'_>) -> Vec<Mark> {
     let mut found = at_end(reader);
     let read = |range: &std::ops::Range<usize>| {
@@ -206,13 +211,13 @@ pub(crate) fn everything(reader: &Reader<'_>) -> Vec<Mark> {
     found
 }
 
-/// The partition table of a kind that is known by name only, whatever else stands on the whole medium.
+/// The name of a partition table of a kind known only by name, whatever else is on the medium.
 pub(crate) fn named_table(reader: &Reader<'_>) -> Option<&'static str> {
     let bytes = reader.read_up_to(ByteOffset::ZERO, FAR.end, reader.end());
     first_match(&Window::new(0, &bytes), named::TABLES.iter()).map(Content::name)
 }
 
-/// Where in `span` the first label is of a member of a ZFS pool.
+/// Returns the offset in `span` of the first label of a ZFS pool member.
 fn zfs_label(reader: &Reader<'_>, span: Span) -> Option<u64> {
     fs::zfs_label(span.len().get(), |at, len| {
         let at = span.start().checked_add(ByteCount::new(at));
@@ -220,7 +225,7 @@ fn zfs_label(reader: &Reader<'_>, span: Span) -> Option<u64> {
     })
 }
 
-/// What is known by the signature `name` only.
+/// Returns the content called `name`, of those recognised only by a signature.
 pub(crate) fn named(name: &str) -> Option<Content> {
     named::rows().map(|row| row.content).find(|content| content.name() == name)
 }
@@ -233,7 +238,7 @@ fn by_start(reader: &Reader<'_>, span: Span) -> Option<Content> {
     };
     let near = read(NEAR);
     let near = match fs::ntfs_file_table(&near) {
-        // What is left over of a file system hides nothing behind it.
+        // A left-over NTFS boot sector must not hide what is after it.
         Some(_) if !has_file_table(reader, span.start(), &near, true) => {
             Window::new(SECTOR, near.get(SECTOR..).unwrap_or_default())
         }
@@ -253,7 +258,7 @@ fn by_start(reader: &Reader<'_>, span: Span) -> Option<Content> {
     further.or_else(|| first_match(&near, named::WEAK.iter()))
 }
 
-/// Which file system's boot sector a medium begins with, if it is one of those that carry the MBR's signature.
+/// Identifies the file system's boot sector at the start of a medium, of those that carry the MBR signature.
 pub(crate) fn boot_sector(reader: &Reader<'_>) -> Option<Content> {
     let window = Window::new(0, reader.head());
     let found = first_match(&window, BITLOCKER.iter().chain(&BOOT_SECTORS))?;
@@ -272,20 +277,20 @@ fn first_match<'r>(window: &Window<'_>, rows: impl Iterator<Item = &'r Magic>) -
     rows.find(|row| (row.confirm)(window)).map(|row| row.content)
 }
 
-/// md 1.1 and 1.2: version 1, and the superblock says that it stands where it does (in 512-byte sectors).
+/// md 1.1 and 1.2: version 1, and the superblock records its own position (in 512-byte sectors).
 fn is_md1(window: &Window<'_>, at: usize) -> bool {
     let superblock = window.from(at);
     let sector = u64::try_from(at / 512);
     le32(superblock, 4) == 1 && sector.is_ok_and(|sector| le64(superblock, 144) == sector)
 }
 
-/// A sector size (byte 11) as every DOS boot sector has it.
+/// Whether the sector size (byte 11) is one that a DOS boot sector can have.
 fn has_dos_sector(sector: &[u8]) -> bool {
     let size = le16(sector, 11);
     size.is_power_of_two() && (256..=4096).contains(&size)
 }
 
-/// FAT: the fields that `fat_valid_superblock` looks at, behind a jump or a name as every mkfs writes them.
+/// FAT: the fields that `fat_valid_superblock` checks, after a jump or a name as every mkfs writes them.
 fn is_fat(window: &Window<'_>) -> bool {
     let sector = window.from(0);
     let jump = matches!(byte(sector, 0), 0xEB | 0xE9);
@@ -301,13 +306,13 @@ fn is_fat(window: &Window<'_>) -> bool {
         && (media == 0xF0 || media >= 0xF8)
 }
 
-/// NTFS: a boot sector that makes sense; where its file table is at hand, see [`has_file_table`].
+/// NTFS: a valid boot sector. If its file table is within reach, [`has_file_table`] checks that too.
 fn is_ntfs(window: &Window<'_>) -> bool {
     fs::ntfs_file_table(window.from(0)).is_some()
 }
 
-/// Whether a file table is where the boot sector of an NTFS says; `otherwise` where nobody can tell, for its place cannot be
-/// read. A boot sector alone may be left over: tables leave its bytes alone.
+/// Whether the file table is where the boot sector of an NTFS places it; `otherwise` if that place cannot be
+/// read. A boot sector alone may be left over, as writing a table keeps its bytes.
 fn has_file_table(reader: &Reader<'_>, start: ByteOffset, sector: &[u8], otherwise: bool) -> bool {
     let Some(records) = fs::ntfs_file_table(sector) else { return false };
     let found = records.map(|at| {
@@ -331,19 +336,19 @@ fn is_swap(window: &Window<'_>) -> bool {
     (le32(window.from(0), 1024) == 1 || be32(window.from(0), 1024) == 1) && le32(window.from(0), 1028) != 0
 }
 
-/// XFS: a block size of 512 bytes to 64 KiB (big endian, byte 4).
+/// XFS: a block size of 512 bytes to 64 KiB (big-endian, byte 4).
 fn is_xfs(window: &Window<'_>) -> bool {
     let block = be32(window.from(0), 4);
     block.is_power_of_two() && (512..=65536).contains(&block)
 }
 
-/// JFS: its block size agrees with its own logarithm.
+/// JFS: the block size agrees with its recorded logarithm.
 fn is_jfs(window: &Window<'_>) -> bool {
     let superblock = window.from(32 * 1024);
     Some(le32(superblock, 16)) == 1u32.checked_shl(u32::from(le16(superblock, 20)))
 }
 
-/// NILFS2: a two-byte magic is nothing, so its CRC decides (`nilfs_valid_sb`).
+/// NILFS2: a two-byte magic is too weak, so the CRC decides (`nilfs_valid_sb`).
 fn is_nilfs2(window: &Window<'_>) -> bool {
     const SUM: usize = 16;
     let superblock = window.from(SUPERBLOCK_1K);
@@ -351,7 +356,7 @@ fn is_nilfs2(window: &Window<'_>) -> bool {
     if !(SUM + 4..=1024).contains(&summed.len()) {
         return false;
     }
-    // The kernel's crc32_le starts from the seed itself and does not invert at the end.
+    // The kernel's crc32_le starts from the seed as given and does not invert the result.
     let mut crc = crc32fast::Hasher::new_with_initial(!le32(superblock, 12));
     crc.update(&summed[..SUM]);
     crc.update(&[0; 4]);
@@ -359,7 +364,8 @@ fn is_nilfs2(window: &Window<'_>) -> bool {
     !crc.finalize() == le32(superblock, SUM)
 }
 
-/// The features of an ext superblock, which tell its generations apart (libblkid/src/superblocks/ext.c).
+/// The feature flags of an ext superblock, which distinguish its generations
+/// (libblkid/src/superblocks/ext.c).
 struct Ext {
     compat: u32,
     incompat: u32,
@@ -369,18 +375,18 @@ struct Ext {
 impl Ext {
     const HAS_JOURNAL: u32 = 0x4;
     const JOURNAL_DEVICE: u32 = 0x8;
-    /// Incompatible features that ext2 knows: FILETYPE, META_BG; ext3 knows RECOVER besides.
+    /// Incompatible features known to ext2: FILETYPE, META_BG; ext3 also knows RECOVER.
     const EXT2_INCOMPAT: u32 = 0x2 | 0x10;
     const EXT3_INCOMPAT: u32 = Self::EXT2_INCOMPAT | 0x4;
-    /// Read-only compatible features that ext2 and ext3 know: SPARSE_SUPER, LARGE_FILE, BTREE_DIR.
+    /// Read-only compatible features known to ext2 and ext3: SPARSE_SUPER, LARGE_FILE, BTREE_DIR.
     const EXT3_RO_COMPAT: u32 = 0x7;
-    /// Blocks of 64 KiB, the largest there are.
+    /// The recorded logarithm of 64 KiB blocks, the largest.
     const MAX_LOG_BLOCK: u32 = 6;
 
-    /// The features, if the rest of the superblock makes sense.
+    /// Reads the features, if the rest of the superblock is valid.
     fn read(window: &Window<'_>) -> Option<Self> {
         let superblock = window.from(SUPERBLOCK_1K);
-        // A journal device has no inodes, and 2^32 blocks have a zero here.
+        // A journal device has no inodes, and 2^32 blocks are recorded as zero here.
         let counts = le32(superblock, 0) | le32(superblock, 4);
         (counts != 0 && le32(superblock, 0x18) <= Self::MAX_LOG_BLOCK).then(|| Self {
             compat: le32(superblock, 0x5C),
@@ -422,7 +428,7 @@ mod tests {
         }
     }
 
-    /// What has one name is one thing, whichever row shows it.
+    /// One name stands for one content, whichever row recognises it.
     #[test]
     fn a_name_has_one_class() {
         let rows = MEMBERS.iter().chain(&BITLOCKER).chain(&BOOT_SECTORS).chain(&OTHERS).chain(named::rows());

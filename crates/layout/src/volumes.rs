@@ -1,8 +1,8 @@
-//! Volumes: what stands between a partition and a file system, each by its own superblock.
+//! Volumes: the layers between a partition and a file system, each read from its own superblock.
 //!
-//! The law of this module: a parser reads bounded bytes of one medium, and says what it found and which runs of that
-//! medium hold the space that the volume provides. It follows nothing; that is for `descend`. Whatever the bytes say,
-//! there is an answer, and what could not be read is a remark.
+//! The law of this module: a parser reads a bounded number of bytes of one medium. It returns what it found,
+//! and which runs of that medium hold the space that the volume provides. It does not read that space;
+//! `descend` does. Whatever the bytes are, there is an answer, and what could not be read is a remark.
 
 mod firmware;
 mod luks;
@@ -22,80 +22,80 @@ pub(crate) use luks::{SEALED, has_second_header};
 pub(crate) use lvm::is_label as is_lvm_label;
 pub(crate) use md::{at_end as md_at_end, marked_at_end as md_marked_at_end};
 
-/// The unit in which md, LVM, LUKS1, bcache and dm-integrity count on disk, whatever the sectors of the disk.
+/// The unit in which md, LVM, LUKS1, bcache and dm-integrity count on disk, whatever the disk's sector size.
 const SECTOR: u64 = 512;
 
 /// One volume.
 #[derive(Debug)]
 pub(crate) struct Volume {
-    /// Which one it is.
+    /// Its kind.
     pub(crate) kind: VolumeKind,
-    /// What it is called.
+    /// Its name.
     pub(crate) name: String,
-    /// What tells it from every other one, where it has such a number ([`crate::model::layer::Layer::uuid`]).
+    /// Its unique identifier, if it has one ([`crate::model::layer::Layer::uuid`]).
     pub(crate) uuid: String,
     /// Its figures.
     pub(crate) facts: Facts,
-    /// What it provides.
+    /// The spaces it provides.
     pub(crate) provides: Provides,
     /// What could not be read or followed.
     pub(crate) remarks: Vec<String>,
 }
 
-/// So many runs of a striped space are listed from its first byte on, and so many from each place that matters.
+/// How many runs of a striped space are listed from its first byte on, and from each place that matters.
 const FIRST_RUNS: usize = 16;
 const RUNS_AT_PLACE: usize = 4;
 
-/// More places than this are not looked at in one striped space.
+/// The most places to look at in one striped space.
 const MAX_PLACES: usize = 256;
 
 /// What a volume provides to the layers above.
 #[derive(Debug)]
 pub(crate) enum Provides {
-    /// Nothing that lies here.
+    /// Nothing on this medium.
     Nothing,
-    /// A space whose bytes mean nothing without a key.
+    /// A space that is encrypted.
     Sealed(Space),
     /// A space with content.
     Open(Space),
-    /// Several spaces, each a layer of its own (LVM), cut from the area of the medium that comes first.
+    /// Several spaces, each a layer of its own (LVM), in the given area of the medium.
     Parts(Span, Vec<Part>),
 }
 
-/// A space, as [`crate::model::view::View::map`] takes it.
+/// A space, in the form that [`crate::model::view::View::map`] accepts.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
-    /// How long it is.
+    /// Its length.
     pub(crate) len: ByteCount,
-    /// Its runs: where in the space, and where on the volume's own medium.
+    /// Its runs: the span in the space, and the start on the volume's own medium.
     pub(crate) runs: Vec<(Span, ByteOffset)>,
-    /// The logical block that it has, where that is not the one of the medium below.
+    /// Its logical block size, if that differs from the medium's.
     pub(crate) block: Option<BlockSize>,
-    /// Where all of it lies on the medium, when only the first runs are listed.
+    /// The complete mapping to the medium, if only the first runs are listed.
     pub(crate) spread: Option<Lower>,
 }
 
-/// A part of a volume: an LV.
+/// A part of a volume: a logical volume.
 #[derive(Debug)]
 pub(crate) struct Part {
-    /// What it is called.
+    /// Its name.
     pub(crate) name: String,
-    /// Its UUID behind that of its group.
+    /// The group's UUID followed by its own.
     pub(crate) uuid: String,
     /// Its figures.
     pub(crate) facts: Facts,
-    /// Its space, as far as it can be looked at.
+    /// Its space, as far as it can be read.
     pub(crate) space: Space,
-    /// Where its first byte is on the medium, where it is there.
+    /// The position of its first byte on the medium, if it is there.
     pub(crate) start: Option<ByteOffset>,
-    /// From where on it stands on the medium; its first byte may be elsewhere.
+    /// The span at which it is said to be on the medium; its first byte may be elsewhere.
     pub(crate) stands: Span,
     /// What could not be followed.
     pub(crate) remarks: Vec<String>,
 }
 
 impl Space {
-    /// One run of `len` bytes from byte `at` of the medium.
+    /// A space of `len` bytes in one run, from byte `at` of the medium.
     fn run(len: ByteCount, at: ByteOffset) -> Self {
         let run = Span::new(ByteOffset::ZERO, len).map(|span| (span, at));
         Self { len, runs: run.into_iter().collect(), block: None, spread: None }
@@ -103,20 +103,20 @@ impl Space {
 }
 
 impl Space {
-    /// A space of `len` bytes of which `spread` holds so much that only the first runs are listed.
+    /// A space of `len` bytes mapped by `spread`, of which only the first runs are listed.
     fn spread(len: ByteCount, spread: Lower) -> Self {
         let runs = runs_from(&spread, ByteOffset::ZERO, FIRST_RUNS);
         Self { len, runs, block: None, spread: Some(spread) }
     }
 
-    /// The same with the runs that each of those in `spread` begins with.
+    /// As `spread`, and lists the first runs of each part of `spread` as well.
     fn begun(len: ByteCount, spread: Lower) -> Self {
         let begins: Vec<ByteOffset> = spread.runs.iter().map(|run| run.span.start()).collect();
         let space = Self::spread(len, spread);
         space.with(&begins).unwrap_or(space)
     }
 
-    /// The same space with runs from each of `places` on as well; `None` where they are listed already.
+    /// The same space with the runs from each of `places` listed as well; `None` if they are listed already.
     pub(crate) fn with(&self, places: &[ByteOffset]) -> Option<Self> {
         let spread = self.spread.as_ref()?;
         let mut runs = self.runs.clone();
@@ -139,10 +139,10 @@ impl Space {
     }
 }
 
-/// The first `most` runs that `lower` has from byte `from` of the space on.
+/// The first `most` runs of `lower` from byte `from` of the space on.
 fn runs_from(lower: &Lower, from: ByteOffset, most: usize) -> Vec<(Span, ByteOffset)> {
     let (mut runs, mut at) = (Vec::new(), from);
-    // Holes lie between runs.
+    // Holes between the runs count too.
     for _ in 0..2 * most {
         let step = match lower.locate(at) {
             Located::Here(there, len) => {
@@ -161,7 +161,7 @@ fn runs_from(lower: &Lower, from: ByteOffset, most: usize) -> Vec<(Span, ByteOff
 }
 
 impl Volume {
-    /// A volume of which nothing but its kind is known, because of `fault`.
+    /// A volume of which only the kind is known, because of `fault`.
     fn unreadable(kind: VolumeKind, fault: &Fault) -> Self {
         Self {
             kind,
@@ -174,7 +174,7 @@ impl Volume {
     }
 }
 
-/// Reads the volume of the kind `kind` whose signature stands at the front of `medium`.
+/// Reads the volume of kind `kind` whose signature was found on `medium`.
 pub(crate) fn read(kind: VolumeKind, medium: &dyn Medium) -> Volume {
     let volume = match kind {
         VolumeKind::Md => md::at_front(medium),
@@ -190,7 +190,7 @@ pub(crate) fn read(kind: VolumeKind, medium: &dyn Medium) -> Volume {
     volume.unwrap_or_else(|fault| Volume::unreadable(kind, &fault))
 }
 
-/// The `want` bytes from byte `at`, or as many as the medium has.
+/// Reads `want` bytes from byte `at`, or as many as the medium has.
 fn bytes_at(medium: &dyn Medium, at: u64, want: usize) -> Result<Vec<u8>, Fault> {
     let room = usize::try_from(medium.len().get().saturating_sub(at)).unwrap_or(usize::MAX);
     if room == 0 {
@@ -201,12 +201,12 @@ fn bytes_at(medium: &dyn Medium, at: u64, want: usize) -> Result<Vec<u8>, Fault>
     Ok(bytes)
 }
 
-/// `count` sectors of 512 bytes as bytes; the largest multiple there is where that passes 2^64.
+/// `count` sectors of 512 bytes in bytes; saturates at the largest multiple.
 fn sectors(count: u64) -> u64 {
     count.checked_mul(SECTOR).unwrap_or(u64::MAX - (SECTOR - 1))
 }
 
-/// The text of a field that ends with its first zero byte, as it is printed. What is no UTF-8 is replaced.
+/// Decodes and escapes text up to its first zero byte. Invalid UTF-8 is replaced.
 fn text(field: &[u8]) -> String {
     let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
     straddle_device::shown::printable(&String::from_utf8_lossy(&field[..end]))

@@ -1,14 +1,14 @@
-//! A medium that remembers what could not be read of it.
+//! A medium that records what could not be read.
 //!
-//! The readers of contents take what they cannot read for absent. That is right for what they look for, and wrong as an answer:
-//! whoever asks has to be told that something is there of which nothing is known.
+//! The readers of contents treat what they cannot read as absent. That is right for their search, but wrong
+//! as a result: the user must learn that there is something of which nothing is known.
 
 use std::sync::{Mutex, PoisonError};
 
 use straddle_device::{Medium, ReadError};
 use straddle_units::{ByteCount, ByteOffset};
 
-/// A medium, and the first byte of it that the operating system could not read.
+/// A medium, and the first of its bytes that the operating system could not read.
 pub(crate) struct Watched<'a> {
     medium: &'a dyn Medium,
     first: Mutex<Option<(ByteOffset, String)>>,
@@ -19,7 +19,7 @@ impl<'a> Watched<'a> {
         Self { medium, first: Mutex::new(None) }
     }
 
-    /// The first byte that could not be read since the last call, and why.
+    /// Returns the first byte that could not be read since the last call, and the error.
     pub(crate) fn take(&self) -> Option<(ByteOffset, String)> {
         self.first.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -1,6 +1,7 @@
-//! File systems as the real mkfs make them, judged by blkid and by what each one's own tools say of its superblock.
+//! File systems made by the real mkfs, checked against blkid and against the superblock dumps of each one's
+//! own tools.
 //!
-//! The labels of ZFS were captured from real pools, with what zdb and blkid said of them: tests/zfs/capture says how.
+//! The ZFS labels were captured from real pools, with the output of zdb and blkid: see tests/zfs/capture.
 
 mod common;
 
@@ -17,7 +18,7 @@ use straddle_units::{ByteCount, ByteOffset, KIB, MIB};
 
 const GIB: u64 = 1024 * MIB;
 
-/// What `file_system` reads of the kind that blkid calls `kind`.
+/// Reads a file system of the kind that blkid calls `kind`.
 fn file_system(kind: &str, view: &View<'_>) -> Option<(FileSystem, String)> {
     straddle_layout::file_system(FsKind::from_name(kind).expect("it is read here"), view)
 }
@@ -30,7 +31,7 @@ fn offset(bytes: u64) -> Option<ByteOffset> {
     Some(ByteOffset::new(bytes))
 }
 
-/// The number that follows `key` in what a tool says.
+/// The number after `key` in a tool's output.
 fn figure(said: &str, key: &str) -> u64 {
     let after = said.split_once(key).unwrap_or_else(|| panic!("no {key:?} in {said}")).1;
     let number = after.trim_start_matches([' ', '\t', ':', '=', '[', '(']);
@@ -38,20 +39,20 @@ fn figure(said: &str, key: &str) -> u64 {
     digits.parse().unwrap_or_else(|_| panic!("{key:?} is no number in {said}"))
 }
 
-/// What blkid gives for a tag.
+/// The value of a tag in blkid's output.
 fn tag<'a>(said: &'a str, name: &str) -> Option<&'a str> {
     said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
 }
 
-/// What goes into file systems that are written once; a command names it by this constant's name.
+/// The source directory of read-only file systems; commands refer to it by this constant's name.
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
 
-/// Makes a file system, and reads it: it is to be a `kind` with this label, for us as for blkid.
+/// Makes a file system and reads it: it must be a `kind` with this label, for blkid too.
 fn make(kind: &str, label: &str, len: u64, line: &str) -> Option<(Image, FileSystem)> {
     make_with(kind, label, len, line, ("SOURCE", SOURCE))
 }
 
-/// The same where `line` names the path `at.1` as `at.0`: a path may have spaces.
+/// As [`make`], with `at.0` in `line` replaced by the path `at.1`: a path may contain spaces.
 fn make_with(kind: &str, label: &str, len: u64, line: &str, at: (&str, &str)) -> Option<(Image, FileSystem)> {
     let name: String = line.chars().filter(char::is_ascii_alphanumeric).collect();
     let image = Image::new(&name, len);
@@ -62,7 +63,7 @@ fn make_with(kind: &str, label: &str, len: u64, line: &str, at: (&str, &str)) ->
     Some((image, fs))
 }
 
-/// Reads what is in the image, and compares it with what blkid says.
+/// Reads what is in the image, and compares it with blkid's output.
 fn judged(image: &Image, kind: &str, label: &str) -> Option<FileSystem> {
     let medium = image.medium();
     assert_eq!(kind_of(&medium), Some(kind));
@@ -71,17 +72,17 @@ fn judged(image: &Image, kind: &str, label: &str) -> Option<FileSystem> {
     let said = run("blkid", &["-p", "-o", "export"], &image.0, "")?;
     compare_with_blkid(&said, kind, label, &fs);
     fills(kind, &fs, medium.len());
-    // That is judged here; its units by what its own tools say.
+    // These fields are checked above; the units are checked against the file system's own tools.
     Some(FileSystem { extent: None, boot_copies: Vec::new(), fat_bits: None, ..fs })
 }
 
-/// What mkfs makes fills what it is made on, but for a rest that is no whole unit of its own.
+/// A file system made by mkfs fills its image, except for a remainder smaller than one of its units.
 fn fills(kind: &str, fs: &FileSystem, len: ByteCount) {
     let says = ["ext2", "ext3", "ext4", "xfs", "vfat", "exfat", "ntfs", "swap"].contains(&kind);
     assert_eq!(fs.extent.is_some(), says || kind == "jbd", "{kind}");
     let Some(extent) = fs.extent else { return };
-    // A FAT and an NTFS begin with tables, so that the end is none of their clusters'; an ext4 leaves out a last group that is
-    // too small.
+    // FAT and NTFS begin with tables, so their clusters do not end at the end of the image; ext4 leaves out a
+    // last group that is too small.
     let least = len.get() - len.get().min(2 * fs.block.get().max(MIB));
     assert!(extent <= len && extent.get() > least, "{kind}: {extent} of {len}");
     assert!(fs.boot_copies.iter().all(|copy| copy.get() < len.get()), "{kind}");
@@ -98,21 +99,21 @@ fn kind_of(medium: &dyn Medium) -> Option<&'static str> {
 
 fn compare_with_blkid(said: &str, kind: &str, label: &str, fs: &FileSystem) {
     assert_eq!(tag(said, "TYPE"), Some(kind), "{said}");
-    // It does not put back the numbers of an NTFS record's update sequence, which a label of 128 characters has in it.
+    // blkid does not apply the update sequence of an NTFS record, which affects a label of 128 characters.
     if label.len() < 128 {
         assert_eq!(tag(said, "LABEL").unwrap_or(""), label, "{said}");
     }
     if let Some(size) = tag(said, "BLOCK_SIZE") {
-        // The smallest read and write: the sector of those that have one.
+        // The smallest read and write: the sector, if there is one.
         assert_eq!(size, fs.sector.unwrap_or(fs.block).get().to_string(), "{said}");
     }
-    // From util-linux 2.39 on. exFAT's is the sector too, which is not what it allocates.
+    // Since util-linux 2.39. For exFAT it is also the sector, not the unit of allocation.
     if let Some(size) = tag(said, "FSBLOCKSIZE").filter(|_| kind != "exfat") {
         assert_eq!(size, fs.block.get().to_string(), "{said}");
     }
 }
 
-/// All that a file system with one block says.
+/// The figures of a file system that records only a block size.
 fn only_block(block: u64) -> FileSystem {
     FileSystem { block: ByteCount::new(block), ..FileSystem::default() }
 }
@@ -144,7 +145,7 @@ fn ext_says_its_blocks_clusters_and_stripes() {
 
 #[test]
 fn xfs_says_its_sectors_and_stripes() {
-    // Only a log of its own may have another sector than the data.
+    // Only a separate log may have sectors of another size than the data.
     let log = Image::new("xfslog", 128 * MIB);
     let lines = [
         ("-s size=512", 512, 512, None),
@@ -211,7 +212,7 @@ fn f2fs_and_nilfs2_say_their_segments() {
     for line in ["mkfs.f2fs -q -l six", "mkfs.f2fs -q -l six -s 4"] {
         let Some((image, fs)) = make("f2fs", "six", 256 * MIB, line) else { break };
         let Some(said) = run("dump.f2fs", &["-d", "1"], &image.0, "") else { break };
-        // "log_blocksize [0x c : 12]"
+        // The line is like "log_blocksize [0x c : 12]".
         let number = |key: &str| figure(said.split_once(key).expect(key).1, " : ");
         let block = 1 << number("log_blocksize");
         let expected = FileSystem {
@@ -223,13 +224,13 @@ fn f2fs_and_nilfs2_say_their_segments() {
         assert_eq!(fs, expected);
         assert!(fs.data_start > fs.segment_start);
     }
-    // nilfs-tune wants a block device, so that what was asked of mkfs has to judge.
+    // nilfs-tune needs a block device, so the result is checked against the options of mkfs.
     for (line, block, segment) in [
         ("mkfs.nilfs2 -q -L seven", 4096, 8 * MIB),
         ("mkfs.nilfs2 -q -L seven -b 1024 -B 512", 1024, 512 * KIB),
     ] {
         let Some((_, fs)) = make("nilfs2", "seven", 256 * MIB, line) else { return };
-        // Data starts behind the superblock, on a multiple of 4 KiB.
+        // Data starts after the superblock, on a multiple of 4 KiB.
         let expected =
             FileSystem { segment: count(segment), data_start: offset(4 * KIB), ..only_block(block) };
         assert_eq!(fs, expected, "{line}");
@@ -291,7 +292,8 @@ fn exfat_says_where_its_clusters_are() {
 
 #[test]
 fn ntfs_says_its_sector_cluster_and_start() {
-    // The longest label reaches into the second sector of its record: the last two bytes of the first stand elsewhere.
+    // The longest label reaches into the second sector of its record, so two of its bytes are in the update
+    // sequence.
     let long: String = "ten_with_all_the_characters_that_there_may_be_".chars().cycle().take(128).collect();
     for (label, rest) in [
         ("ten", "-p 2048 -H 255 -S 63"),
@@ -344,7 +346,7 @@ fn what_is_written_once_says_its_block() {
     }
 }
 
-/// The first label of a pool that was captured, and what zdb and blkid said.
+/// The first label of a captured pool, and the output of zdb and blkid for it.
 fn captured(name: &str) -> Option<(Vec<u8>, String)> {
     let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zfs").join(name);
     let label = Command::new("gzip").arg("-dc").arg(at.with_extension("label.gz")).output();
@@ -372,7 +374,7 @@ fn zfs_says_its_ashift() {
         assert_eq!(fs, expected, "{name}");
         assert_eq!(figure(&said, " ashift:"), u64::from(ashift), "{name}");
 
-        // Without a single uberblock it is nothing; nor is it without its list.
+        // A label without any uberblock is not recognised, nor is one without its list.
         let whole = label.clone();
         label[128 << 10..].fill(0);
         let of = |label: &[u8]| MemoryMedium::sparse(label.to_vec(), ByteCount::new(128 * MIB));
@@ -383,7 +385,7 @@ fn zfs_says_its_ashift() {
     }
 }
 
-/// A GPT, or what was made since, takes some of the labels away.
+/// A GPT, or later content, overwrites some of the labels.
 #[test]
 fn one_label_of_zfs_at_the_start_or_both_at_the_end_are_enough() {
     let Some((label, _)) = captured("ashift12") else { return };
@@ -402,13 +404,13 @@ fn one_label_of_zfs_at_the_start_or_both_at_the_end_are_enough() {
         let (fs, pool) = file_system("zfs_member", &View::of_drive(&medium)).expect("the label makes sense");
         assert_eq!((fs.ashift, pool.as_str()), (Some(12), "straddle-ashift12"), "{at:?}");
     }
-    // What ends before a former pool's disk does.
+    // A single label at the end, as a former member of another size can leave it there.
     for at in [last - 512 * KIB, last - 256 * KIB, last] {
         assert_eq!(kind_of(&made(&[at])), None, "{at}");
     }
 }
 
-/// What nothing that is read may break.
+/// Invariants that hold for whatever is read.
 fn check(kind: &str, len: u64, read: Option<(FileSystem, String)>) -> Result<(), TestCaseError> {
     let Some((fs, _)) = read else { return Ok(()) };
     let units = [Some(fs.block), fs.sector, fs.log_sector, fs.cluster, fs.node];
@@ -423,7 +425,7 @@ fn check(kind: &str, len: u64, read: Option<(FileSystem, String)>) -> Result<(),
     Ok(())
 }
 
-/// The first bytes of real file systems, as far as there are tools to make them, and how long each is.
+/// The first bytes of real file systems, as far as there are tools to make them, and the length of each.
 fn seeds() -> &'static [(&'static str, Vec<u8>, u64)] {
     static SEEDS: std::sync::OnceLock<Vec<(&str, Vec<u8>, u64)>> = std::sync::OnceLock::new();
     SEEDS.get_or_init(|| {
@@ -455,11 +457,11 @@ fn seeds() -> &'static [(&'static str, Vec<u8>, u64)] {
     })
 }
 
-/// Where superblocks, the NTFS record of the volume and the list of a ZFS label are.
+/// Offsets of superblocks, of the NTFS volume record and of the list in a ZFS label.
 const PLACES: [usize; 8] =
     [0, 1024, 4086, 16 * 1024, (16 * 1024) + 3 * 1024, (16 * 1024) + 0x160, 32 * 1024, 64 * 1024];
 
-/// Changes to bytes: place, how far from it, and what to put there. Extreme values are likely.
+/// Changes to bytes: index into `PLACES`, distance from there, and the new value. Extreme values are likely.
 fn changes() -> impl Strategy<Value = Vec<(usize, usize, u8)>> {
     let value = prop_oneof![Just(0), Just(0xFF), Just(0x80), Just(0x7F), any::<u8>()];
     proptest::collection::vec((0..PLACES.len(), 0_usize..512, value), 1..12)

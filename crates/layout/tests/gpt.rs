@@ -1,4 +1,4 @@
-//! GUID partition tables: both block sizes, both copies, and every way in which they can disagree.
+//! GUID partition tables: both block sizes, both copies, and all disagreements between them.
 
 mod common;
 
@@ -78,7 +78,7 @@ fn a_device_with_a_table_for_the_other_block_size_is_told_so() {
 #[test]
 fn a_damaged_primary_gives_way_to_the_backup() {
     let gpt = Gpt::sample(512);
-    // A byte of each kind of header field, then one of the array, which stands at LBA 2.
+    // One byte of each kind of header field, then bytes of the array at LBA 2.
     for at in [512, 520, 524, 528, 536, 544, 552, 560, 568, 584, 592, 596, 600, 1024, 1056, 1024 + 16383] {
         let mut image = gpt.build();
         image[at] ^= 0x40;
@@ -127,7 +127,7 @@ fn a_grown_and_a_shrunk_disk_are_told_apart() {
     grown.resize(old_end + (4 << 20), 0);
     let expected = byte(grown.len() - 512);
     assert_eq!(read(&grown).problems, [Problem::GptBackupMisplaced { at, expected }]);
-    // With the primary gone too, the backup is where the primary's remains say it is.
+    // If the primary is gone too, the backup is found where the primary's remains point.
     grown[512 + 40] ^= 1;
     let stack = read(&grown);
     assert_eq!(names(&stack.problems), ["GptPrimaryDamaged", "GptBackupMisplaced"]);
@@ -286,13 +286,13 @@ fn a_protective_mbr_alone_lists_nothing() {
 
 #[test]
 fn of_two_valid_tables_the_one_that_fits_the_end_is_taken() {
-    // A 4096-byte table, inside whose first block stands a stale 512-byte header of a smaller disk.
+    // A 4096-byte table, with the stale 512-byte header of a smaller disk inside its first block.
     let (old, new) =
         (Gpt { blocks: 2 * 2048, entries: vec![(1, 100, 200)], ..Gpt::sample(512) }, Gpt::sample(4096));
     let mut image = new.build();
     let old_image = old.build();
     put(&mut image, 512, &old_image[512..1024]);
-    // Its array has to be somewhere for it to be valid: in a hole of the new table.
+    // To be valid, the stale table needs its array: it is placed in a hole of the new table.
     put(&mut image, 6 << 20, &old_image[1024..1024 + 16384]);
     put(&mut image, 512 + 72, &((6u64 << 20) / 512).to_le_bytes());
     old.seal(&mut image, 1);
@@ -346,12 +346,13 @@ fn a_usual_image_costs_few_reads() {
     let medium = counted(image, len);
     let stack = read_stack(&medium, None, None).expect("readable");
     assert_eq!(stack.partitions[0].start, Lba::new(2048));
-    // Eight of them for the partition that shows nothing, and twenty-two for what may stand beside a table: the labels of ZFS are in
-    // four places.
+    // Eight reads for the partition that shows nothing, and twenty-two for content beside the table: ZFS
+    // labels alone are in four places.
     assert!(medium.reads() <= 38, "{} reads", medium.reads());
 }
 
-/// An array that begins behind the first table of its members keeps the last one, which is not its own.
+/// An array that begins after the primary table of its members still shows their backup table, which is not
+/// its own.
 #[test]
 fn a_backup_of_another_disk_alone_is_left_over() {
     for block in [512, 4096] {
@@ -365,7 +366,7 @@ fn a_backup_of_another_disk_alone_is_left_over() {
             let first = part[..part.len() - 64 * 1024].iter().all(|byte| *byte == 0);
             assert_eq!(straddle_layout::is_blank(&medium).expect("readable"), first, "{block}, {cut}");
         }
-        // One that says where it is counts, and so does one that an MBR announces.
+        // A backup that records its actual position counts, and so does one that an MBR announces.
         let mut kept = whole.clone();
         kept[..4 * block].fill(0);
         assert_ne!(read(&kept).kind, TableKind::None, "{block}");

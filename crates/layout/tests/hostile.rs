@@ -1,4 +1,4 @@
-//! Whatever the bytes, there is an answer.
+//! Any bytes give a result.
 
 mod common;
 
@@ -11,7 +11,7 @@ fn sizes() -> impl Strategy<Value = Option<BlockSize>> {
     prop_oneof![Just(None), (9u32..=16).prop_map(|shift| BlockSize::new(1 << shift).ok())]
 }
 
-/// A disk with a GPT, or with an MBR and logical partitions: 1 MiB, so that thousands are tried.
+/// A disk with a GPT, or with an MBR and logical partitions; only 1 MiB, so that thousands can be tried.
 fn small_disk(kind: usize) -> (Gpt, Vec<u8>) {
     let block = if kind == 1 { 4096 } else { 512 };
     let gpt =
@@ -137,7 +137,7 @@ proptest! {
         let (gpt, mut image) = small_disk(kind);
         let header = gpt.block..gpt.block + 92;
         let array = 2 * gpt.block..2 * gpt.block + 16384;
-        // Half of the flips go where something stands.
+        // Half of the flips hit a structure.
         let at = at.index(2 * image.len());
         let at = if at < image.len() { at } else { (at - image.len()) % 20_000 };
         image[at] ^= flip;

@@ -1,4 +1,5 @@
-//! What is left over of a PV or an NTFS counts where blkid counts it: each byte that makes one, damaged.
+//! Remains of a PV or an NTFS are recognised exactly if blkid recognises them, with each relevant byte
+//! damaged in turn.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,9 +13,9 @@ use common::tools::{Image, run};
 use straddle_layout::{FsKind, TableKind, beside};
 use volume::{group, plain_pv};
 
-/// blkid's TYPE of an image; nothing where it names none, `None` where there is no blkid.
+/// blkid's TYPE of an image; empty if it recognises nothing, `None` if blkid is not installed.
 fn blkid(image: &Image) -> Option<String> {
-    // It fails where it finds nothing, and that is an answer.
+    // blkid fails if it recognises nothing, which is a valid answer here.
     let line = "blkid -p -o value -s TYPE \"$0\" || :";
     run("blkid", &["-V"], &image.0, "")?;
     run("sh", &["-c", line], &image.0, "").map(|said| said.trim().to_owned())
@@ -34,7 +35,7 @@ fn flip(image: &Image, at: u64, with: u8) {
     file.write_all_at(&[byte[0] ^ with], at).unwrap();
 }
 
-/// Damages each of `places` in turn; how many times the image was still a `name`.
+/// Damages each of `places` in turn; returns how many times the image was still a `name`.
 fn damage(image: &Image, name: &str, places: impl IntoIterator<Item = u64>) -> usize {
     let mut kept = 0;
     for at in places {
@@ -66,14 +67,14 @@ fn an_ntfs_is_one_where_its_file_table_is() {
     }
     // The boot sector, and the first records at cluster 4.
     let table = 4 * 4096;
-    // blkid takes sectors of 768 bytes, which there are none of.
+    // blkid accepts sectors of 768 bytes, which do not exist.
     let places = (3..12).chain(13..0x18).chain(0x20..0x24).chain(0x28..0x41);
     let kept = damage(&image, "ntfs", places.chain([table, table + 3, table + 100, table + 3 * 1024]));
-    // Some of them say nothing of what it is.
+    // Some of these bytes do not affect what it is.
     assert!(kept > 3, "{kept}");
 }
 
-/// A table beside the boot sector alone: it is no NTFS, whatever stands in the sector's first bytes.
+/// A table beside a boot sector alone: the content is not NTFS, whatever the first bytes of the sector are.
 #[test]
 fn a_boot_sector_without_its_file_system_is_not_told_beside_a_table() {
     let image = Image::new("leftover-boot", 20 << 20);
@@ -93,7 +94,7 @@ fn a_boot_sector_without_its_file_system_is_not_told_beside_a_table() {
         (image.stack(None).kind, told(&image)),
         (TableKind::Content(FsKind::Ntfs.into()), vec!["dos"])
     );
-    // With something in the partition it is the other way round.
+    // With content in the partition, the table counts instead.
     let content = Image::new("leftover-content", 4 << 20);
     if run("mkswap", &["-q"], &content.0, "").is_none() {
         return;
@@ -101,7 +102,7 @@ fn a_boot_sector_without_its_file_system_is_not_told_beside_a_table() {
     let file = std::fs::OpenOptions::new().write(true).open(&image.0).unwrap();
     file.write_all_at(&std::fs::read(&content.0).unwrap(), 2048 * 512).unwrap();
     assert_eq!((image.stack(None).kind, told(&image)), (TableKind::Mbr, vec!["ntfs"]));
-    // Something else is where its file table was.
+    // Its file table has been overwritten.
     file.write_all_at(&[0x5A; 4096], 4 * 4096).unwrap();
     assert_eq!(told(&image), [""; 0]);
     if let Some(theirs) = blkid(&image) {

@@ -1,8 +1,10 @@
-//! The live view against real stacks: arrays, LUKS, LVM and the like on scsi_debug disks in a User-Mode Linux guest.
+//! The live view compared with real stacks: arrays, LUKS, LVM and others on scsi_debug disks in a User-Mode
+//! Linux guest.
 //!
-//! This executable is used twice: on the machine it starts the guest and judges, and in the guest (`in_the_guest`,
-//! told by PROBE_DO) it looks. The strictest judge is the data: a device is filled with its own addresses, and each
-//! piece of the drive that a layer claims must then hold the address that it claims.
+//! This executable has two roles: on the host it starts the guest and checks the results, and in the guest
+//! (`in_the_guest`, selected by PROBE_DO) it takes the readings. The strictest check is the data: a device is
+//! filled with its own addresses, and each piece of the drive that a layer claims must then hold the claimed
+//! address.
 
 #[path = "../../../tests/tools/skip.rs"]
 mod skip;
@@ -23,10 +25,10 @@ type Answer = Result<(), Box<dyn Error>>;
 
 const SECTOR: usize = 512;
 
-/// How many devices tests/guest/live.sh fills: ten, and an array of each of 29 layouts.
+/// The number of devices that tests/guest/live.sh fills: ten, and an array of each of 29 layouts.
 const DEVICES_FILLED: usize = 39;
 
-/// What is done in the guest, as PROBE_DO says. Lines of output are marked, as the harness prints its own among them.
+/// Does in the guest what PROBE_DO says. Output lines are marked, as the harness prints its own among them.
 #[test]
 #[ignore = "in the guest only"]
 fn in_the_guest() -> Answer {
@@ -43,7 +45,7 @@ fn in_the_guest() -> Answer {
     }
 }
 
-/// The partitions of a disk with their layers.
+/// Returns a partition's start and layers.
 fn layers_of(machine: &Machine, partition: &str) -> Result<(ByteOffset, Option<Layer>), Box<dyn Error>> {
     let (device, remarks) = machine.layers(partition);
     let device = device.ok_or("no such device")?;
@@ -83,7 +85,7 @@ fn print(layer: &Layer, depth: usize) {
     children.iter().for_each(|child| print(child, depth + 1));
 }
 
-/// Both views of each partition: where they differ, and what they are together.
+/// Compares both views of each partition: prints where they differ, and the merged tree.
 fn compare(disk: &str) -> Answer {
     let node = Path::new("/dev").join(disk);
     let target = straddle_device::open(&node, &straddle_device::Options::default())?;
@@ -109,7 +111,7 @@ fn compare(disk: &str) -> Answer {
     Ok(())
 }
 
-/// Each sector holds its own address in the device, behind a mark.
+/// The content of a sector: a mark, followed by its own address in the device.
 fn stamp(at: u64) -> [u8; 16] {
     let mut stamp = *b"STRADDLE........";
     stamp[8..].copy_from_slice(&at.to_le_bytes());
@@ -120,7 +122,7 @@ fn fill(node: &Path) -> Answer {
     let file = OpenOptions::new().write(true).open(node)?;
     let name = fs::canonicalize(node)?;
     let name = name.file_name().and_then(|name| name.to_str()).ok_or("no name")?;
-    // Nodes in /dev/mapper are no links here; the number leads to the device.
+    // Nodes in /dev/mapper are not links here; the device number leads to the device.
     let metadata = file.metadata()?;
     let rdev = std::os::unix::fs::MetadataExt::rdev(&metadata);
     let size =
@@ -177,9 +179,9 @@ fn verify(disk: &str, name: &str) -> Answer {
     Ok(())
 }
 
-// --- on the machine ---------------------------------------------------------------
+// --- on the host ------------------------------------------------------------------
 
-/// The line of the layer called `name`, and a number in it.
+/// Finds the line of the layer called `name`, and a number in it.
 fn number(tree: &str, name: &str, field: &str) -> u64 {
     let line = tree
         .lines()
@@ -190,14 +192,14 @@ fn number(tree: &str, name: &str, field: &str) -> u64 {
     digits.parse().unwrap_or_else(|_| panic!("{field}: {line}"))
 }
 
-/// The sector at which the table of the judges puts `name` on what is below; its words are counted from the length's
-/// successor, the type.
+/// The sector at which the device-mapper table in `judges` maps `name` onto the device below, taken from word
+/// number `word` of the line.
 fn table_sector(judges: &str, name: &str, word: usize) -> u64 {
     let line = judges.lines().find(|line| line.starts_with(&format!("{name}: "))).expect("in the table");
     line.split_whitespace().nth(word).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{line}"))
 }
 
-/// `Data Offset : 2048 sectors` of mdadm.
+/// The number in the line `Data Offset : 2048 sectors` of mdadm.
 fn md_sector(judges: &str) -> u64 {
     let line = judges.lines().find(|line| line.trim_start().starts_with("Data Offset :")).expect("mdadm -E");
     line.split_whitespace().nth(3).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{line}"))
@@ -226,13 +228,13 @@ fn the_kernel_the_tools_and_the_data_agree() -> Answer {
     let read =
         |name: &str| fs::read_to_string(dir.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
 
-    // All that was filled was found again, on every layout.
+    // All filled devices were verified, on every layout.
     let verified = read("verified");
     let count = |line: &str| line.split(' ').nth(1).and_then(|count| count.parse::<u64>().ok());
     let found = verified.lines().filter(|line| count(line).is_some_and(|count| count > 0)).count();
     assert_eq!((found, verified.lines().count()), (DEVICES_FILLED, DEVICES_FILLED), "{verified}");
 
-    // What the tools say adds up to where the file systems are.
+    // The offsets that the tools report add up to the positions of the file systems.
     let (tree, judges) = (read("full.tree"), read("full.judges"));
     let root_at = md_sector(&judges) + table_sector(&judges, "c0", 8) + table_sector(&judges, "vg-root", 5);
     assert_eq!(number(&tree, "/mnt", "drive"), (2048 + root_at) * 512, "{tree}");
@@ -247,7 +249,7 @@ fn the_kernel_the_tools_and_the_data_agree() -> Answer {
     assert_eq!(number(&tree, "/mnt", "drive"), (2048 + 4104) * 512, "{tree}");
     let tree = read("segments.tree");
     assert!(tree.contains("swap ["), "{tree}");
-    // The mount is seen once, behind the pool's data and not behind its metadata.
+    // The mount is seen once, above the pool's data and not above its metadata.
     let tree = read("lvm.tree");
     assert_eq!(tree.matches("[/mnt]").count(), 1, "{tree}");
     check_compared(&read);
@@ -255,7 +257,7 @@ fn the_kernel_the_tools_and_the_data_agree() -> Answer {
     Ok(())
 }
 
-/// The two views differ where they were made to, and nowhere else.
+/// Checks that the two views differ where they were made to differ, and nowhere else.
 fn check_compared(read: &dyn Fn(&str) -> String) {
     let differing = |stack: &str| -> Vec<String> {
         let text = read(&format!("{stack}.compared"));

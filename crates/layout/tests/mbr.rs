@@ -1,4 +1,4 @@
-//! MBR tables, chains of EBRs, and what only looks like an MBR.
+//! MBR tables, chains of EBRs, and structures that only look like an MBR.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn image(mebibytes: usize, entries: &[(u8, u32, u32)]) -> Vec<u8> {
     image
 }
 
-/// Writes an EBR at LBA `at` of `block` bytes: its own partition, and its link.
+/// Writes an EBR at LBA `at` of `block` bytes, with its own partition and its link.
 fn ebr(image: &mut [u8], block: usize, at: usize, own: (u8, u32, u32), link: (u32, u32)) {
     mbr_entry(image, at * block, 0, own.0, own.1, own.2);
     if link.1 != 0 {
@@ -90,7 +90,7 @@ fn a_chain_that_bites_its_tail_is_read_once() {
         assert_eq!(stack.problems, [Problem::EbrLoop { at: byte(4096 * 512) }], "{link}");
         assert_eq!(stack.partitions.len(), 4);
     }
-    // The MBR is no EBR.
+    // A link to the MBR is a loop.
     assert_eq!(names(&read(&image(8, &[(5, 0, 8192)])).problems), ["EbrLoop"]);
 }
 
@@ -138,7 +138,7 @@ fn garbage_in_the_third_entry_of_an_ebr_is_not_a_partition() {
 
 #[test]
 fn a_chain_of_a_million_costs_a_thousand_reads() {
-    // Every block but the first is an EBR that links to the block after the next.
+    // Every block but the first is an EBR that links to the second block after it.
     let medium = Synthetic::new(1 << 40, |at, buf: &mut [u8]| {
         buf.fill(0);
         for (sector, number) in buf.chunks_mut(512).zip(at / 512..) {
@@ -162,18 +162,18 @@ fn a_chain_of_a_million_costs_a_thousand_reads() {
         "{:?}",
         stack.problems
     );
-    // One for each record, but those in the head, a few for each of the sixteen partitions that are looked into, and eighteen
-    // for what may stand beside a table.
+    // One read per record, except those in the head; a few for each of the sixteen partitions whose contents
+    // are identified; and eighteen for content beside the table.
     assert!(medium.reads() <= MAX_PARTITIONS + 18, "{} reads", medium.reads());
 }
 
 #[test]
 fn the_block_size_shows_in_what_the_partitions_hold() {
-    // Nothing known at either place: 512, assumed.
+    // Nothing recognised in either place: 512 is assumed.
     let mut disk = image(32, &[(0x83, 256, 1024), (0x82, 2048, 1024)]);
     let stack = read(&disk);
     assert_eq!((stack.block, stack.block_found), (BlockSize::B512, false));
-    // Something at 2048 * 4096.
+    // Content at 2048 * 4096.
     put_xfs(&mut disk, 8 << 20);
     let stack = read(&disk);
     assert_eq!((stack.block, stack.block_found, stack.problems.len()), (BlockSize::B4096, true, 0));
@@ -188,7 +188,7 @@ fn the_block_size_shows_in_what_the_partitions_hold() {
     );
     assert_eq!(read_as(&disk, B4096, None).problems, []);
     assert_eq!(read_as(&disk, None, B512).block, BlockSize::B512);
-    // The same at 256 * 512 too: the smaller is right.
+    // With content at 256 * 512 too, the smaller size is taken.
     put_xfs(&mut disk, 256 * 512);
     let stack = read(&disk);
     assert_eq!((stack.block, stack.block_found), (BlockSize::B512, true));
@@ -196,7 +196,7 @@ fn the_block_size_shows_in_what_the_partitions_hold() {
     assert_eq!((stack.block, stack.problems.len()), (BlockSize::B4096, 0));
 }
 
-/// The superblock of an ext4 of `count` blocks of 4 KiB, in block group `group`.
+/// Writes the superblock of an ext4 with `count` blocks of 4 KiB, in block group `group`.
 fn put_ext(image: &mut [u8], at: usize, count: u32, group: u16) {
     let fields = [(0, 16), (4, count), (0x18, 2), (0x60, 0x42)];
     fields.iter().for_each(|(field, value)| put(image, at + 1024 + field, &u32::to_le_bytes(*value)));
@@ -204,11 +204,11 @@ fn put_ext(image: &mut [u8], at: usize, count: u32, group: u16) {
     put(image, at + 1024 + 0x5A, &group.to_le_bytes());
 }
 
-/// What is left over from before the table says nothing of its sectors: two partitions off by one sector, of which the first is
-/// where something would be in sectors of 4096 bytes.
+/// Contents from before the table are not evidence of its sector size: two partitions that are misaligned by
+/// one sector, with content where the first would be in sectors of 4096 bytes.
 #[test]
 fn what_is_left_over_shows_no_block_size() {
-    // At 2048 * 4096, for a partition of 1024 sectors of 4 KiB: what it says, and whether that is one to believe.
+    // Content at 2048 * 4096, for a partition of 1024 sectors of 4 KiB, and whether it is evidence.
     type Make = fn(&mut [u8], usize);
     let left: [(Make, bool); 10] = [
         (|image, at| put_ext(image, at, 1024, 0), true),
@@ -217,7 +217,7 @@ fn what_is_left_over_shows_no_block_size() {
         (|image, at| put_ext(image, at, 1025, 0), false),
         (|image, at| put_ext(image, at, 12800, 0), false),
         (|image, at| put_ext(image, at, 500, 0), false),
-        // Sectors of 512 bytes cannot be mounted on a disk of larger ones.
+        // A file system with sectors of 512 bytes cannot be mounted on a disk with larger ones.
         (put_fat, false),
         (
             |image, at| {
@@ -247,24 +247,25 @@ fn what_is_left_over_shows_no_block_size() {
                 "{number}"
             );
         }
-        // Something unknown is in the second partition, where nothing is in the other size.
+        // Unknown data in the second partition, at a place that is free in the other size.
         let mut used = disk.clone();
         put(&mut used, 4097 * 512, &[0x5A; 4096]);
         assert_eq!(read(&used).block, BlockSize::B512, "{number}");
-        // In the larger size the table makes no sense: the second is past the end, or over the first.
+        // In the larger size the table is invalid: the second partition is past the end, or overlaps the
+        // first.
         for second in [16000, 2049] {
             let mut other = disk.clone();
             put(&mut other, 0, &mbr(&[(0x83, 2048, 1024), (0x83, second, 1024)]));
             assert_eq!(read(&other).block, BlockSize::B512, "{number}, {second}");
         }
-        // Something known of which the second says that it is not its own.
+        // Content in the second partition that by its own account does not belong there.
         let mut both = disk.clone();
         put_ext(&mut both, 4097 * 4096, 77, 3);
         assert_eq!(read(&both).block, BlockSize::B512, "{number}");
     }
 }
 
-/// The boot sector of a file system where a container would begin is no record of one.
+/// A file system's boot sector at the start of a container is not an extended boot record.
 #[test]
 fn a_boot_sector_is_no_extended_boot_record() {
     let mut disk = image(64, &[(5, 256, 8192)]);
@@ -287,13 +288,13 @@ fn boot_sectors_are_no_tables() {
     let mut fat = vec![0; 4 << 20];
     put_fat(&mut fat, 0);
     assert_eq!(read(&fat).kind, TableKind::Content(FsKind::Vfat.into()));
-    // With boot code in the place of entries, with and without plausible status bytes.
+    // Boot code in place of the entries, with and without plausible status bytes.
     put(&mut fat, 446, &[0x20; 64]);
     assert_eq!(read(&fat).kind, TableKind::Content(FsKind::Vfat.into()));
     put(&mut fat, 446, &[0x80, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
     put(&mut fat, 462, &[0; 48]);
     assert_eq!(read(&fat).kind, TableKind::Content(FsKind::Vfat.into()));
-    // An entry that makes sense is one where something is in that partition: Windows reads such sticks, and so does Linux.
+    // Possible entries count if content is found in a partition: Windows and Linux both read such sticks.
     put(&mut fat, 446, &[0; 16]);
     mbr_entry(&mut fat, 0, 0, 0x0C, 2048, 2048);
     assert_eq!(read(&fat).kind, TableKind::Content(FsKind::Vfat.into()));

@@ -1,4 +1,4 @@
-//! Members of striped arrays by their bytes alone: each shows its own chunks, whichever place in the array it has.
+//! Members of striped arrays, by their bytes alone: each shows its own chunks, whatever its role.
 
 mod common;
 #[path = "common/volume.rs"]
@@ -12,10 +12,10 @@ use volume::{layers, md_superblock};
 
 const CHUNK: u64 = 65536;
 
-/// Where the data starts on each member, in sectors: no multiple of a chunk.
+/// The start of the data on each member, in sectors: not a multiple of a chunk.
 const DATA: u64 = 2062;
 
-/// A member of 1.2 of `mib` MiB.
+/// A member with a 1.2 superblock, of `mib` MiB.
 fn member(mib: usize, features: u32, level: i32, layout: u32, disks: u32, role: u16) -> Vec<u8> {
     let mut image = vec![0; mib << 20];
     let sectors = (u64::try_from(mib).expect("a small size") << 11) - DATA;
@@ -72,7 +72,7 @@ fn a_partition_far_into_an_array_is_found_on_its_chunk() {
     let at = u64::from(start) * 512;
     let contains = |piece: &&Piece| piece.span.start().get() <= at && at < piece.span.end().get();
     let piece = nested.space.iter().find(contains).unwrap_or_else(|| panic!("{:?}", nested.space));
-    // Chunk 468 is number 234 of the first of two members.
+    // Chunk 468 is number 234 on the first of two members.
     let chunk = at / CHUNK;
     assert_eq!(chunk % 2, 0);
     let expected = DATA * 512 + chunk / 2 * CHUNK + at % CHUNK;

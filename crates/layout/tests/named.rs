@@ -1,5 +1,5 @@
-//! Everything that libblkid names is recognised here by the same name: its own list, made images, and tables by the tools
-//! that write them.
+//! Everything that libblkid names is recognised here by the same name: by its own list, by constructed
+//! images, and by tables from the tools that write them.
 
 #![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
 
@@ -23,15 +23,15 @@ use tempfile::TempDir;
 /// The size of every image: minimal UDF, VMFS and OCFS2 volumes are smaller.
 const LEN: u64 = 64 << 20;
 
-/// Bytes, and where they stand; from the end, where that is negative.
+/// An offset, from the end if negative, and the bytes there.
 type Write<'a> = (i64, &'a [u8]);
 
-/// A name, and what is enough for it.
+/// A name, and bytes that suffice for it.
 type Known<'a> = (&'a str, &'a [Write<'a>]);
 
 const BCACHEFS: &[u8] = b"\xC6\x85\x73\xF6\x66\xCE\x90\xA9\xD9\x6A\x60\xCF\x80\x3D\xF7\xEF";
 
-/// What no mkfs of Debian's is used for below: content.
+/// Contents for which no Debian mkfs is used below.
 const CONTENTS: &[Known<'_>] = &[
     ("ddf_raid_member", &[(-512, b"\xDE\x11\xDE\x11")]),
     ("ddf_raid_member", &[(-257 * 512, b"\x11\xDE\x11\xDE")]),
@@ -91,7 +91,7 @@ const CONTENTS: &[Known<'_>] = &[
     ("opensvc_hb", &[(4, b"\x3D\xC1\x3C\x87\xC0\x5B\xE3\xB6")]),
 ];
 
-/// The same for tables.
+/// As `CONTENTS`, for partition tables.
 const TABLES: &[Known<'_>] = &[
     ("dasd", &[(8192 + 4, b"\xE5\xD6\xD3\xF1")]),
     ("dasd", &[(8192, b"\xD3\xD5\xE7\xF1")]),
@@ -99,10 +99,10 @@ const TABLES: &[Known<'_>] = &[
     ("aix", &[(0, b"\xC9\xC2\xD4\xC1")]),
 ];
 
-/// The names that blkid's list has and that other tests of this crate make with the tools that write them.
+/// Names on blkid's list that other tests of this crate cover with the tools that write them.
 const ELSEWHERE: [&str; 5] = ["linux_raid_member", "LVM2_member", "DM_integrity", "BitLocker", "zfs_member"];
 
-/// The names of the list that are not ours: what has become another.
+/// Names on the list that are not used here, and why.
 const NOT_OURS: [(&str, &str); 2] = [
     ("ext4dev", "the kernel takes it for ext4"),
     ("silicon_medley_raid_member", "it has a sum; see the test of its own"),
@@ -125,7 +125,7 @@ fn kind(dir: &Path) -> TableKind {
     read_stack(&FileMedium::new(file, ByteCount::new(len)), None, None).unwrap().kind
 }
 
-/// What blkid says of the image: TYPE and PTTYPE; nothing where it asks for more than a magic (a sum).
+/// blkid's TYPE and PTTYPE of the image; empty if it checks more than a magic (a checksum).
 fn blkid(dir: &Path) -> BTreeSet<String> {
     let mut said = BTreeSet::new();
     for tag in ["TYPE", "PTTYPE"] {
@@ -148,7 +148,7 @@ fn judge(dir: &Path, name: &str, is_table: bool, what: &str, agreed: &mut usize)
         other => panic!("{name}: {what}: {other:?}"),
     };
     assert_eq!(ours, name, "{what}");
-    // Of those blkid knows nothing.
+    // Names that blkid does not know.
     let is_parteds = matches!(name, "amiga" | "pc98" | "loop");
     let theirs = if present(&["blkid"]) && !is_parteds { blkid(dir) } else { BTreeSet::new() };
     assert!(theirs.is_empty() || theirs.contains(name), "{name}: {what}: blkid says {theirs:?}");
@@ -193,11 +193,11 @@ fn what_tools_make_has_the_name_that_blkid_gives() {
             judge(dir.path(), name, is_table, &command, &mut judged);
         }
     }
-    // It does not name amiga, pc98 and loop, nor bsd where it stands alone.
+    // blkid does not recognise amiga, pc98 and loop, nor bsd alone.
     assert!(!present(&["blkid"]) || judged + 4 >= tried, "blkid agreed to {judged} of {tried}");
 }
 
-/// blkid's own list of what it knows: nothing on it is unknown here.
+/// Everything on blkid's own list is known here.
 #[test]
 fn nothing_on_blkids_list_is_missing() {
     if !present(&["blkid"]) {
@@ -219,7 +219,7 @@ fn nothing_on_blkids_list_is_missing() {
     assert!(list.lines().count() > 60 && missing.is_empty(), "not known here: {missing:?}");
 }
 
-/// A member of a Silicon Image RAID has a sum over what comes before it.
+/// A member of a Silicon Image RAID has a checksum over the bytes before it.
 #[test]
 fn silicon_medley_by_its_sum() {
     let mut sector = [0_u8; 512];
@@ -236,7 +236,7 @@ fn silicon_medley_by_its_sum() {
     assert_eq!(kind(dir.path()), TableKind::None);
 }
 
-/// Where there is nothing, nothing is found; noise is no more than that, in all but a few of many tries.
+/// Nothing is recognised on a blank medium, nor in noise, except in a few of many tries.
 #[test]
 fn noise_is_nothing() {
     let dir = TempDir::new().unwrap();

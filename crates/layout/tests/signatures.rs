@@ -1,4 +1,4 @@
-//! Signatures by hand, for what no mkfs is at hand; and the names of types.
+//! Constructed signatures of contents for which no mkfs is available, and the names of types.
 
 mod common;
 #[path = "common/volume.rs"]
@@ -7,10 +7,10 @@ mod volume;
 use common::{NTFS, put, read};
 use straddle_layout::{PartitionType, TableKind, types};
 
-/// Bytes, and where they stand.
+/// An offset and the bytes there.
 type Write<'a> = (usize, &'a [u8]);
 
-/// What a medium of 128 KiB is called on which these bytes stand.
+/// The name of the content of a medium of 128 KiB with these bytes.
 fn content(writes: &[Write<'_>]) -> Option<&'static str> {
     let mut image = vec![0; 128 << 10];
     for (at, bytes) in writes {
@@ -61,14 +61,15 @@ fn every_signature_has_its_name() {
         ("btrfs", &[(65536 + 64, b"_BHRfS_M")]),
         ("reiserfs", &[(65536 + 52, b"ReIsEr2Fs")]),
         ("reiser4", &[(65536, b"ReIsEr4")]),
-        // A member shows before what it mirrors.
+        // A member takes precedence over what it mirrors.
         ("linux_raid_member", &[(0, b"XFSB\x00\x00\x02\x00"), (4096, MD), (4096 + 144, &[8])]),
     ];
     for (name, writes) in known {
         assert_eq!(content(writes), Some(name), "{writes:?}");
     }
     let unconfirmed: [&[Write<'_>]; 10] = [
-        // A label whose sum is wrong, or that stands elsewhere than it says; a boot sector without its file table.
+        // A label with a wrong checksum or in another place than it records; a boot sector without its file
+        // table.
         &[(512, &pv[512..1024]), (900, &[1])],
         &[(1024, &pv[512..1024])],
         &[(0, NTFS), (0x28, &[0xFF]), (0x40, &[0xF6]), (8192, b"FILE")],
@@ -85,7 +86,7 @@ fn every_signature_has_its_name() {
     }
 }
 
-/// The kernel's crc32_le, bit by bit.
+/// The kernel's crc32_le, computed bit by bit.
 fn crc32_le(mut crc: u32, bytes: &[u8]) -> u32 {
     for byte in bytes {
         crc ^= u32::from(*byte);

@@ -1,6 +1,6 @@
-//! Tables and signatures as the real tools write them, judged by `sfdisk -J` and `blkid -p`.
+//! Tables and signatures written by the real tools, compared with `sfdisk -J` and `blkid -p`.
 //!
-//! A tool that is not there skips its test, loudly; under CI, where it has to be there, that is a failure.
+//! A missing tool skips its test with a message; under CI, where it must be installed, that is a failure.
 
 mod common;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use straddle_layout::{Attributes, PartitionType, Role, Stack, TableKind, types};
 use straddle_units::{BlockSize, MIB};
 
-/// Compares what we read with what `sfdisk -J` says; `None` when there is no sfdisk.
+/// Compares what this crate reads with the output of `sfdisk -J`; `None` if sfdisk is not installed.
 fn compare_with_sfdisk(image: &Image) -> Option<Stack> {
     let json = run("sfdisk", &["-J"], &image.0, "")?;
     let json: Value = serde_json::from_str(&json).expect("sfdisk writes JSON");
@@ -57,8 +57,8 @@ fn type_text(kind: PartitionType) -> String {
     }
 }
 
-/// Has fdisk write an sfdisk script to a 4096-byte image (sfdisk itself can since 2.39 only) and compares what
-/// we read with the script that fdisk then saves.
+/// Has fdisk write an sfdisk script to a 4096-byte image (sfdisk itself can do so only since 2.39), and
+/// compares what this crate reads with the script that fdisk then saves.
 fn compare_with_fdisk_4096(image: &Image, script: &str) -> Option<Stack> {
     let beside = |ending: &str| image.0.with_extension(ending);
     let (load, save) = (beside("load"), beside("save"));
@@ -145,8 +145,8 @@ fn an_empty_container_is_no_problem() {
     }
 }
 
-/// Runs parted, whose commands come after the image: a last one takes the image's usual place. Whether there
-/// is a parted.
+/// Runs parted, whose commands come after the image: a last command is passed in the image's usual place.
+/// Returns whether parted is installed.
 fn run_parted(args: &[&str]) -> bool {
     run("parted", args, Path::new("print"), "").is_some()
 }
@@ -160,7 +160,7 @@ fn sgdisk_hybrid_and_resized_tables() {
         ("one", &["-n", "1:0:0"]),
     ] {
         let image = Image::new(name, 64 * MIB);
-        // "-a 1" before everything else, so that odd starts stay as they are.
+        // "-a 1" comes first, so that odd starts are kept.
         let args: Vec<&str> = ["-a", "1"].iter().chain(args).copied().collect();
         if run("sgdisk", &args, &image.0, "").is_none() {
             return;

@@ -1,4 +1,4 @@
-//! Sectors that cannot be read: whatever is looked for there, it is said that they could not be.
+//! Unreadable sectors: each one that is needed is reported.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use straddle_device::{Medium, MemoryMedium, ReadError};
 use straddle_layout::{Problem, read_all};
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
-/// A medium of which some bytes cannot be read.
+/// A medium with some unreadable bytes.
 struct Bad {
     medium: MemoryMedium,
     from: u64,
@@ -33,7 +33,7 @@ impl Medium for Bad {
     }
 }
 
-/// The byte that is said to be unreadable in each partition, or in the disk as a whole (0).
+/// The byte reported as unreadable in each partition, or in the disk as a whole (0).
 fn unread(medium: MemoryMedium, from: u64, len: u64) -> Vec<(u32, u64)> {
     let bad = Bad { medium, from, len };
     let stack = read_all(&bad, Some(BlockSize::B512), None).unwrap();
@@ -55,15 +55,15 @@ fn a_partition_that_cannot_be_read_is_told_at_its_byte() {
         MemoryMedium::new(gpt.build())
     };
     assert_eq!(unread(disk(), 40 << 20, 512), []);
-    // Each sector of what is looked at, in each partition: nothing stands from 8 to 12 KiB.
+    // Each sector that is read, in each partition: nothing is looked for from 8 to 12 KiB.
     for (number, start) in [(1, 2048), (2, 8192), (3, 16384)] {
         for sector in (0..16).chain(24..128).map(|sector| (start + sector) * 512) {
             assert_eq!(unread(disk(), sector, 512), [(number, sector)]);
         }
-        // What nobody asks for does not matter.
+        // An unreadable sector that is not needed does not matter.
         assert_eq!(unread(disk(), (start + 1000) * 512, 512), []);
     }
-    // Two partitions at once, each at its first byte that is bad.
+    // Two partitions at once, each reported at its first bad byte.
     assert_eq!(unread(disk(), 2050 * 512, 8192 * 512), [(1, 2050 * 512), (2, 8192 * 512)]);
 }
 

@@ -1,4 +1,4 @@
-//! What tells a file system from every other one is what blkid calls its UUID.
+//! The unique identifier of a file system is what blkid calls its UUID.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ use straddle_layout::TableKind;
 use straddle_units::{BlockSize, ByteCount};
 use tempfile::TempDir;
 
-/// How each is made, of the file `fs` of 320 MiB.
+/// The commands that make each, on the file `fs` of 320 MiB.
 const MADE: [&str; 16] = [
     "mkfs.ext2 -q -F fs",
     "mkfs.ext3 -q -F fs",
@@ -33,7 +33,7 @@ const MADE: [&str; 16] = [
     "cryptsetup luksFormat -q --type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 fs key",
 ];
 
-/// Without hyphens and in lower case.
+/// A UUID without hyphens and in lower case.
 fn plain(uuid: &str) -> String {
     uuid.trim().chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect()
 }

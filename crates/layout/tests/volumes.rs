@@ -1,4 +1,4 @@
-//! Volumes as tools make them in plain files, and their parts by the byte.
+//! Volumes made by tools in plain files, and constructed ones.
 
 mod common;
 #[path = "common/volume.rs"]
@@ -15,7 +15,7 @@ use straddle_layout::layer::{Facts, Layer};
 use straddle_units::{ByteCount, ByteOffset, MIB};
 use volume::{Counted, LINEAR, group, layers, md_superblock, plain_pv, pv, remarked, volume};
 
-/// A sparse file that goes when the test ends.
+/// A sparse file that is removed when the test ends.
 struct Image(PathBuf);
 
 impl Image {
@@ -42,7 +42,7 @@ impl Drop for Image {
     }
 }
 
-/// Runs a tool; its output, or `None`, loudly, when there is no such tool.
+/// Runs a tool. Returns its output, or `None` with a message if the tool is not installed.
 fn run(tool: &str, args: &[&str], files: &[&Path]) -> Option<String> {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     let mut command = Command::new(tool);
@@ -96,7 +96,8 @@ fn luks_headers_are_where_cryptsetup_says() {
             number(&dump, "Payload offset").map(|sectors| sectors * 512).or_else(|| number(&dump, "offset"));
         assert_eq!(facts.payload.map(ByteOffset::get), payload, "{name}: {dump}");
         assert_eq!(facts.sector_size.get(), number(&dump, "sector").unwrap_or(512), "{name}");
-        // Only whole sectors are encrypted, up to the end of the device; cryptsetup opens none that has more.
+        // Only whole sectors are encrypted, up to the end of the device; cryptsetup does not open a device
+        // with a partial one.
         for len in [0, 512, 3584, 4096].map(|more| 48 * MIB + more) {
             let rest = (len - payload.expect("a payload")) % facts.sector_size.get();
             assert_eq!(facts.uses(ByteCount::new(len)), Some(ByteCount::new(len - rest)), "{name}: {len}");
@@ -118,7 +119,7 @@ fn what_a_luks_uses_is_known_where_its_header_says_it_alone() {
         return;
     };
     let made = std::fs::read(&image.0).expect("the image is there");
-    // (what stands in the header in place of what, what is used of an odd device, whether it is refused)
+    // (text in the header, its replacement, bytes used of an odd device, whether it is refused)
     let odd = ByteCount::new(48 * MIB + 512);
     let cases: [(&str, &str, Option<u64>, bool); 3] = [
         ("\"dynamic\"", "\"dynamic\"", Some(48 * MIB), true),
@@ -222,8 +223,8 @@ fn an_ext4_costs_few_reads() {
     let medium = Counted::new(FileMedium::new(file, ByteCount::new(64 * MIB)));
     let layer = layers(&medium).expect("ext4");
     assert_eq!((layer.kind.name(), layer.name.as_str()), ("ext4", "plain"));
-    // Two for md superblocks at the end (4 KiB each), three for what else is known by its end, the first 12 KiB, its own superblock
-    // (1 KiB), and its UUID.
+    // Two reads for md superblocks at the end (4 KiB each), three for other marks at the end, the first 12
+    // KiB, its own superblock (1 KiB), and its UUID.
     assert!(medium.reads() <= 8, "{}", medium.reads());
     assert!(medium.bytes() <= 40 * 1024, "{}", medium.bytes());
 }
@@ -245,7 +246,7 @@ fn metadata_is_read_around_the_end_of_its_area() {
         );
         assert_eq!(lv.drive, Some(lv.below.start()));
     }
-    // A wrong checksum is only a remark.
+    // A wrong checksum causes only a remark.
     let mut image = plain_pv(&text);
     put(&mut image, 4096 + 512, b"  ");
     let layer = layers(&MemoryMedium::new(image)).expect("a PV");
@@ -262,7 +263,7 @@ fn md_superblocks_are_checked() {
     let Facts::Md(md) = &layer.facts else { panic!("{layer:?}") };
     assert_eq!((md.version, md.role, layer.name.as_str()), ("1.0", Some(0), "host:name"));
     assert_eq!(layer.remarks, [""; 0]);
-    // (offset, bytes, what is remarked)
+    // (offset, bytes, expected remark)
     let damages: [(usize, &[u8], &str); 6] = [
         (40, b"x", "checksum"),
         (220, &[0xFF; 4], "checksum"),
@@ -274,12 +275,12 @@ fn md_superblocks_are_checked() {
     for (at, bytes, remark) in damages {
         let mut image = image.clone();
         put(&mut image, end + at, bytes);
-        // The sum of the sectors used is the smaller of the two sizes.
+        // The number of sectors used is the smaller of the two sizes.
         put(&mut image, end + 80, &u64::to_le_bytes(if at == 136 { u64::MAX } else { 2000 }));
         let layer = layers(&MemoryMedium::new(image)).expect("a member");
         assert!(remarked(&layer, remark), "{remark}: {:?}", layer.remarks);
     }
-    // One that says to stand elsewhere is the remains of another partition's.
+    // A superblock that records another position is left over from another partition.
     put(&mut image, end + 144, &[0xFF]);
     assert_eq!(layers(&MemoryMedium::new(image)), None);
 }
@@ -288,7 +289,7 @@ fn md_superblocks_are_checked() {
 fn version_0_is_read_in_both_byte_orders() {
     let len: usize = 1 << 20;
     let at = len - (64 << 10);
-    // (word, value): RAID1 of two, this is the second.
+    // (word, value): a RAID1 of two members, of which this is the second.
     let words = [(0, 0xa92b_4efc_u32), (1, 0), (2, 90), (7, 1), (8, 900), (10, 2), (995, 1), (996, 6)];
     let sum: u64 = words.iter().map(|(_, value)| u64::from(*value)).sum();
     let sum = u32::try_from((sum & 0xffff_ffff) + (sum >> 32)).expect("a small sum");

@@ -1,7 +1,8 @@
-//! Stacks as mdadm, LVM, cryptsetup and the kernel make them, in a User-Mode Linux guest; their own reports are the
-//! judges, and so is the kernel: what it wrote through each stack has to be found through ours.
+//! Stacks made by mdadm, LVM, cryptsetup and the kernel in a User-Mode Linux guest. They are checked against
+//! the tools' own reports and against the kernel: what it wrote through each stack must be found through this
+//! crate's view of it.
 //!
-//! A tool that is not there skips the test, loudly; under CI, where it has to be there, that is a failure.
+//! A missing tool skips the test with a message; under CI, where it must be installed, that is a failure.
 
 #[path = "../../../tests/tools/skip.rs"]
 mod skip;
@@ -22,7 +23,7 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 const TOOLS: [&str; 8] =
     ["linux.uml", "mdadm", "lvm", "dmsetup", "cryptsetup", "integritysetup", "make-bcache", "mkfs.ext4"];
 
-/// What the guest left, which goes when the test ends.
+/// The guest's output, removed when the test ends.
 struct Stacks(PathBuf);
 
 impl Drop for Stacks {
@@ -59,7 +60,7 @@ impl Stacks {
         fs::read_to_string(self.0.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
-    /// The members of a stack, each with what we find on it.
+    /// The members of a stack, each with what this crate finds on it.
     fn members(&self, name: &str) -> Vec<Member> {
         let path = |index: usize| self.0.join(name).join(format!("{index}.img"));
         let count = (0..).take_while(|index| path(*index).exists()).count();
@@ -87,7 +88,7 @@ struct Member {
 }
 
 impl Member {
-    /// Where the file system `label` starts on the member, if it is found; there has to be one there.
+    /// The start of the file system `label` on the member, if this crate finds it; checks that there is one.
     fn file_system(&self, label: &str) -> Option<u64> {
         let layers = all(&self.layer);
         let found = layers.iter().find(|layer| layer.kind == FsKind::Ext4.into() && layer.name == label)?;
@@ -99,7 +100,7 @@ impl Member {
     }
 }
 
-/// A layer and all above it.
+/// A layer and all layers above it.
 fn all(layer: &Layer) -> Vec<&Layer> {
     let mut layers = vec![layer];
     layers.extend(layer.children.iter().flat_map(all));
@@ -125,7 +126,7 @@ fn md(layer: &Layer) -> &Md {
     md
 }
 
-/// What `mdadm -E` says of a member against what we say.
+/// Compares this crate's view of a member with the output of `mdadm -E`.
 fn compare_md(name: &str, judge: &str, layer: &Layer) {
     let md = md(layer);
     let version = field(judge, "Version", ':').expect("a version");
@@ -172,7 +173,7 @@ fn md_arrays() {
             found.extend(at.map(|_| index));
             assert!(at.is_none_or(|at| at == md(&member.layer).data_offset.get()), "{name}/{index}");
         }
-        // Every copy of the first chunk, and nothing else.
+        // Every copy of the first chunk was found, and nothing else.
         let copies = match name.split_once('-').expect("a level and more") {
             ("raid1", _) => 2,
             ("raid10", "n3-all") => 3,
@@ -183,8 +184,8 @@ fn md_arrays() {
     }
 }
 
-/// The first bytes that the volume `name` has on member `pv`, as the kernel's tables have it: those of its own and of
-/// the volumes that it is made of.
+/// The first bytes of the volume `name`, and of the volumes that it is made of, on member `pv`, according to
+/// the kernel's tables.
 fn kernel_places(tables: &str, name: &str, pv: usize) -> BTreeSet<u64> {
     let mut places = BTreeSet::new();
     for line in tables.lines() {
@@ -204,7 +205,7 @@ fn kernel_places(tables: &str, name: &str, pv: usize) -> BTreeSet<u64> {
     places
 }
 
-/// What `lvs --segments` says of a segment.
+/// A segment as `lvs --segments` prints it.
 fn as_lvs_has_it(name: &str, segment: &Segment) -> String {
     let kind = match segment.kind.as_str() {
         "striped" if segment.stripes == 1 => "linear",
@@ -327,7 +328,7 @@ fn stacks_on_stacks() {
         let (lv, luks) = (layers[2], layers[3]);
         let Facts::Luks(facts) = &luks.facts else { panic!("{luks:?}") };
         let payload = facts.payload.expect("a payload").get();
-        // In the LV, and on the drive: the array starts at byte 0, the group's extents at 1 MiB.
+        // In the LV and on the drive: the array starts at byte 0, the group's extents at 1 MiB.
         assert_eq!(luks.space[0].below.get(), payload);
         assert_eq!(luks.space[0].drive.get(), payload + (1 << 20));
         assert_eq!(luks.drive, lv.drive);

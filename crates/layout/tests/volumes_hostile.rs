@@ -1,4 +1,4 @@
-//! Volumes as nobody should make them: whatever they say, there is an answer, soon and of bounded size.
+//! Malformed volumes: whatever they contain, there is a result, soon and of bounded size.
 
 mod common;
 #[path = "common/volume.rs"]
@@ -21,7 +21,7 @@ fn long_metadata_is_refused_unread() {
         assert!(remarked(&layer, &format!("{size} bytes")), "{:?}", layer.remarks);
         assert!(medium.bytes() < 100 * 1024, "{}", medium.bytes());
     }
-    // What is said to lie past the area, or the disk.
+    // Texts recorded past the end of the area or the disk.
     for (area, offset, size) in
         [(8192, 8193, 10), (8192, 100, 10), (8192, 512, 7681), (u64::MAX, u64::MAX, 10), (MIB, 900_000, 10)]
     {
@@ -32,7 +32,7 @@ fn long_metadata_is_refused_unread() {
 
 #[test]
 fn extents_begin_where_the_label_says_whoever_lists_them() {
-    // Metadata that lies on another member of an array, that is damaged, or that there is none of yet.
+    // Metadata that is on another member of an array, that is damaged, or that is not written yet.
     for (area, offset, size) in [(8192, 8193, 10), (8192, 0, 0), (u64::MAX, u64::MAX, 10)] {
         let layer = layers(&MemoryMedium::new(pv("", area, offset, size))).expect("a PV");
         let Facts::Pv(pv) = &layer.facts else { panic!("{layer:?}") };
@@ -84,7 +84,7 @@ fn broken_metadata_is_read_as_far_as_it_goes() {
 
 #[test]
 fn hostile_groups_are_bounded() {
-    // As many volumes of as many pieces as fit, all over each other.
+    // As many volumes with as many pieces as fit, all overlapping.
     let segment = |index: u64| {
         format!(
             "s{index} {{ start_extent = {index} extent_count = 1 type = \"striped\" stripe_count = 1 stripes = [ \"pv0\", {} ] }}\n",
@@ -107,7 +107,7 @@ fn hostile_groups_are_bounded() {
 
 #[test]
 fn a_group_that_lies_in_itself_ends() {
-    // Each of its volumes begins where the physical volume itself does, and is listed in 2 MiB of text.
+    // Each volume begins where the physical volume itself does, and is listed in up to 2 MiB of text.
     let from_zero = "type = \"striped\" stripe_count = 1 stripes = [ \"pv0\", 0 ]";
     let volumes: String = (0..20).map(|index| volume(&format!("v{index}"), 1024, from_zero)).collect();
     for filler in [0, 2 << 20] {
@@ -126,7 +126,8 @@ fn a_group_that_lies_in_itself_ends() {
 
 #[test]
 fn arrays_in_arrays_are_followed_to_a_depth() {
-    // Each member starts 8 sectors into the one before: its superblock at its start (1.1), its data behind it.
+    // Each member starts 8 sectors into the previous one: its superblock is at its start (1.1), its data
+    // after it.
     let mut image = vec![0; 1 << 20];
     for depth in 0..40 {
         let left = (1 << 20) - (depth + 1) * 4096;
@@ -158,7 +159,7 @@ fn luks2_json_bombs_do_nothing() {
         assert_eq!(facts.payload.map(ByteOffset::get), payload, "{:?}", layer.remarks);
         assert!(medium.bytes() <= 3 * size);
     }
-    // Backups of the state before re-encryption are no segments in use.
+    // Backups of the state before re-encryption are not segments in use.
     let json = br#"{"segments":{"0":{"offset":"6291456","sector_size":4096},"1":{"offset":"4096","flags":["backup-final"]}}}"#;
     let layer = layers(&MemoryMedium::new(luks2(json, 16384))).expect("LUKS");
     let Facts::Luks(facts) = &layer.facts else { panic!("{layer:?}") };
@@ -166,7 +167,7 @@ fn luks2_json_bombs_do_nothing() {
     assert!(remarked(&layer, "re-encrypted"));
 }
 
-/// A medium on which arrays, groups, tables and containers stand on each other, some of them over themselves.
+/// A medium with nested arrays, groups, tables and containers, some of them nested in themselves.
 fn stacked() -> Vec<u8> {
     let text = group(
         &(volume("whole", 200, "type = \"striped\" stripe_count = 1 stripes = [ \"pv0\", 0 ]")

@@ -1,9 +1,9 @@
-//! Writing: the only code of the project that changes what is on a disk that it was not given to play with.
+//! Writing: the project's only code that changes the contents of a disk that was not given to it for testing.
 //!
-//! The law of this module: nothing is written before the disk is known to be the plan's, nobody uses it, and every byte that
-//! will be overwritten is in a backup on stable storage; nothing is said to be done before it was read back. The types hold
-//! it: a [`Prepared`] becomes a [`BackedUp`], and that a [`Written`]. An undo starts with a stored [`Backup`], which makes a
-//! [`BackedUp`].
+//! The law of this module: nothing is written until the disk is known to be the plan's, it is not in use, and
+//! a backup of every byte that will be overwritten is on stable storage. Nothing is reported as done before
+//! it was read back. The types enforce this order: a [`Prepared`] becomes a [`BackedUp`], and a [`BackedUp`]
+//! becomes a [`Written`]. An undo starts from a stored [`Backup`], which yields a [`BackedUp`].
 //!
 //! ```
 //! # use std::path::Path;
@@ -16,7 +16,7 @@
 //! }
 //! ```
 //!
-//! Without a stored backup there is nothing to call:
+//! Without a stored backup there is no `write` to call:
 //!
 //! ```compile_fail,E0599
 //! # use straddle_repair::{Plan, apply::{ApplyError, Prepared}, disk::FileDisk};
@@ -41,7 +41,7 @@
 //! }
 //! ```
 //!
-//! Nothing else happens to the disk between the look at it and the write:
+//! The disk cannot be used for anything else between its examination and the write:
 //!
 //! ```compile_fail,E0499
 //! # use std::path::Path;
@@ -55,7 +55,7 @@
 //! }
 //! ```
 //!
-//! Steps are read, and cannot be made by hand:
+//! Steps can be read, but not constructed outside this crate:
 //!
 //! ```
 //! # use straddle_repair::Step;
@@ -74,7 +74,7 @@
 //! }
 //! ```
 //!
-//! Nor can anything that is written from:
+//! Nor can a [`BackedUp`], from which steps are written:
 //!
 //! ```compile_fail,E0451
 //! # use straddle_repair::{Step, apply::BackedUp, disk::FileDisk};
@@ -83,7 +83,7 @@
 //! }
 //! ```
 //!
-//! A disk takes bytes only from here, and its file is not given away:
+//! A disk accepts bytes only from this module, and does not give access to its file:
 //!
 //! ```compile_fail,E0423
 //! # use straddle_repair::disk::{Disk, FileDisk, WritePermit};
@@ -100,7 +100,7 @@
 //! }
 //! ```
 //!
-//! An undo takes a backup that was stored, once:
+//! An undo needs a backup that was stored, and writes only once:
 //!
 //! ```
 //! # use std::path::Path;

@@ -1,15 +1,18 @@
-//! What in the partitions depends on the size of the drive's logical sectors.
+//! Partition contents that depend on the drive's logical sector size.
 //!
-//! The law of this module: a layer is refused where Linux, or the system that it is made for, would not take it in sectors of
-//! the new size; what cannot be seen is said, and refused where its sectors would change under it.
+//! The law of this module: a layer is refused if Linux, or the system that it is made for, would not accept
+//! it in sectors of the new size. Contents that cannot be seen are reported, and refused if their sector size
+//! would change.
 //!
-//! Linux reads and writes nothing smaller than a logical sector: a file system whose smallest unit is smaller does not mount
-//! (`sb_set_blocksize`, block/bdev.c; `xfs_readsb`, fs/xfs/xfs_mount.c: "device supports %u byte sectors (not %u)";
-//! `fat_fill_super`, fs/fat/inode.c, and `exfat_calibrate_blocksize`, fs/exfat/super.c: "logical sector size too small for
-//! device"), nor are dm-verity (`verity_ctr`) and bcache (`read_super`) of smaller blocks set up; dm-integrity is held to the
-//! same. Larger units do no harm there. FAT, exFAT and NTFS count in the sectors of the drive that they were made on, and
-//! firmware and Windows hold them to it, though Linux mounts larger ones, and NTFS with a warning. Device-mapper wants what it
-//! maps to begin on a sector (`device_area_is_invalid`, drivers/md/dm-table.c).
+//! Linux reads and writes nothing smaller than a logical sector. A file system whose smallest unit is smaller
+//! does not mount (`sb_set_blocksize`, block/bdev.c; `xfs_readsb`, fs/xfs/xfs_mount.c: "device supports %u
+//! byte sectors (not %u)"; `fat_fill_super`, fs/fat/inode.c, and `exfat_calibrate_blocksize`,
+//! fs/exfat/super.c: "logical sector size too small for device"). dm-verity (`verity_ctr`) and bcache
+//! (`read_super`) with smaller blocks cannot be set up; dm-integrity is judged by the same rule. Larger units
+//! do no harm there. FAT, exFAT and NTFS count in the sectors of the drive that they were made on, and
+//! firmware and Windows insist on that size. Linux, however, mounts them with larger sectors, NTFS with a
+//! warning. Device-mapper requires what it maps to begin on a sector (`device_area_is_invalid`,
+//! drivers/md/dm-table.c).
 
 use straddle_device::Medium;
 use straddle_layout::layer::{Facts, FileSystem, Layer, Luks};
@@ -19,7 +22,8 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba};
 
 use crate::error::PlanError;
 
-/// Whether everything in the partitions of `stack` can be used in sectors of `new`; if so, what is worth knowing.
+/// Checks that everything in the partitions of `stack` can be used in sectors of `new`; returns remarks for
+/// the user.
 pub(crate) fn check(medium: &dyn Medium, stack: &Stack, new: BlockSize) -> Result<Vec<String>, PlanError> {
     let drive = View::of_drive(medium);
     let mut notes = Vec::new();
@@ -44,7 +48,7 @@ struct Judge {
 }
 
 impl Judge {
-    /// Whether the layer, and all that stands on it, can be used; if not, why.
+    /// Checks that the layer, and every layer above it, can be used; an error says why not.
     fn layer(&mut self, layer: &Layer) -> Result<(), String> {
         let kind = layer.kind;
         match &layer.facts {
@@ -106,7 +110,7 @@ impl Judge {
         if let Some(payload) = luks.payload {
             self.starts("the payload of LUKS", payload)?;
         }
-        // The mapping has the larger one of LUKS's sector and the drive's.
+        // The mapping's sectors are LUKS's or the drive's, whichever are larger.
         if luks.sector_size >= self.new.bytes().max(self.old.bytes()) {
             return Ok(());
         }
@@ -121,7 +125,7 @@ impl Judge {
         Ok(())
     }
 
-    /// Whether `size`, if there is one, is a whole sector or more.
+    /// Checks that `size`, unless it is zero, is at least one sector.
     fn at_least(&self, what: &str, size: ByteCount) -> Result<(), String> {
         if size == ByteCount::ZERO || size >= self.new.bytes() {
             return Ok(());
@@ -129,7 +133,7 @@ impl Judge {
         Err(format!("{what} of {}, smaller than a sector of {}", bytes(size), bytes(self.new.bytes())))
     }
 
-    /// Whether `at` is the start of a sector.
+    /// Checks that `at` is the start of a sector.
     fn starts(&self, what: &str, at: ByteOffset) -> Result<(), String> {
         match Lba::from_bytes_exact(at, self.new) {
             Some(_) => Ok(()),
@@ -137,7 +141,7 @@ impl Judge {
         }
     }
 
-    /// Notes what nothing was read from.
+    /// Notes that nothing was read from the layer's payload.
     fn unseen(&mut self, what: &str, layer: &Layer) {
         if layer.children.is_empty() {
             self.notes

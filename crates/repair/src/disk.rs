@@ -1,7 +1,8 @@
 //! Disks that can be written.
 //!
-//! The law of this module: a [`Disk`] decides nothing, and takes bytes from nobody but [`apply`](crate::apply); [`FileDisk`]
-//! exists only for a raw image or a block device that nobody else uses, as far as locks, the kernel and /proc tell.
+//! The law of this module: a [`Disk`] decides nothing, and accepts bytes only from [`apply`](crate::apply). A
+//! [`FileDisk`] exists only for a raw image or a block device that no other process uses, as far as locks,
+//! the kernel and /proc tell.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -28,13 +29,13 @@ impl WritePermit {
 
 /// A medium that can be written.
 pub trait Disk: Medium {
-    /// Writes `bytes` at `at`. They may be in a cache afterwards, and reach the medium in any order.
+    /// Writes `bytes` at `at`. They may remain in a cache, and reach the medium in any order.
     fn write_at(&mut self, at: ByteOffset, bytes: &[u8], permit: &WritePermit) -> io::Result<()>;
 
-    /// Ends when everything written is on the medium.
+    /// Returns when everything written is on the medium.
     fn flush(&mut self) -> io::Result<()>;
 
-    /// Has the kernel read the partition table again (BLKRRPART); `None` where no kernel reads it.
+    /// Has the kernel reread the partition table (BLKRRPART); `None` if no kernel reads it.
     fn reread_table(&self) -> Option<Result<(), IoctlError>> {
         None
     }
@@ -46,13 +47,13 @@ pub enum DiskError {
     /// The operating system refused.
     #[error("cannot open for writing")]
     Io(#[source] io::Error),
-    /// Somebody else uses it, or has it open for themselves.
+    /// Another process uses it, or has opened it for exclusive use.
     #[error("nothing was written: it is in use: {0}")]
     InUse(String),
-    /// The path leads to another file than the one that was looked at.
+    /// The path now leads to another file than the one that was examined.
     #[error("nothing was written: it was replaced while it was opened")]
     Replaced,
-    /// It is no disk.
+    /// It is neither a block device nor a regular file.
     #[error("is neither a block device nor a file")]
     NotADisk,
 }
@@ -64,14 +65,15 @@ pub struct FileDisk {
     path: PathBuf,
     len: ByteCount,
     is_device: bool,
-    /// Held as long as it is.
+    /// The lock, held as long as the disk is open.
     _claim: Claim,
 }
 
 impl FileDisk {
-    /// Opens the image or the whole disk at `path`, of `len` bytes, and locks it. A block device is opened for exclusive use
-    /// (O_EXCL), which the kernel refuses while it, or a partition of it, is mounted or held. Others who use it are looked for:
-    /// not everybody claims what he uses. `seen` is the file that was looked at before; another in its place is refused.
+    /// Opens and locks the image or whole disk at `path`, of `len` bytes. A block device is opened for
+    /// exclusive use (O_EXCL), which the kernel refuses while the device or a partition of it is mounted or
+    /// held. Other users are searched for as well, as not every process claims what it uses. `seen`
+    /// identifies the file that was examined before; another file in its place is refused.
     pub fn open(path: &Path, len: ByteCount, seen: Option<FileId>) -> Result<Self, DiskError> {
         let metadata = std::fs::metadata(path).map_err(DiskError::Io)?;
         let kind = metadata.file_type();
@@ -108,7 +110,7 @@ impl FileDisk {
         Ok(Self { file, path: path.to_owned(), len, is_device: kind.is_block_device(), _claim: claim })
     }
 
-    /// Where it is.
+    /// The path that it was opened by.
     pub fn path(&self) -> &Path {
         &self.path
     }

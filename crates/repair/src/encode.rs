@@ -1,9 +1,10 @@
-//! From a plan to the bytes that make it true.
+//! Encoding a plan as the bytes to write.
 //!
-//! The law of this module: it writes nothing itself. Each [`Step`] says what is there and what is to be, in whole logical
-//! blocks, and only blocks that change. Steps up to a flush may reach the medium in any order and in part; whatever part of
-//! them has, a reader that checks sums as the UEFI specification wants finds the old table or the new one. A unit of 512
-//! bytes is taken to be written whole or not at all.
+//! The law of this module: it writes nothing itself. Each [`Step`] holds the present and the new bytes, in
+//! whole logical blocks, and only blocks that change. The steps before a flush may reach the medium in any
+//! order and in part. Whatever part of them has, a reader that checks checksums as the UEFI specification
+//! requires finds the old table or the new one. Each unit of 512 bytes is assumed to be written completely or
+//! not at all.
 
 mod gpt;
 mod mbr;
@@ -20,27 +21,27 @@ use crate::plan::{Format, Plan};
 pub(crate) use gpt::CurrentGpt;
 pub(crate) use mbr::unlisted_slots;
 
-/// One step of writing a table. It is read, and never made, outside this crate.
+/// One step of writing a table. Outside this crate it can be read but not constructed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Bytes to write.
     #[non_exhaustive]
     Write {
-        /// Where.
+        /// Byte offset.
         at: u64,
-        /// What is there now.
+        /// The bytes there now.
         old: Vec<u8>,
-        /// What is to be there: as many bytes.
+        /// The bytes to write there, as many as `old`.
         new: Vec<u8>,
-        /// What they are.
+        /// The name of the structure, for messages.
         what: String,
     },
-    /// Everything before is on the medium before anything behind.
+    /// Everything before this step is on the medium before anything after it.
     Flush,
 }
 
-/// Whether what stands before the entries of an MBR goes with what the plan wipes: a file system begins there, or a table of
-/// another kind.
+/// Whether the bytes before the entries of the MBR are cleared with what the plan wipes: a file system or a
+/// table of another kind begins there.
 fn wipes_boot_code(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<bool, PlanError> {
     if plan.wipe().is_empty() || matches!(stack.kind, TableKind::Content(_) | TableKind::Foreign(_)) {
         return Ok(!plan.wipe().is_empty());
@@ -49,10 +50,11 @@ fn wipes_boot_code(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<bo
     Ok(beside(medium, stack)?.iter().any(|found| !found.is_table() && in_it(found.at)))
 }
 
-/// The steps of `plan` on the disk `medium`, on which `stack` was read.
+/// Returns the steps of `plan` on the disk `medium`, on which `stack` was read.
 pub fn encode(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Step>, PlanError> {
     let block = plan.block().get();
-    // Where the present table counts in another size, structures of both share sectors of the larger one.
+    // If the present table counts in another sector size, structures of both tables can share a larger
+    // sector.
     let unit = block.min(stack.block.get());
     let mut steps = Steps { medium, block, unit, steps: Vec::new() };
     match plan.table().format {
@@ -60,7 +62,7 @@ pub fn encode(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Ste
         Format::Mbr => mbr::encode(plan, stack, &mut steps)?,
     }
     spare_old_chain(plan, stack, &steps.steps)?;
-    // Only now does nothing need what was there before.
+    // From here on nothing needs the previous contents.
     for wipe in plan.wipe() {
         let len = usize::try_from(wipe.len().get()).unwrap_or(0);
         steps.write(wipe.start().get(), &vec![0; len], "what was there before")?;
@@ -69,8 +71,8 @@ pub fn encode(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Ste
     Ok(steps.steps)
 }
 
-/// Refuses to write over a record of the old table's logical partitions while the old table still counts: until byte 0 is
-/// written.
+/// Refuses to overwrite a record of the old table's logical partitions while the old table still counts,
+/// which is until byte 0 is written.
 fn spare_old_chain(plan: &Plan, stack: &Stack, steps: &[Step]) -> Result<(), PlanError> {
     let is_new = plan.is_fresh() || plan.converts().is_some();
     if !is_new || stack.kind != TableKind::Mbr {
@@ -96,31 +98,31 @@ fn spare_old_chain(plan: &Plan, stack: &Stack, steps: &[Step]) -> Result<(), Pla
     Ok(())
 }
 
-/// Steps in the making.
+/// The steps collected so far.
 struct Steps<'a> {
     medium: &'a dyn Medium,
-    /// The sector that the table counts in.
+    /// The size in bytes of the sectors in which the table counts.
     block: u64,
-    /// What is written as a whole.
+    /// The size in bytes of the units in which steps are written.
     unit: u64,
     steps: Vec<Step>,
 }
 
 impl Steps<'_> {
-    /// The first byte of a sector of the table, or the last that can be counted.
+    /// The byte offset of a sector of the table; saturates.
     fn byte(&self, lba: Lba) -> u64 {
         lba.get().saturating_mul(self.block)
     }
 
-    /// What is on the medium now.
+    /// Reads the present bytes of the medium.
     fn read(&self, at: u64, len: u64) -> Result<Vec<u8>, ReadError> {
         let span = Span::new(ByteOffset::new(at), ByteCount::new(len));
         let past_end = ReadError::PastEnd { at: ByteOffset::new(at), want: 0, len: self.medium.len().get() };
         bytes_of(self.medium, span.ok_or(past_end)?)
     }
 
-    /// Writes `new` at byte `at`, which is a unit's start: those units of it that change, each run a step. What of the last
-    /// unit is not given stays.
+    /// Adds steps that write `new` at byte `at`, the start of a unit. Only units that change are written,
+    /// each run of them as one step. The bytes of the last unit beyond `new` keep their value.
     fn write(&mut self, at: u64, new: &[u8], what: &str) -> Result<(), ReadError> {
         let block = usize::try_from(self.unit).unwrap_or(usize::MAX);
         let len = new.len().next_multiple_of(block);
@@ -149,7 +151,7 @@ impl Steps<'_> {
         Ok(())
     }
 
-    /// Whether byte `at` is written.
+    /// Whether a step writes byte `at`.
     fn writes(&self, at: u64) -> bool {
         self.steps.iter().any(|step| match step {
             Step::Write { at: from, new, .. } => at
@@ -159,7 +161,7 @@ impl Steps<'_> {
         })
     }
 
-    /// A barrier, where there is something to keep apart.
+    /// Adds a flush if the last step is a write.
     fn flush(&mut self) {
         if matches!(self.steps.last(), Some(Step::Write { .. })) {
             self.steps.push(Step::Flush);

@@ -1,41 +1,41 @@
-//! Why there is no plan.
+//! Why a plan cannot be made.
 
 use straddle_device::ReadError;
 use straddle_units::ByteCount;
 
 use crate::plan::Format;
 
-/// Why a request makes no plan, each a sentence. Nothing was written.
+/// Why a request cannot become a plan, each as a sentence. Nothing was written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// A text of the request cannot be understood.
+    /// A text in the request cannot be parsed.
     #[error("{0}")]
     Syntax(String),
-    /// The request's file cannot be understood.
+    /// The request file cannot be parsed.
     #[error("the request cannot be read")]
     Toml(#[source] Box<toml::de::Error>),
-    /// Nothing to do.
+    /// The request asks for nothing.
     #[error(
         "nothing is asked for: give --table with --part, or --add, --delete, --grow, --repair, --relocate-backup or --convert-table"
     )]
     Nothing,
-    /// Parts that exclude each other.
+    /// Parts of the request contradict each other.
     #[error("{0}")]
     Contradiction(String),
     /// There is no table to change.
     #[error("there is no partition table to change ({found}): ask for a new one with --table")]
     NoTable {
-        /// What is there.
+        /// What the disk holds instead.
         found: String,
     },
-    /// The table that is there cannot be changed.
+    /// The present table cannot be changed.
     #[error("this table cannot be changed: {0}")]
     Unchangeable(String),
-    /// The table cannot be said in sectors of the other size.
+    /// The table cannot be expressed in sectors of the other size.
     #[error("the table cannot be converted: {0}")]
     CannotConvert(String),
-    /// A whole-disk content would be destroyed.
+    /// Content that fills the whole disk would be destroyed.
     #[error("the disk is {name} as a whole: --wipe allows to overwrite it")]
     WouldDestroy {
         /// blkid's TYPE.
@@ -49,7 +49,7 @@ pub enum PlanError {
         /// blkid's PTTYPE.
         name: &'static str,
     },
-    /// What fills the disk and a table contradict each other.
+    /// The content that fills the disk and a partition table contradict each other.
     #[error(
         "the disk is {name} as a whole, and has a partition table besides: which of the two is left over, its bytes do not say; clear that one (wipefs) first"
     )]
@@ -57,7 +57,7 @@ pub enum PlanError {
         /// blkid's TYPE.
         name: &'static str,
     },
-    /// The table is that of an array, or from before it.
+    /// The disk is an array member: the table on it is the array's, or older than the array.
     #[error(
         "the disk is {name} as a whole: the table on it is the array's, or older than it; assemble the array and name that"
     )]
@@ -68,146 +68,146 @@ pub enum PlanError {
     /// Something besides the table would be destroyed.
     #[error("the disk also holds {names}: --wipe allows to overwrite it")]
     WouldHarm {
-        /// blkid's TYPEs.
+        /// blkid's TYPEs, as a list in words.
         names: String,
     },
-    /// A type that nobody knows.
+    /// A partition type that is not known.
     #[error(
         "'{text}' is no {format} type{}: use a name (linux, esp, swap, …), {}",
         meant(.text),
         if *.format == Format::Gpt { "or a GUID" } else { "or hexadecimal digits" }
     )]
     UnknownType {
-        /// As it was given.
+        /// The type as given.
         text: String,
         /// The table's format.
         format: Format,
     },
-    /// A type that only a GPT has.
+    /// A partition type that only a GPT has.
     #[error("a partition of the type '{name}' needs a GPT; an MBR has no such type")]
     GptOnly {
         /// The type's name.
         name: &'static str,
     },
-    /// A type that the table's structure needs.
+    /// A type reserved for the table's own structure.
     #[error("type {id:x} stands for a part of the table itself; ask for role=logical instead")]
     ReservedType {
         /// The type.
         id: u8,
     },
-    /// A fifth primary partition.
+    /// More than four primary partitions in an MBR.
     #[error(
         "an MBR has room for 4 primary partitions (the container of logical ones counts): make some role=logical, or the table GPT"
     )]
     TooManyPrimaries,
-    /// More than the array holds.
+    /// More partitions than the array has entries.
     #[error("the table has room for {0} partitions")]
     TableFull(u32),
-    /// Percents over 100.
+    /// The sizes in percent add up to more than 100.
     #[error("the sizes in percent add up to {0} %")]
     Percents(u64),
-    /// More than one `rest`.
+    /// More than one partition asks for the rest.
     #[error("only one partition can have the rest")]
     TwoRests,
-    /// It does not fit.
+    /// The partition does not fit.
     #[error("partition {number} does not fit: it needs {needed} ({} bytes), and {free} ({} bytes) are free", .needed.get(), .free.get())]
     TooBig {
-        /// Its number.
+        /// The partition's number.
         number: u32,
-        /// What it needs.
+        /// The size it needs.
         needed: ByteCount,
-        /// What is free, in one piece.
+        /// The free space, in one piece.
         free: ByteCount,
     },
-    /// A size of nothing.
+    /// A partition of size zero.
     #[error("partition {0} would be empty")]
     Empty(u32),
-    /// A start that is off the grain.
+    /// A start that is not on the grain.
     #[error(
         "partition {number}: byte {start} is {past} bytes past a boundary ({boundaries}); {} on one; --allow-misaligned takes it as it is",
         around(*.before, *.after)
     )]
     Misaligned {
-        /// Its number.
+        /// The partition's number.
         number: u32,
-        /// Where it was to start.
+        /// The requested start, in bytes.
         start: u64,
-        /// How far past a boundary.
+        /// Bytes past the preceding boundary.
         past: u64,
-        /// Which.
+        /// The boundaries that make up the grain.
         boundaries: String,
-        /// The boundary before.
+        /// The preceding boundary, in bytes.
         before: u64,
-        /// The boundary after.
+        /// The following boundary, in bytes.
         after: u64,
     },
-    /// A start that is no sector.
+    /// A start that is not a multiple of the logical sector.
     #[error("partition {number}: byte {at} is no multiple of the {sector}-byte logical sector")]
     NotASector {
-        /// Its number.
+        /// The partition's number.
         number: u32,
-        /// The byte.
+        /// The requested start, in bytes.
         at: u64,
-        /// The sector.
+        /// The logical sector size in bytes.
         sector: u64,
     },
-    /// Two things in one place.
+    /// A start in space that is occupied.
     #[error("partition {number} would start at byte {start}, in what {other} occupies (to byte {end})")]
     Overlap {
-        /// Its number.
+        /// The partition's number.
         number: u32,
-        /// Where it would start.
+        /// The requested start, in bytes.
         start: u64,
-        /// What is there.
+        /// What occupies the space.
         other: String,
-        /// Where that ends.
+        /// The byte at which that ends.
         end: u64,
     },
-    /// A start outside.
+    /// A start outside the usable space.
     #[error("partition {number}: byte {at} is outside the usable space, bytes {first} to {end}")]
     Outside {
-        /// Its number.
+        /// The partition's number.
         number: u32,
-        /// The byte.
+        /// The requested start, in bytes.
         at: u64,
         /// First usable byte.
         first: u64,
-        /// First byte after.
+        /// The byte just past the usable space.
         end: u64,
     },
-    /// No such partition.
+    /// The table has no partition with this number.
     #[error("there is no partition {0}")]
     NoSuchPartition(u32),
-    /// No room to grow.
+    /// The partition cannot grow.
     #[error("partition {number} cannot grow: {why}")]
     CannotGrow {
-        /// Its number.
+        /// The partition's number.
         number: u32,
-        /// What is in the way.
+        /// Why not.
         why: String,
     },
-    /// A name that the table cannot hold.
+    /// A name or another field that the table cannot hold.
     #[error("partition {number}: {why}")]
     Name {
-        /// Its number.
+        /// The partition's number.
         number: u32,
         /// What is wrong with it.
         why: String,
     },
-    /// An MBR change that takes more than one sector.
+    /// A change to an MBR table that needs more than one sector to be replaced.
     #[error(
         "this changes {0} sectors that the present table is made of, and a power cut between them would leave neither table: do it in steps, a plan each"
     )]
     TwoSteps(usize),
-    /// The new table would overwrite the old one before it counts.
+    /// The new table would overwrite part of the old one while the old one still counts.
     #[error(
         "the new table goes where the old one has a record (byte {0}), and a power cut would leave neither: write an empty table first (--table mbr without --part), then plan again"
     )]
     InTheWay(u64),
-    /// A plan that contradicts itself or its disk.
+    /// The plan contradicts itself or its disk.
     #[error("the plan cannot be used: {0}")]
     Invalid(String),
-    /// The disk is too small for a table.
+    /// The disk is too small for the table.
     #[error("the disk ({0}) is too small for this table")]
     DiskTooSmall(ByteCount),
     /// The disk cannot be read.
@@ -215,12 +215,12 @@ pub enum PlanError {
     Read(#[from] ReadError),
 }
 
-/// The boundaries on both sides of a start. The disk's first byte is no place for a partition.
+/// Names the boundaries on both sides of a start. A partition cannot start at byte 0.
 fn around(before: u64, after: u64) -> String {
     if before == 0 { format!("byte {after} is") } else { format!("byte {before} or {after} is") }
 }
 
-/// What is meant by other programs' names for types.
+/// A hint at the type or option that is meant by another program's name for a type.
 fn meant(text: &str) -> &'static str {
     match text.to_ascii_lowercase().as_str() {
         "efi" | "uefi" | "efi-system" => " (esp is meant?)",

@@ -1,4 +1,4 @@
-//! Of which kind each error is.
+//! The kind of each error.
 
 use straddle_units::ErrorKind;
 
@@ -7,7 +7,7 @@ use crate::disk::DiskError;
 use crate::error::PlanError;
 
 impl PlanError {
-    /// What kind of failure it is.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Syntax(_)
@@ -48,7 +48,7 @@ impl PlanError {
 }
 
 impl ApplyError {
-    /// What kind of failure it is.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::OtherDisk(_) | Self::WouldDiffer(_) | Self::WrittenSince { .. } | Self::InUse(_) => {
@@ -62,7 +62,7 @@ impl ApplyError {
 }
 
 impl BackupError {
-    /// What kind of failure it is.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Store { .. } | Self::Load { .. } | Self::Damaged { .. } => ErrorKind::Failed,
@@ -71,7 +71,7 @@ impl BackupError {
 }
 
 impl DiskError {
-    /// What kind of failure it is.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::InUse(_) | Self::Replaced => ErrorKind::Refused,
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use crate::{Request, Seed, parse_file};
 
-    /// Every error that has a cause, and one of each type that has none.
+    /// Every error that has a cause, and at least one without a cause of each type.
     fn samples() -> Vec<Box<dyn Error>> {
         let cause = || io::Error::other("the cause");
         let read = || ReadError::Io { at: ByteOffset::ZERO, source: cause() };

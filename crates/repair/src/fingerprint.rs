@@ -1,7 +1,7 @@
-//! By what a plan knows its disk again.
+//! The fingerprint by which a plan recognises its disk.
 //!
-//! The law of this module: everything that the present table is made of goes into the hash, and nothing else: a boot loader or
-//! a file system may write where it likes.
+//! The law of this module: the hash covers everything that makes up the present table and nothing else. A
+//! boot loader or a file system may write elsewhere without invalidating the plan.
 
 use sha2::{Digest, Sha256};
 use straddle_device::fields::{has, le32, le64};
@@ -15,19 +15,19 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 pub struct Fingerprint {
     /// Its size in bytes.
     pub size: ByteCount,
-    /// Its logical sector.
+    /// Its logical sector size.
     pub sector: BlockSize,
-    /// Its serial number, where it says one.
+    /// Its serial number, if it reports one.
     pub serial: Option<String>,
-    /// SHA-256 of the bytes that its table is made of.
+    /// SHA-256 of the bytes that make up its table.
     pub table: String,
 }
 
-/// No array of entries is larger than this: the layout crate takes none that is.
+/// The largest array of entries, in bytes: the layout crate accepts none that is larger.
 const LARGEST_ARRAY: u64 = 8 << 20;
 
 impl Fingerprint {
-    /// The fingerprint of `medium`, on which `stack` was read.
+    /// Takes the fingerprint of `medium`, on which `stack` was read.
     pub fn of(
         medium: &dyn Medium,
         stack: &Stack,
@@ -44,12 +44,12 @@ impl Fingerprint {
     }
 }
 
-/// Two digits a byte.
+/// Formats bytes in hexadecimal, two digits per byte.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of a span.
+/// Reads the bytes of `span`.
 pub(crate) fn bytes_of(medium: &dyn Medium, span: Span) -> Result<Vec<u8>, ReadError> {
     let len = usize::try_from(span.len().get()).unwrap_or(usize::MAX);
     if ByteOffset::new(medium.len().get()) < span.end() {
@@ -60,7 +60,7 @@ pub(crate) fn bytes_of(medium: &dyn Medium, span: Span) -> Result<Vec<u8>, ReadE
     Ok(bytes)
 }
 
-/// Where the structures of the present table stand, and where those of a GPT would.
+/// Returns the spans of the present table's structures, and of those that a GPT would have.
 fn structures(medium: &dyn Medium, stack: &Stack, block: BlockSize) -> Result<Vec<Span>, ReadError> {
     let mut spans = Vec::new();
     let mut add = |span: Option<Span>| {

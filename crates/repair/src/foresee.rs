@@ -1,6 +1,7 @@
-//! What would be read of a disk after the steps of a plan, without writing any.
+//! Predicting what a disk would hold after a plan's steps, without writing them.
 //!
-//! The law of this module: a plan is written only where a reader of the planned bytes finds the plan's table.
+//! The law of this module: a plan is written only if a reader of the planned bytes would find the plan's
+//! table.
 
 use straddle_device::{Medium, ReadError};
 use straddle_layout::{Partition, Stack, read_stack};
@@ -10,7 +11,7 @@ use crate::apply::ApplyError;
 use crate::encode::Step;
 use crate::plan::{Entry, Plan, Table};
 
-/// A medium as it is after steps that nobody has taken.
+/// A medium as it would be after `steps`, which are not written.
 struct After<'a> {
     medium: &'a dyn Medium,
     steps: &'a [Step],
@@ -32,7 +33,8 @@ impl Medium for After<'_> {
     }
 }
 
-/// Lays `over`, which stands at `over_at`, over `under`, which stands at `at`, where they share bytes.
+/// Copies `over`, whose first byte is at `over_at`, onto `under`, whose first byte is at `at`, where the two
+/// overlap.
 pub(crate) fn lay_over(under: &mut [u8], at: u64, over: &[u8], over_at: u64) {
     let into = |from: u64, to: u64| usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
     let (skipped, place) = (into(over_at, at), into(at, over_at));
@@ -41,7 +43,7 @@ pub(crate) fn lay_over(under: &mut [u8], at: u64, over: &[u8], over_at: u64) {
     under[..shared].copy_from_slice(&over[..shared]);
 }
 
-/// Refuses steps after which the table that is read is another one than the plan's.
+/// Refuses steps that would lead to another table than the plan's.
 pub(crate) fn check(medium: &dyn Medium, plan: &Plan, steps: &[Step]) -> Result<(), ApplyError> {
     let after = After { medium, steps };
     let stack = read_stack(&after, Some(plan.block()), None)?;
@@ -51,7 +53,7 @@ pub(crate) fn check(medium: &dyn Medium, plan: &Plan, steps: &[Step]) -> Result<
     }
 }
 
-/// In what the table that was read is another one than the plan's, in words.
+/// Describes how the table that was read differs from the plan's; `None` if it does not.
 pub(crate) fn difference(stack: &Stack, table: &Table) -> Option<String> {
     let is_it = |found: &Partition, entry: &Entry| {
         (found.number, found.start, found.count) == (entry.number, entry.start, entry.sectors)
@@ -75,7 +77,7 @@ mod tests {
 
     #[test]
     fn bytes_are_laid_over_where_they_are_shared() {
-        // (where the upper bytes stand, what comes of four bytes at 10)
+        // (start of the bytes laid over, result in the four bytes at 10)
         for (over_at, expected) in [(6, b"...."), (8, b"cd.."), (10, b"abcd"), (12, b"..ab"), (14, b"....")] {
             let mut under = *b"....";
             lay_over(&mut under, 10, b"abcd", over_at);

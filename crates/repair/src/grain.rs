@@ -1,57 +1,58 @@
-//! The grain: the boundaries on which partitions of a disk start and end, and why.
+//! The grain: the boundaries on which partitions of a disk start and end, and the reasons for them.
 //!
-//! The law of this module: every boundary that the audit would miss is considered, in the audit's own order, and is either
-//! taken or left out with a reason in words. A grain of a quarter of the disk or more is none: libfdisk draws the same line
-//! (libfdisk/src/alignment.c).
+//! The law of this module: every boundary that the audit checks is considered, in the audit's own order, and
+//! is either taken or left out with a reason in words. A grain of a quarter of the disk or more is not used;
+//! libfdisk has the same limit (libfdisk/src/alignment.c).
 
 use straddle_audit::{ATOMIC_UNIT, Severity, bogus_io_opt, named_boundaries};
 use straddle_device::topology::{AlignmentOffset, Topology};
 use straddle_units::{BlockSize, Boundary, ByteCount};
 
-/// The physical sector of nearly every disk since 2010, whatever it says; also the largest sector of LUKS.
+/// The physical sector of nearly every disk since 2010, whatever the disk reports; also the largest sector of
+/// LUKS.
 const USUAL_PHYSICAL: ByteCount = ByteCount::new(4096);
 
-/// The grain takes less than this part of the disk.
+/// The grain must be smaller than this fraction (1/4) of the disk.
 const LARGEST_SHARE: u64 = 4;
 
 /// A boundary that was considered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Considered {
-    /// What it is called: `physical sector`, `stripe`.
+    /// Its name, such as `physical sector` or `stripe`.
     pub name: String,
     /// Its size in bytes.
     pub size: ByteCount,
-    /// Who says so.
+    /// Where the figure comes from.
     pub source: String,
-    /// Why starts are not on it; `None` when they are.
+    /// Why starts are not on it; `None` if they are.
     pub left_out: Option<String>,
 }
 
-/// Where partitions may start and end.
+/// The boundaries on which partitions start and end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grain {
-    /// Where they start; a partition without a size of its own ends there too.
+    /// The boundary of starts; a partition without a requested size also ends on it.
     pub start: Boundary,
-    /// Where they end at least: a size that was asked for is rounded up to this.
+    /// The boundary of ends: a requested size is rounded up to it.
     pub end: Boundary,
     /// Every boundary that was considered.
     pub considered: Vec<Considered>,
 }
 
-/// A boundary to consider.
+/// A boundary to be considered.
 struct Candidate {
     name: &'static str,
     boundary: Boundary,
     source: String,
-    /// Whether ends have to be on it too: what a write in the last block would have to be completed to.
+    /// Whether ends must be on it too, so that a write to the last block needs no read-modify-write.
     at_end: bool,
 }
 
 impl Grain {
-    /// The grain of a disk of `size` bytes in blocks of `block`. `asked` takes the place of the 1 MiB and of the erase block,
-    /// which only advice stands for.
+    /// Computes the grain of a disk of `size` bytes with blocks of `block`. `asked` replaces the two
+    /// boundaries that are only advice: 1 MiB and the erase block.
     pub fn of(topology: &Topology, size: ByteCount, block: BlockSize, asked: Option<ByteCount>) -> Self {
-        // A block size is never zero, and so is no family of its multiples empty.
+        // A block size is never zero, so its multiples exist.
         #[expect(clippy::expect_used, reason = "a block size is at least 512")]
         let blocks = Boundary::multiples_of(block.bytes()).expect("a block size is at least 512");
         let mut grain = Self { start: blocks, end: blocks, considered: Vec::new() };
@@ -77,7 +78,7 @@ impl Grain {
         grain
     }
 
-    /// Takes a candidate, or says why not.
+    /// Takes the candidate into the grain, or records why not.
     fn consider(&mut self, candidate: Candidate, size: ByteCount) {
         let Candidate { name, boundary, source, at_end } = candidate;
         let met = self.start.meet(boundary);
@@ -111,7 +112,7 @@ impl Grain {
     }
 }
 
-/// The boundaries to consider, what costs most when missed first.
+/// The boundaries to consider, the costliest to miss first.
 fn candidates(topology: &Topology, asked: Option<ByteCount>) -> Vec<Candidate> {
     let mut candidates = Vec::new();
     for named in named_boundaries(topology) {
@@ -133,7 +134,7 @@ fn candidates(topology: &Topology, asked: Option<ByteCount>) -> Vec<Candidate> {
         source: "what most disks have, should this one hide it".to_owned(),
         at_end: true,
     });
-    // Behind what is more than advice, before what is advice.
+    // After the boundaries that are more than advice, before those that are advice.
     let is_advice = |c: &Candidate| matches!(c.name, "erase block" | "1 MiB grain");
     let at = candidates.iter().position(is_advice).unwrap_or(candidates.len());
     candidates.splice(at..at, atomic.into_iter().chain(usual));
@@ -147,7 +148,7 @@ fn candidates(topology: &Topology, asked: Option<ByteCount>) -> Vec<Candidate> {
     candidates
 }
 
-/// Who says a boundary.
+/// Where the figure of a boundary comes from.
 fn source_of(topology: &Topology, name: &str) -> String {
     let figure = match name {
         "physical sector" => Some(&topology.physical),
@@ -211,7 +212,7 @@ mod tests {
 
     #[test]
     fn what_contradicts_is_left_out() {
-        // Atomic writes count from byte 0, physical sectors of this drive do not.
+        // Atomic writes count from byte 0; the physical sectors of this drive do not.
         let grain = grain("physical=4096,offset=3584,atomic=16KiB", 100 * GIB);
         let atomic = grain.considered.iter().find(|c| c.name == ATOMIC_UNIT).unwrap();
         assert_eq!(atomic.left_out.as_deref(), Some("it shares no boundary with those above"));
@@ -227,7 +228,7 @@ mod tests {
         assert_eq!(grain.start.size().get(), MIB);
         let refused = grain.considered.iter().find(|c| c.size.get() == 33_553_920).unwrap();
         assert!(refused.left_out.as_ref().unwrap().contains("65535 blocks"));
-        // As Linux 6.11 and later round it, on a disk that it would take a quarter of.
+        // As Linux 6.11 and later round the value, on a disk of which it would take a quarter.
         topology.io_opt =
             Some(Figure::new(ByteCount::new(33_550_336), Source::Sysfs("queue/optimal_io_size")));
         let grain = Grain::of(&topology, ByteCount::new(128 * MIB), BlockSize::B512, None);

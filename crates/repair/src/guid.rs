@@ -1,13 +1,13 @@
-//! Identities for new tables and partitions, from a seed.
+//! Identifiers for new tables and partitions, generated from a seed.
 //!
-//! The law of this module: the same seed gives the same identities; where seeds come from is the caller's business.
+//! The law of this module: the same seed gives the same identifiers. The caller chooses the seed.
 
 use std::fmt;
 use std::str::FromStr;
 
 use straddle_io::SplitMix64;
 
-/// 128 bits from which identities are made.
+/// 128 bits from which identifiers are generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(pub u128);
 
@@ -27,7 +27,7 @@ impl FromStr for Seed {
     }
 }
 
-/// The sequence of identities of a seed.
+/// The sequence of identifiers of a seed.
 pub(crate) struct Identities {
     high: SplitMix64,
     low: SplitMix64,
@@ -40,18 +40,19 @@ impl Identities {
         Self { high: SplitMix64::new(half(0)), low: SplitMix64::new(half(8)) }
     }
 
-    /// A GUID of version 4 (RFC 9562), as it stands on disk.
+    /// Generates a version 4 GUID (RFC 9562) in its on-disk byte order.
     pub(crate) fn guid(&mut self) -> [u8; 16] {
         let mut guid = [0; 16];
         guid[..8].copy_from_slice(&self.high.next().to_be_bytes());
         guid[8..].copy_from_slice(&self.low.next().to_be_bytes());
-        // The first three fields are little endian: the version's digit is in the second byte of the third.
+        // The first three fields are little endian, so the version digit is in the second byte of the third
+        // field.
         guid[7] = guid[7] & 0x0F | 0x40;
         guid[8] = guid[8] & 0x3F | 0x80;
         guid
     }
 
-    /// An MBR's identity, which is not zero.
+    /// Generates an MBR disk identifier, which is never zero.
     pub(crate) fn disk_id(&mut self) -> u32 {
         straddle_device::fields::le32(&self.guid(), 0).max(1)
     }

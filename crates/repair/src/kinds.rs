@@ -1,6 +1,7 @@
 //! Names for partition types.
 //!
-//! The law of this module: a name means the same purpose in both tables; where a table has no type for it, it says so.
+//! The law of this module: a name means the same purpose in both table formats. If a format has no type for
+//! it, that is an error.
 
 use straddle_layout::types::{guid_text, parse_guid};
 use straddle_layout::{PartitionType, types};
@@ -8,14 +9,14 @@ use straddle_layout::{PartitionType, types};
 use crate::error::PlanError;
 use crate::plan::Format;
 
-/// A name, and the types that it stands for.
+/// A name and the partition types it stands for.
 #[derive(Clone, Copy, Debug)]
 pub struct Alias {
     /// The name.
     pub name: &'static str,
     /// The GPT type.
     pub guid: &'static str,
-    /// The MBR type, where there is one.
+    /// The MBR type, if there is one.
     pub mbr: Option<u8>,
 }
 
@@ -23,8 +24,8 @@ const fn alias(name: &'static str, guid: &'static str, mbr: Option<u8>) -> Alias
     Alias { name, guid, mbr }
 }
 
-/// Every name. The GUIDs are those of the UEFI specification, of the Discoverable Partitions Specification, and of util-linux
-/// (include/pt-gpt-partnames.h); the MBR types those of include/pt-mbr-partnames.h.
+/// All names. The GUIDs are those of the UEFI specification, the Discoverable Partitions Specification and
+/// util-linux (include/pt-gpt-partnames.h); the MBR types are those of include/pt-mbr-partnames.h.
 pub const ALIASES: [Alias; 19] = [
     alias("linux", "0FC63DAF-8483-4772-8E79-3D69D8477DE4", Some(0x83)),
     alias("esp", ESP, Some(0xEF)),
@@ -50,7 +51,7 @@ pub const ALIASES: [Alias; 19] = [
 pub(crate) const ESP: &str = "C12A7328-F81F-11D2-BA4B-00A0C93EC93B";
 pub(crate) const BIOS_BOOT: &str = "21686148-6449-6E6F-744E-656564454649";
 
-/// The type that `text` names in a table of `format`, as the plan writes it: a GUID in capitals, or hexadecimal digits.
+/// Resolves `text` to a type of `format`, in the plan's notation: a GUID in capitals, or hexadecimal digits.
 pub(crate) fn resolve(text: &str, format: Format) -> Result<String, PlanError> {
     let unknown = || PlanError::UnknownType { text: text.to_owned(), format };
     if let Some(alias) = ALIASES.iter().find(|alias| alias.name.eq_ignore_ascii_case(text)) {
@@ -77,7 +78,7 @@ pub(crate) fn resolve(text: &str, format: Format) -> Result<String, PlanError> {
     }
 }
 
-/// The type of a partition that is to hold this file system, by name.
+/// The name of the partition type for a file system.
 pub(crate) fn of_file_system(fs: &str, format: Format) -> &'static str {
     match (fs, format) {
         ("swap", _) => "swap",
@@ -90,7 +91,7 @@ pub(crate) fn of_file_system(fs: &str, format: Format) -> &'static str {
     }
 }
 
-/// The type as the layout crate has it; `None` for a text that is none.
+/// Parses a type as the layout crate represents it; `None` if `text` is not a type.
 pub(crate) fn parsed(text: &str, format: Format) -> Option<PartitionType> {
     match format {
         Format::Gpt => parse_guid(text).map(PartitionType::Guid),
@@ -98,7 +99,7 @@ pub(crate) fn parsed(text: &str, format: Format) -> Option<PartitionType> {
     }
 }
 
-/// What a type is called, as a plan writes it.
+/// The descriptive name of a type in a plan's notation.
 pub fn type_name(text: &str, format: Format) -> Option<&'static str> {
     parsed(text, format).and_then(|kind| types::name(&kind))
 }

@@ -1,7 +1,9 @@
-//! Partition tables planned on the right boundaries, and written so that a cut at any point leaves the old or the new one.
+//! Plans partition tables on the right boundaries, and writes them so that a power cut at any point leaves
+//! the old table or the new one.
 //!
-//! The law of this crate: planning and encoding are pure, and a [`Plan`] is a value; only [`apply`] writes, it writes what a
-//! plan or a backup says and nothing else, and no byte is overwritten that is not in a backup on stable storage before.
+//! The law of this crate: planning and encoding are pure, and a [`Plan`] is a value. Only [`apply`] writes.
+//! It writes exactly what a plan or a backup says, and overwrites no byte that is not in a backup on stable
+//! storage.
 
 pub mod apply;
 mod contents;

@@ -1,6 +1,8 @@
-//! What a plan leaves no way to: partitions that its table no longer lists, and what fills the disk without a table.
+//! What a plan makes unreachable: partitions that the new table no longer lists, and content that fills the
+//! disk without a table.
 //!
-//! The law of this module: it only reads; a plan carries what it finds, so that whoever applies it is told by name and size.
+//! The law of this module: it only reads. A plan carries what it finds, so that the user is shown it by name
+//! and size before applying the plan.
 
 use std::fmt;
 
@@ -12,19 +14,19 @@ use straddle_units::{BlockSize, Span};
 use crate::error::PlanError;
 use crate::plan::{Change, Table, span_of};
 
-/// More partitions than this are not looked into; they are listed by size.
+/// The contents of at most this many partitions are read; further ones are listed by size only.
 const MAX_LOOKED_INTO: usize = 128;
 
 /// Something on the disk that the new table does not lead to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// The partition's number; absent for what is on the disk as a whole.
+    /// The partition's number; `None` for content of the disk as a whole.
     pub partition: Option<u32>,
-    /// What it is, as blkid names it; absent where nothing is known.
+    /// The content's type, as blkid names it; `None` if it is not recognised.
     pub content: Option<String>,
-    /// The content's own name.
+    /// The content's own label.
     pub label: String,
-    /// Its bytes.
+    /// The bytes it occupies.
     pub at: Span,
 }
 
@@ -43,7 +45,8 @@ impl fmt::Display for Lost {
     }
 }
 
-/// What is on `medium`, read as `stack`, and not reached from `table`, which counts in sectors of `block`.
+/// Finds what is on `medium`, read as `stack`, but cannot be reached from `table`, which counts in sectors of
+/// `block`.
 pub(crate) fn find(
     medium: &dyn Medium,
     stack: &Stack,
@@ -88,8 +91,9 @@ fn lost(partition: Option<u32>, content: Option<&str>, span: Span) -> Lost {
     Lost { partition, content: content.map(str::to_owned), label: String::new(), at: span }
 }
 
-/// What stands beside the table and would be harmed by a plan. A table that is only changed spares an optical medium's file
-/// system, for which no room is free, and what its partitions cover.
+/// Returns the content outside the table that a plan would destroy. A plan that only changes the present
+/// table spares the file system of an optical medium, because no space in it counts as free, and content that
+/// partitions cover.
 pub(crate) fn harmed(medium: &dyn Medium, stack: &Stack, fresh: bool) -> Result<Vec<Beside>, PlanError> {
     let has_extent = !fresh && optical_extent(medium)?.is_some();
     let is_medium = |found: &Beside| has_extent && found.is_optical();

@@ -1,6 +1,7 @@
-//! Where other tools would start a partition in the same place.
+//! Where other partitioning tools would start a partition in the same space.
 //!
-//! The law of this module: each rule is the tool's own, as its sources have it at the version that is named; nothing is run.
+//! The law of this module: each rule is the tool's own, as implemented in the named version of its sources.
+//! No tool is run.
 
 use serde::{Deserialize, Serialize};
 use straddle_audit::{GRAIN, Severity, named_boundaries};
@@ -9,35 +10,37 @@ use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Lba};
 
 use crate::plan::{Format, GPT_ENTRIES, GPT_ENTRY_BYTES};
 
-/// 65,535 blocks of 512 bytes, which libfdisk alone knows to be no optimum (util-linux commit bbb66067c, 2020).
+/// 65,535 blocks of 512 bytes, a bogus optimal I/O size that only libfdisk recognises (util-linux commit
+/// bbb66067c, 2020).
 const ALL_ONES: u64 = 65_535 * 512;
 
-/// What a tool would do.
+/// What one tool would do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
-    /// Its name.
+    /// The tool's name.
     pub tool: String,
-    /// The version whose rule this is.
+    /// The version whose rule is applied.
     pub version: String,
     /// The rule, with this disk's figures.
     pub rule: String,
-    /// The sector at which it would start the partition; `None` past the disk.
+    /// The sector at which the tool would start the partition; `None` if that is past the end of the disk.
     pub start: Option<u64>,
-    /// The boundaries above advice that this start misses.
+    /// The names of the boundaries above advice that this start misses.
     pub misses: Vec<String>,
 }
 
-/// Where a partition is to be made.
+/// The free space in which a partition is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Free {
-    /// At the front of a new table of this format: parted is told 0 %, and the others nothing.
+    /// The front of a new table of this format. parted is given 0 % as the start, the others no start.
     Front(Format),
-    /// Behind other partitions, from this byte on.
+    /// From this byte on, after other partitions.
     From(ByteOffset),
 }
 
-/// The choices of parted, fdisk, sgdisk and systemd-repart for a partition in this free space of a device of `size` bytes
-/// with this topology. Of an image, whose topology is only assumed, these tools see nothing.
+/// Returns what parted, fdisk, sgdisk and systemd-repart would choose for a partition in `free` on a device
+/// of `size` bytes with this topology. If the topology is only assumed, as for an image, these tools know
+/// none of it.
 pub fn peers(topology: &Topology, size: ByteCount, free: Free) -> Vec<Peer> {
     let block = topology.logical.value();
     let blocks = |count: u64| ByteOffset::new(count.saturating_mul(block.get()));
@@ -104,7 +107,7 @@ impl Choice<'_> {
         (value(&self.topology.io_min), value(&self.topology.io_opt))
     }
 
-    /// `linux_get_optimum_alignment`, libparted/arch/linux.c.
+    /// Follows `linux_get_optimum_alignment`, libparted/arch/linux.c.
     fn parted(&self) -> Peer {
         let (io_min, io_opt) = self.io();
         let divides = |size: u64| size == 0 || GRAIN.get().is_multiple_of(size);
@@ -116,7 +119,8 @@ impl Choice<'_> {
             (io_opt, format!("the optimal I/O size, {io_opt} bytes, which it does not doubt"))
         };
         let aligned = self.whole(grain).and_then(|grain| grain.ceil(self.from));
-        // A start in percent may be half of one off (`ped_unit_parse_custom`, libparted/unit.c).
+        // parted accepts a start given in percent within half a percent (`ped_unit_parse_custom`,
+        // libparted/unit.c).
         let percent = self.size.get() / 100;
         let reach = (percent.div_ceil(self.block.get()) / 2).saturating_sub(1);
         let is_near = |at: ByteOffset| Lba::containing(at, self.block).get() <= reach;
@@ -133,14 +137,14 @@ impl Choice<'_> {
         self.at("parted", "3.5", format!("multiples of {why}"), aligned)
     }
 
-    /// A grain in whole blocks, at the device's alignment offset.
+    /// A grain rounded down to whole blocks, at the device's alignment offset.
     fn whole(&self, grain: u64) -> Option<Boundary> {
         let block = self.block.get();
         let grain = (grain / block).max(1).saturating_mul(block);
         self.topology.boundary_of(ByteCount::new(grain))
     }
 
-    /// `fdisk_discover_topology` and `fdisk_reset_alignment`, libfdisk/src/alignment.c.
+    /// Follows `fdisk_discover_topology` and `fdisk_reset_alignment`, libfdisk/src/alignment.c.
     fn fdisk(&self) -> Peer {
         let (io_min, io_opt) = self.io();
         let block = self.block.get();
@@ -158,16 +162,17 @@ impl Choice<'_> {
         self.peer("fdisk", "util-linux 2.38", rule, self.whole(grain), self.from.max(first))
     }
 
-    /// `GPTData::GPTData` and `ComputeAlignment`, gpt.cc: a new table, on which nothing suggests another grain.
+    /// Follows `GPTData::GPTData` and `ComputeAlignment`, gpt.cc, for a new table, where no partition
+    /// suggests another grain.
     fn sgdisk(&self) -> Peer {
         let rule = "multiples of 1 MiB, whatever the device says".to_owned();
         let aligned = Boundary::multiples_of(GRAIN).and_then(|grain| grain.ceil(self.from));
-        // Where that is behind the disk, it takes what there is.
+        // If that is past the end of the disk, sgdisk takes the first free sector.
         let at = aligned.filter(|at| at.get() < self.size.get()).unwrap_or(self.from);
         self.at("sgdisk", "1.0.9", rule, Some(at))
     }
 
-    /// `context_place_partitions`, src/partition/repart.c; the first sector is libfdisk's, 2048.
+    /// Follows `context_place_partitions`, src/partition/repart.c; the first sector, 2048, is libfdisk's.
     fn repart(&self) -> Peer {
         let rule = "multiples of 4096 bytes, from 1 MiB on".to_owned();
         let grain = Boundary::multiples_of(ByteCount::new(4096.max(self.block.get())));
@@ -198,12 +203,12 @@ mod tests {
         let size = 100 << 30;
         let all = |n: u64| vec![Some(n); 4];
         assert_eq!(starts(|_| (), size), all(2048));
-        // The published trouble with USB bridges: parted starts at 65535.
+        // The published problem with USB bridges: parted starts at sector 65535.
         let bogus = starts(|t| opt(t, 512, 33_553_920), size);
         assert_eq!(bogus, [Some(65_535), Some(2048), Some(2048), Some(2048)]);
         let stripe = starts(|t| opt(t, 65_536, 196_608), size);
         assert_eq!(stripe, [Some(384), Some(2048), Some(2048), Some(2048)]);
-        // util-linux tests/expected/fdisk/align-512-4K-63 steps in 2048 sectors from 7.
+        // util-linux tests/expected/fdisk/align-512-4K-63 has steps of 2048 sectors from sector 7.
         let shifted = starts(
             |t| {
                 t.alignment_offset =
@@ -216,7 +221,7 @@ mod tests {
 
     #[test]
     fn parted_refuses_a_gpt_on_disks_that_are_too_small_for_its_percents() {
-        // parted -s mklabel gpt mkpart a 0% 100%, on images of so many sectors.
+        // Measured with `parted -s mklabel gpt mkpart a 0% 100%` on images of this many sectors.
         for (sectors, start) in [(2200, None), (6144, None), (6900, None), (6901, Some(34)), (7000, Some(34))]
         {
             assert_eq!(starts(|_| (), sectors * 512)[0], start, "{sectors}");
@@ -225,7 +230,8 @@ mod tests {
         assert_eq!(mbr[0].start, Some(1));
     }
 
-    /// What the tools did on scsi_debug disks with 4096-byte physical sectors: MiB, MBR or GPT, parted's start, fdisk's.
+    /// Measured on scsi_debug disks with 4096-byte physical sectors: MiB, format, parted's start, fdisk's
+    /// start.
     const MEASURED_LIVE: [(u64, Format, u64, u64); 10] = [
         (2, Format::Mbr, 1, 8),
         (4, Format::Mbr, 1, 8),

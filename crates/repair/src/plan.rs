@@ -1,8 +1,9 @@
-//! A plan: the table that a disk is to have, and why, as a value that can be kept and judged before anything is written.
+//! A plan: the table that a disk is to have, with reasons, as a value that can be stored and reviewed before
+//! anything is written.
 //!
-//! The law of this module: a plan is made for one disk and knows it by a fingerprint. A [`Plan`] in hand is valid: made here or
-//! read from a [`PlanFile`], nothing overlaps, nothing is outside, every field fits its place on disk; and nobody changes it
-//! afterwards:
+//! The law of this module: a plan is made for one disk and recognises it by a fingerprint. Every [`Plan`] is
+//! valid, whether made here or read from a [`PlanFile`]: nothing overlaps, nothing is outside the usable
+//! space, and every field fits its place on disk. It cannot be changed afterwards:
 //!
 //! ```
 //! # use straddle_repair::{Plan, PlanError, PlanFile};
@@ -60,25 +61,28 @@ use spared::Spared;
 pub(crate) use table::last_of;
 pub use table::{Change, Entry, Format, Slot, Table};
 
-/// The version of a plan's form.
+/// The version of the plan file's format.
 pub const VERSION: u32 = 1;
 
-/// The entries of a new GPT, as the UEFI specification wants at least and every tool makes.
+/// The number of entries of a new GPT: the minimum of the UEFI specification, which every tool uses.
 pub(crate) const GPT_ENTRIES: u32 = 128;
-/// The size of one.
+/// The size of an entry in bytes.
 pub(crate) const GPT_ENTRY_BYTES: u64 = 128;
-/// An MBR counts blocks in 32 bits.
+/// Number of blocks that the 32 bits of an MBR can address.
 pub(crate) const MBR_LBAS: u64 = 1 << 32;
-/// What is left before the first partition of an MBR disk at least, for boot loaders: the old track of 63 sectors.
+/// The least space before the first partition of an MBR disk, for boot loaders: the old track of 63 sectors.
 const MBR_LEAD: ByteCount = ByteCount::new(63 * 512);
-/// How much a wipe removes at the start of a partition: every signature that blkid knows there, Btrfs's at 64 KiB the last.
+/// How many bytes a wipe clears at the start of a partition. They cover every signature that blkid looks for
+/// there; Btrfs's at 64 KiB is the last.
 const WIPED: ByteCount = ByteCount::new(68 * 1024);
-/// More marks of a member than this are not wiped: there are not so many kinds.
+/// The most array-member marks that a plan wipes: fewer kinds of mark exist.
 pub(crate) const MOST_MARKS: usize = 32;
-/// FAT32 has at least 65,525 clusters, of a sector at least (Microsoft, FAT specification of 2000).
+/// The least number of clusters of FAT32; each has at least one sector (Microsoft, FAT specification of
+/// 2000).
 const FAT32_CLUSTERS: u64 = 65_525;
 
-/// A plan. It is valid; see the [module](self).
+/// A plan. It is always valid: nothing overlaps, nothing is outside the usable space, and every field fits its
+/// place on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     disk: Fingerprint,
@@ -95,16 +99,16 @@ pub struct Plan {
     seed: String,
 }
 
-/// A disk, and what is on it.
+/// A disk and what was read from it.
 #[derive(Clone, Copy)]
 pub struct Situation<'a> {
-    /// Its bytes.
+    /// The disk, for reading.
     pub medium: &'a dyn Medium,
-    /// Its sectors.
+    /// The disk's sector sizes and other topology.
     pub topology: &'a Topology,
-    /// What is on it, read for its logical sector.
+    /// What the disk holds, read for its logical sector size.
     pub stack: &'a Stack,
-    /// Its serial number.
+    /// The disk's serial number.
     pub serial: Option<&'a str>,
 }
 
@@ -113,7 +117,7 @@ impl Situation<'_> {
         self.medium.len()
     }
 
-    /// The sector in which the new table counts.
+    /// The logical sector size in which the new table counts.
     pub(crate) fn block(&self) -> BlockSize {
         self.topology.logical.value()
     }
@@ -124,37 +128,37 @@ impl Situation<'_> {
 }
 
 impl Plan {
-    /// The disk that it is for.
+    /// The fingerprint of the disk that the plan is for.
     pub fn disk(&self) -> &Fingerprint {
         &self.disk
     }
 
-    /// Whether the table is made anew; else the present one is changed.
+    /// Whether a new table is made; otherwise the present one is changed.
     pub fn is_fresh(&self) -> bool {
         self.fresh
     }
 
-    /// The sector size that the present table counts in, where the plan converts it to the disk's own.
+    /// The sector size in which the present table counts, if the plan converts it to the disk's own.
     pub fn converts(&self) -> Option<BlockSize> {
         self.converts
     }
 
-    /// Whether both copies of a GPT are written where they belong, the backup at the disk's end.
+    /// Whether both copies of a GPT are written to their proper places, the backup at the end of the disk.
     pub fn relocates_backup(&self) -> bool {
         self.relocate_backup
     }
 
-    /// What was there.
+    /// The partitions before the change.
     pub fn before(&self) -> &[Entry] {
         &self.before
     }
 
-    /// The table.
+    /// The new table.
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// Where partitions start.
+    /// The boundary on which partitions start.
     pub fn grain(&self) -> Boundary {
         self.grain
     }
@@ -164,32 +168,32 @@ impl Plan {
         &self.considered
     }
 
-    /// What is overwritten with zeros.
+    /// The spans that are overwritten with zeros.
     pub fn wipe(&self) -> &[Span] {
         &self.wipe
     }
 
-    /// What is on the disk and is not reached from the table.
+    /// What is on the disk but cannot be reached from the new table.
     pub fn lost(&self) -> &[Lost] {
         &self.lost
     }
 
-    /// What is worth knowing before it is applied.
+    /// Remarks to read before applying the plan.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Where new identities came from.
+    /// The seed of the new identifiers.
     pub fn seed(&self) -> &str {
         &self.seed
     }
 
-    /// The sector in which the table counts.
+    /// The sector size in which the new table counts.
     pub fn block(&self) -> BlockSize {
         self.disk.sector
     }
 
-    /// The bytes of an entry.
+    /// The bytes of an entry; `None` if they cannot be counted.
     pub fn span(&self, entry: &Entry) -> Option<Span> {
         span_of(entry, self.block())
     }
@@ -199,7 +203,7 @@ impl Plan {
         serde_json::to_string_pretty(&PlanFile::from(self))
     }
 
-    /// Reads a plan that was kept.
+    /// Reads a stored plan.
     pub fn from_json(text: &str) -> Result<Self, PlanError> {
         let unread = |error: serde_json::Error| PlanError::Invalid(error.to_string());
         let json = serde_json::from_str::<serde_json::Value>(text).map_err(unread)?;
@@ -212,7 +216,7 @@ pub(crate) fn span_of(entry: &Entry, block: BlockSize) -> Option<Span> {
     Span::of_blocks(entry.start, entry.sectors, block)
 }
 
-/// Makes a plan of a request for a disk.
+/// Makes a plan for a disk from a request.
 pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanError> {
     let (size, block) = (situation.size(), situation.block());
     let fingerprint =
@@ -248,7 +252,7 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
         Some(format) => draft.new_table(format)?,
         None => draft.changed_table()?,
     };
-    // Where a table is converted, what it lists can be said in the new sectors too.
+    // A converted table lists the same partitions, and these can be given in the new sectors too.
     let before = if request.convert {
         table.partitions.clone()
     } else {
@@ -284,7 +288,7 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
     plan.checked()
 }
 
-/// A partition as it is, as an entry that keeps it.
+/// Returns a present partition as an entry that keeps it.
 pub(crate) fn kept(partition: &Partition) -> Entry {
     let kind = match partition.kind {
         PartitionType::Guid(guid) => guid_text(guid),
@@ -313,7 +317,7 @@ pub(crate) fn kept(partition: &Partition) -> Entry {
     }
 }
 
-/// A plan in the making.
+/// A plan being made.
 struct Draft<'a> {
     situation: &'a Situation<'a>,
     request: &'a Request,
@@ -321,7 +325,7 @@ struct Draft<'a> {
     identities: Identities,
     notes: Vec<String>,
     wipe: Vec<Span>,
-    /// What is on the disk beside its table and stays.
+    /// Content outside the table that is kept.
     spared: Spared,
 }
 
@@ -330,7 +334,7 @@ impl Draft<'_> {
         self.situation.block()
     }
 
-    /// A table with nothing in it, and what of the disk it can use.
+    /// Returns an empty table with its usable space on this disk.
     fn empty_table(&mut self, format: Format) -> Result<Table, PlanError> {
         let blocks = self.situation.blocks();
         let too_small = || PlanError::DiskTooSmall(self.situation.size());
@@ -363,7 +367,7 @@ impl Draft<'_> {
         })
     }
 
-    /// What is worth knowing of a table.
+    /// Adds remarks on the new table.
     fn note(&mut self, table: &Table) {
         let (block, size) = (self.block(), self.situation.size());
         let mut notes = Vec::new();
@@ -409,7 +413,7 @@ impl Draft<'_> {
         self.notes.append(&mut notes);
     }
 
-    /// Notes that a new table goes over something that nobody knows.
+    /// Adds a remark if a new table is written to a disk whose content is not recognised.
     fn note_unknown(&mut self) -> Result<(), PlanError> {
         let Situation { medium, stack, .. } = *self.situation;
         if self.request.table.is_some() && stack.kind == TableKind::None && !is_blank(medium)? {
@@ -421,7 +425,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// The boundaries above advice that an entry's start is not on.
+    /// Names the boundaries above advice that an entry's start misses.
     fn misplaced(&self, entry: &Entry) -> Option<String> {
         let start = span_of(entry, self.block())?.start();
         let misses: Vec<&str> = named_boundaries(self.situation.topology)
@@ -434,7 +438,7 @@ impl Draft<'_> {
         (!misses.is_empty()).then(|| misses.join(", "))
     }
 
-    /// Lists what a wipe removes, if one is asked for.
+    /// Collects the spans that a wipe clears, if one is requested.
     fn wipe(&mut self, table: &Table, is_shared: bool) -> Result<(), PlanError> {
         if !self.request.wipe {
             return Ok(());
@@ -445,7 +449,8 @@ impl Draft<'_> {
         let is_filled =
             matches!(self.situation.stack.kind, TableKind::Content(_) | TableKind::Foreign(_)) || is_shared;
         if is_filled && self.request.table.is_some() {
-            // Behind the table, up to the first partition. An MBR is one sector, whatever is left free behind it.
+            // From the end of the table to the first partition. An MBR is one sector, however much is left
+            // free after it.
             let behind = if table.format == Format::Mbr { 1 } else { table.first_usable.get() };
             let from = ByteOffset::new(behind * block.get());
             let end = first.unwrap_or(from).min(ByteOffset::new(WIPED.get().max(from.get())));
@@ -463,7 +468,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// What marks the disk as a member of an array where the new table leaves it: the table would be the array's.
+    /// Returns the spans that mark the disk as an array member and that the new table does not cover. If they
+    /// remained, the new table would be taken for the array's.
     fn marks_between(&self, table: &Table) -> Result<Vec<Span>, PlanError> {
         let block = self.block();
         let free = match table.format {
@@ -485,7 +491,7 @@ impl Draft<'_> {
     }
 }
 
-/// Whether the primary copy of a GPT is not the one that counts.
+/// Whether the primary copy of a GPT is damaged, so that the backup counts.
 pub(crate) fn primary_is_damaged(stack: &Stack) -> bool {
     stack.problems.iter().any(|problem| matches!(problem, Problem::GptPrimaryDamaged { .. }))
 }

@@ -1,4 +1,4 @@
-//! What is asked for: partitions of a new table, or changes to the one that is there.
+//! Requests: the partitions of a new table, or changes to the present one.
 //!
 //! The law of this module: it turns text into a [`Request`] and knows nothing of a disk.
 
@@ -11,43 +11,43 @@ use crate::error::PlanError;
 use crate::guid::Seed;
 use crate::plan::Format;
 
-/// A size below this needs its unit: 1 MiB, the grain of every tool.
+/// A size below this needs a unit: 1 MiB, the grain of every tool.
 const SMALLEST_UNSAID: ByteCount = ByteCount::new(1 << 20);
 
-/// How large a partition is to be.
+/// The requested size of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// At least so many bytes.
+    /// At least this many bytes.
     Bytes(ByteCount),
-    /// Exactly so many sectors.
+    /// Exactly this many sectors.
     Sectors(u64),
-    /// So much of the usable space.
+    /// This percentage of the usable space.
     Percent(u8),
-    /// What the others leave.
+    /// The space that the other partitions leave.
     Rest,
 }
 
-/// Where a partition is to start.
+/// The requested start of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// At this byte.
+    /// At this byte offset.
     Byte(ByteCount),
     /// At this sector.
     Sector(u64),
 }
 
-/// A partition that is asked for.
+/// A requested partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// How large.
+    /// Its size.
     pub size: Size,
-    /// Where, if not where it fits.
+    /// Its start; `None` to place it where it fits.
     pub start: Option<Place>,
-    /// Its type: a name, a GUID, or an MBR type.
+    /// Its type: a name, a GUID or an MBR type.
     pub kind: Option<String>,
     /// Its name (GPT).
     pub name: String,
-    /// The file system that is to be made in it.
+    /// The file system that is to be created in it.
     pub fs: Option<String>,
     /// Whether it is a logical partition (MBR).
     pub logical: bool,
@@ -55,25 +55,25 @@ pub struct Part {
     pub bootable: bool,
     /// Its attribute bits (GPT).
     pub attributes: u64,
-    /// Its identity (GPT), if not a random one.
+    /// Its unique GUID (GPT); `None` for a random one.
     pub uuid: Option<String>,
-    /// Its number, if not the lowest free one.
+    /// Its number; `None` for the lowest free one.
     pub number: Option<u32>,
 }
 
-/// A partition that is to grow.
+/// A partition to be grown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grow {
     /// Its number.
     pub number: u32,
-    /// To this size; as far as there is room without one.
+    /// Its new size; `None` to grow it as far as there is space.
     pub size: Option<ByteCount>,
 }
 
-/// What is asked for.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// A new table of this format; a change to the present one without.
+    /// The format of a new table; `None` to change the present one.
     pub table: Option<Format>,
     /// Partitions to make, in order.
     pub parts: Vec<Part>,
@@ -81,26 +81,26 @@ pub struct Request {
     pub delete: Vec<u32>,
     /// Partitions to grow.
     pub grow: Vec<Grow>,
-    /// Write both copies of a GPT anew.
+    /// Rewrite both copies of a GPT.
     pub repair: bool,
-    /// The same, with the backup at the disk's end and all space up to there usable.
+    /// Rewrite both copies, with the backup at the end of the disk and all space up to it usable.
     pub relocate_backup: bool,
-    /// Say a table that counts in sectors of another size again in the disk's.
+    /// Convert a table that counts in sectors of another size to the disk's own.
     pub convert: bool,
-    /// Take starts that are on no boundary.
+    /// Accept starts that are not on a boundary.
     pub allow_misaligned: bool,
-    /// A grain in place of 1 MiB.
+    /// A grain to use instead of 1 MiB.
     pub grain: Option<ByteCount>,
-    /// Remove what was where new partitions begin, and what the disk is as a whole.
+    /// Clear signatures where new partitions begin, and of content that fills the disk as a whole.
     pub wipe: bool,
-    /// The identity of a new table, if not a random one.
+    /// The identifier of a new table; `None` for a random one.
     pub disk_id: Option<String>,
-    /// Where identities come from.
+    /// The seed of new identifiers.
     pub seed: Seed,
 }
 
 impl Request {
-    /// A request for nothing.
+    /// A request that asks for nothing.
     pub fn new(seed: Seed) -> Self {
         Self {
             table: None,
@@ -120,7 +120,7 @@ impl Request {
 }
 
 impl Part {
-    /// A partition of this size and nothing else.
+    /// A partition of this size, with nothing else specified.
     pub fn new(size: Size) -> Self {
         Self {
             size,
@@ -173,7 +173,7 @@ fn parse_bits(text: &str) -> Option<u64> {
 impl FromStr for Part {
     type Err = PlanError;
 
-    /// Reads `512MiB,type=esp,name=boot,fs=vfat`: a size, and what else is known of the partition.
+    /// Parses `512MiB,type=esp,name=boot,fs=vfat`: a size, followed by other properties of the partition.
     fn from_str(text: &str) -> Result<Self, PlanError> {
         let mut words = text.split(',');
         let mut part = Self::new(words.next().unwrap_or_default().parse()?);
@@ -210,7 +210,8 @@ impl FromStr for Size {
         let size = parse_size(text).map_err(|error| {
             PlanError::Syntax(format!("{error}; or 2048s for sectors, 50% of the space, or rest"))
         })?;
-        // Nobody wants partitions of 64 bytes: sfdisk and parted take MiB or sectors without a unit.
+        // Partitions of 64 bytes are never meant: sfdisk and parted take a number without a unit as MiB or
+        // sectors.
         if size < SMALLEST_UNSAID && text.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(PlanError::Syntax(format!(
                 "'{text}' without a unit is a number of bytes, which is hardly meant: write {text}MiB or {text}s, or {text}B \
@@ -233,7 +234,7 @@ impl FromStr for Place {
     }
 }
 
-/// `2048s`
+/// Parses a number of sectors, such as `2048s`.
 fn sectors(text: &str) -> Option<u64> {
     text.strip_suffix('s')?.parse().ok()
 }
@@ -241,7 +242,7 @@ fn sectors(text: &str) -> Option<u64> {
 impl FromStr for Grow {
     type Err = PlanError;
 
-    /// Reads `3` or `3=20GiB`.
+    /// Parses `3` or `3=20GiB`.
     fn from_str(text: &str) -> Result<Self, PlanError> {
         let (number, size) = match text.split_once('=') {
             Some((number, size)) => (number, Some(size)),
@@ -256,7 +257,7 @@ impl FromStr for Grow {
     }
 }
 
-/// A request in a file.
+/// A request file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -274,7 +275,7 @@ struct File {
     part: Vec<FilePart>,
 }
 
-/// A partition in a file.
+/// A partition in a request file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FilePart {
@@ -293,7 +294,7 @@ struct FilePart {
     attrs: Option<String>,
 }
 
-/// Adds what the TOML in `text` asks for to `request`.
+/// Adds the contents of the TOML in `text` to `request`.
 pub fn parse_file(text: &str, request: &mut Request) -> Result<(), PlanError> {
     let file: File = toml::from_str(text).map_err(|error| PlanError::Toml(Box::new(error)))?;
     request.table = request.table.or(file.table);

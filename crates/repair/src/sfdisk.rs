@@ -1,6 +1,8 @@
-//! sfdisk's scripts: what `sfdisk --dump` prints and `sfdisk` reads (sfdisk(8), "Named-fields format").
+//! sfdisk scripts: the format that `sfdisk --dump` prints and `sfdisk` reads (sfdisk(8), "Named-fields
+//! format").
 //!
-//! The law of this module: a dump of a plan, read again, asks for the same table; what is not understood is an error.
+//! The law of this module: a dump of a plan, read back, requests the same table. Anything not understood is
+//! an error.
 
 use std::fmt::Write;
 
@@ -8,7 +10,7 @@ use crate::error::PlanError;
 use crate::plan::{Format, Plan};
 use crate::request::{Part, Place, Request, Size};
 
-/// The script that makes `plan`'s table on `device`.
+/// Returns the script that makes `plan`'s table on `device`.
 pub fn to_sfdisk(plan: &Plan, device: &str) -> String {
     let table = plan.table();
     let (label, id) = match table.format {
@@ -47,7 +49,8 @@ pub fn to_sfdisk(plan: &Plan, device: &str) -> String {
     text
 }
 
-/// A name as sfdisk quotes it: what a shell would obey, and all but printable ASCII, as bytes (`fputs_quoted`, lib/fileutils.c).
+/// Escapes a name as sfdisk does: characters special to a shell, and everything but printable ASCII, as
+/// hexadecimal bytes (`fputs_quoted`, lib/fileutils.c).
 fn escaped(name: &str) -> String {
     let mut text = String::new();
     for byte in name.bytes() {
@@ -61,7 +64,7 @@ fn escaped(name: &str) -> String {
     text
 }
 
-/// The name that was quoted so.
+/// Reverses [`escaped`].
 fn unescaped(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text;
@@ -78,7 +81,7 @@ fn unescaped(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The names of the first three bits; the others are numbers (libfdisk/src/gpt.c).
+/// The names of the first three attribute bits; the others are printed as numbers (libfdisk/src/gpt.c).
 const NAMED_BITS: [&str; 3] = ["RequiredPartition", "NoBlockIOProtocol", "LegacyBIOSBootable"];
 
 fn attributes(bits: u64) -> String {
@@ -114,7 +117,7 @@ pub fn from_sfdisk(text: &str, request: &mut Request) -> Result<(), PlanError> {
         }
         read_line(line, request).map_err(|error| PlanError::Syntax(format!("line {number}: {error}")))?;
     }
-    // The extended partition is made for what is in it.
+    // The extended partition is made automatically for the logical ones.
     request.parts.retain(|part| !part.kind.as_deref().is_some_and(is_extended));
     if request.table == Some(Format::Gpt) {
         return Ok(());
@@ -123,7 +126,7 @@ pub fn from_sfdisk(text: &str, request: &mut Request) -> Result<(), PlanError> {
         Some(Place::Sector(sector)) => Some(sector),
         _ => None,
     };
-    // A primary partition behind the logical ones is listed before them.
+    // A script lists primary partitions before logical ones, even those that lie after them.
     if request.parts.iter().all(|part| start_of(part).is_some()) {
         request.parts.sort_by_key(start_of);
     }
@@ -139,7 +142,8 @@ fn is_extended(kind: &str) -> bool {
 
 fn read_line(line: &str, request: &mut Request) -> Result<(), PlanError> {
     let (before, after) = match line.split_once(':') {
-        // A comma or an equals sign before the colon: it is in a value, and the line has no device.
+        // An equals sign or a comma before the colon means that the colon is in a value, and the line names
+        // no device.
         Some((before, after)) if !before.contains(['=', ',']) => (before.trim(), after.trim()),
         _ => ("", line),
     };
@@ -179,7 +183,7 @@ fn read_line(line: &str, request: &mut Request) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// `start=2048, size=4096, type=…, name="a, b", bootable`
+/// Parses `start=2048, size=4096, type=…, name="a, b", bootable`.
 fn fields(text: &str, part: &mut Part) -> Result<(), PlanError> {
     let mut rest = text;
     while !rest.trim().is_empty() {
@@ -227,7 +231,7 @@ fn field(key: &str, value: &str, part: &mut Part) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// sfdisk's short names of types (sfdisk(8)).
+/// sfdisk's one-letter type names (sfdisk(8)).
 fn alias(kind: &str) -> &str {
     match kind {
         "L" => "linux",

@@ -1,5 +1,5 @@
-//! What can go wrong between a plan and what is written: each with the error that says it, and with what is on the disk then.
-//! What would be read as another table is in `tests/beside.rs`.
+//! Failures between a plan and the written disk: each gives its error, and the disk is checked afterwards.
+//! Steps that would be read as another table are in `tests/beside.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,25 +18,25 @@ use straddle_units::{ByteCount, ByteOffset, ErrorKind};
 
 const SIZE: u64 = 64 << 20;
 
-/// What a disk does that it should not.
+/// A fault of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
-    /// It cannot be read once something is written.
+    /// Reads fail after the first write.
     Reads,
-    /// It cannot be written.
+    /// Writes fail.
     Writes,
-    /// It cannot be flushed.
+    /// Flushes fail.
     Flushes,
-    /// It says that it has written, and has not.
+    /// Writes succeed but change nothing.
     Forgets,
-    /// Somebody has a partition open.
+    /// Another process has a partition open.
     Busy,
-    /// The kernel reads no table once something is written.
+    /// The kernel does not read the table after the first write.
     Unread,
 }
 
-/// A disk in memory with a fault, which wants the backup at `undo` before the first write.
+/// A disk in memory with a fault; it requires the backup at `undo` to exist before the first write.
 struct Faulty {
     memory: Memory,
     fault: Fault,
@@ -92,7 +92,8 @@ fn plan_of(memory: &Memory) -> Plan {
     common::plan(memory, "512e", &request).unwrap()
 }
 
-/// Applies `plan` to a blank disk of `size` bytes with this fault, and has the kernel read it; what is on it then.
+/// Applies `plan` to a blank disk of `size` bytes with this fault, and has the kernel read it; returns the
+/// disk too.
 fn apply(folder: &Path, plan: &Plan, size: u64, fault: Fault) -> (Result<(), ApplyError>, Faulty) {
     let undo = folder.join("undo");
     let mut disk = Faulty { memory: Memory::new(size), fault, undo: undo.clone(), is_written: false };
@@ -122,7 +123,7 @@ fn every_failure_has_its_error() {
         (&plan, SIZE, Fault::Writes, |e| matches!(e, ApplyError::Write { .. }), ErrorKind::Failed),
         (&plan, SIZE, Fault::Flushes, |e| matches!(e, ApplyError::Write { .. }), ErrorKind::Failed),
         (&plan, SIZE, Fault::Forgets, |e| matches!(e, ApplyError::Differs { .. }), ErrorKind::Failed),
-        // No such disk has the table's partition.
+        // There is no such disk, so the kernel does not list the table's partition.
         (&plan, SIZE, Fault::None, |e| matches!(e, ApplyError::Kernel(_)), ErrorKind::Failed),
         (&plan, SIZE, Fault::Unread, |e| matches!(e, ApplyError::Kernel(_)), ErrorKind::Failed),
     ];
@@ -152,7 +153,7 @@ fn without_a_backup_nothing_is_written() {
     assert_eq!(disk.memory, Memory::new(SIZE));
 }
 
-/// An undo has its own start, and the same laws behind it.
+/// An undo starts differently, but then follows the same rules.
 #[test]
 fn an_undo_is_refused_where_data_would_be_lost() {
     let folder = tempfile::tempdir().unwrap();

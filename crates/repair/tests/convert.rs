@@ -1,4 +1,5 @@
-//! Tables converted from one sector size to the other: the same bytes for every partition, under power cuts too.
+//! Tables converted from one sector size to the other: every partition keeps its bytes, even under power
+//! cuts.
 //!
 //! `CONVERSIONS=n` sets the number of random tables.
 
@@ -21,7 +22,7 @@ fn other(block: BlockSize) -> BlockSize {
     if block == BlockSize::B512 { BlockSize::B4096 } else { BlockSize::B512 }
 }
 
-/// The plan that converts the table on `disk`, which counts in `from`.
+/// Makes the plan that converts the table on `disk`, which counts in `from`.
 fn conversion(disk: &Memory, from: BlockSize) -> Result<Plan, PlanError> {
     let mut request = Request::new(Seed(1));
     request.convert = true;
@@ -30,7 +31,7 @@ fn conversion(disk: &Memory, from: BlockSize) -> Result<Plan, PlanError> {
     make(&Situation { medium: disk, topology: &topology, stack: &stack, serial: None }, &request)
 }
 
-/// Converts the table on `disk`, and returns the steps and their backup.
+/// Converts the table on `disk`; returns the steps and their backup.
 fn convert_and_back_up(disk: &mut Memory, from: BlockSize) -> Result<(Vec<Step>, Backup), PlanError> {
     let plan = Plan::from_json(&conversion(disk, from)?.to_json().unwrap())?;
     match common::write(disk, &plan, None) {
@@ -40,12 +41,12 @@ fn convert_and_back_up(disk: &mut Memory, from: BlockSize) -> Result<(Vec<Step>,
     }
 }
 
-/// Converts the table on `disk`, and returns the steps.
+/// Converts the table on `disk`; returns the steps.
 fn convert(disk: &mut Memory, from: BlockSize) -> Result<Vec<Step>, PlanError> {
     convert_and_back_up(disk, from).map(|(steps, _)| steps)
 }
 
-/// What a conversion must not change: all but the container, whose records have to move.
+/// What a conversion must keep: everything except the container, whose records must move.
 fn lasting(disk: &Memory, block: BlockSize) -> Vec<(u32, u64, u64, String, String, u64, bool)> {
     let stack = read_stack(disk, Some(block), Some(block)).unwrap();
     let containers: Vec<u32> =
@@ -55,8 +56,9 @@ fn lasting(disk: &Memory, block: BlockSize) -> Vec<(u32, u64, u64, String, Strin
     listed
 }
 
-/// Every state that a cut can leave is the old table for who counts as before, or the new one for who counts as it says; and
-/// a reader that tells a GPT's sector size by itself finds one of them, whatever sectors the disk has.
+/// Checks that every state after a cut is the old table to a reader with the former sector size, or the new
+/// one to a reader with the new size. A reader that detects a GPT's sector size must find one of them,
+/// whatever sectors the disk has.
 fn cut_everywhere(before: &Memory, after: &Memory, steps: &[Step], from: BlockSize, seed: u64) -> u64 {
     let to = other(from);
     let (old, new) = (Reading::forced(before, from), Reading::forced(after, to));
@@ -101,7 +103,7 @@ fn every_cut_of_a_conversion_leaves_the_old_or_the_new_table() {
     ];
     let mut states = 0;
     for from in [BlockSize::B512, BlockSize::B4096] {
-        // A disk whose end is on no 4096-byte sector too.
+        // Includes a disk whose end is not on a 4096-byte sector.
         for size in [96 << 20, (96 << 20) + if from == BlockSize::B512 { 1536 } else { 0 }] {
             for wanted in &tables {
                 let mut disk = Memory::new(size);
@@ -114,7 +116,7 @@ fn every_cut_of_a_conversion_leaves_the_old_or_the_new_table() {
                 let undo = common::undo(&mut undone, &backup);
                 states += cut_everywhere(&disk, &before, &undo, other(from), 0);
                 assert_eq!(bytes_of(&undone), bytes_of(&before), "an undo brings back every byte");
-                // And back again.
+                // And back.
                 convert(&mut disk, other(from)).unwrap();
                 assert_eq!(lasting(&disk, from), listed);
                 assert_eq!(common::stack_of(&disk, from).problems, []);
@@ -125,7 +127,7 @@ fn every_cut_of_a_conversion_leaves_the_old_or_the_new_table() {
     assert!(states > 1000);
 }
 
-/// A new table over one that was written in sectors of the other size, which goes.
+/// A new table over one that was written in sectors of the other size, which is removed.
 #[test]
 fn a_new_table_replaces_one_in_other_sectors() {
     let mut states = 0;
@@ -150,7 +152,7 @@ fn a_new_table_replaces_one_in_other_sectors() {
     println!("{states} states");
 }
 
-/// All bytes that are not zero.
+/// All units that are not zero.
 fn bytes_of(disk: &Memory) -> Vec<(u64, Vec<u8>)> {
     let units = disk.units.iter().filter(|(_, bytes)| bytes.iter().any(|byte| *byte != 0));
     units.map(|(at, bytes)| (*at, bytes.clone())).collect()
@@ -183,7 +185,7 @@ fn random_tables_are_converted_and_cut() {
     assert!(converted > count / 3, "most tables can be converted");
 }
 
-/// A copy that is damaged, and a disk that has another size: the copy that counts is the last to go.
+/// With a damaged copy, or a disk that has changed size: the copy that counts is replaced last.
 #[test]
 fn a_damaged_copy_is_no_danger() {
     let size = 32_u64 << 20;
@@ -212,7 +214,7 @@ fn a_damaged_copy_is_no_danger() {
     }
 }
 
-/// What cannot be said in the new sectors is refused, and what a plan says that is not there too.
+/// What cannot be expressed in the new sectors is refused, and so is a plan that names what is not there.
 #[test]
 fn what_cannot_be_said_exactly_is_refused() {
     let refused = |part: &str, format: Format| {
@@ -239,7 +241,7 @@ fn what_cannot_be_said_exactly_is_refused() {
     assert!(matches!(Prepared::of(&mut disk, &plan, None), Err(ApplyError::Plan(PlanError::Invalid(_)))));
 }
 
-/// What a GPT's backup takes more of in larger sectors comes back with the smaller ones.
+/// Space that a GPT's backup takes in larger sectors is usable again in the smaller ones.
 #[test]
 fn there_and_back_gives_every_usable_sector_back() {
     for mib in [16, 64, 100] {
@@ -251,7 +253,7 @@ fn there_and_back_gives_every_usable_sector_back() {
             };
             let before = end(&disk, block);
             convert(&mut disk, block).unwrap();
-            // A new table of that size has as much.
+            // A new table in that sector size has as much space.
             let mut new = Memory::new(mib << 20);
             plan_and_write(&mut new, assume(other(block)), &table(Format::Gpt, &[(4, false)])).unwrap();
             assert_eq!(end(&disk, other(block)), end(&new, other(block)), "{mib} MiB, from {block}");

@@ -1,5 +1,6 @@
-//! Random plans on random disks, read back by sfdisk, sgdisk, parted and fdisk, judged by the audit, and compared with what
-//! those tools make of the same script. `PLANS=n` sets the number of seeds; each is printed when it fails.
+//! Random plans on random disks, read back by sfdisk, sgdisk, parted and fdisk, checked by the audit, and
+//! compared with what those tools make of the same script. `PLANS=n` sets the number of seeds; a failing seed
+//! is printed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -27,7 +28,7 @@ use straddle_repair::{
 };
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba};
 
-/// What a tool prints; it has to succeed.
+/// Returns what a tool prints; it must succeed.
 fn tool(name: &str, arguments: &[&str], input: &str, environment: Option<(&str, &str)>) -> String {
     let mut command = Command::new(name);
     command.args(arguments).env("PATH", PATH).env("LC_ALL", "C.UTF-8");
@@ -98,7 +99,7 @@ fn by_parted(plan: &Plan, path: &str) -> Rows {
     text.lines().skip(2).filter_map(row).collect()
 }
 
-/// The findings of the audit on what is read back.
+/// The audit's findings on the disk as read back.
 fn findings(disk: &FileDisk, assume: &str) -> Vec<(&'static str, Severity, String)> {
     let (topology, stack) = (topology(assume), stack_of(disk, block_of(assume)));
     let context = Context {
@@ -122,7 +123,7 @@ fn size_of(plan: &Plan, entry: &Entry) -> ByteCount {
     entry.sectors.to_bytes(plan.block()).unwrap()
 }
 
-/// What the plan itself left out, and what an MBR cannot do, may be found; nothing else.
+/// Whether a finding is expected: a boundary that the plan itself left out, or a limit of an MBR.
 fn is_excused(plan: &Plan, finding: &(&'static str, Severity, String)) -> bool {
     let left_out = plan.considered().iter().any(|c| c.left_out.is_some() && c.size != ByteCount::ZERO);
     let placed = matches!(finding.0, "S003" | "S004" | "S005" | "S006" | "S007" | "S008" | "S009");
@@ -180,7 +181,7 @@ fn judge(plan: &Plan, request: &Request, disk: &FileDisk, assume: &str, told: &d
     assert!(!text.contains("does not start on physical sector"), "{text}\n{}", told());
     let bad: Vec<_> = findings(disk, assume).into_iter().filter(|f| !is_excused(plan, f)).collect();
     assert!(bad.is_empty(), "{bad:#?}\n{}", told());
-    // Sizes as asked, or up to the next boundary of an end.
+    // Sizes are as requested, or rounded up to the next boundary of an end.
     let asked = request.parts.iter().filter(|p| !p.logical).collect::<Vec<_>>();
     let ours = plan
         .table()
@@ -200,7 +201,8 @@ fn judge(plan: &Plan, request: &Request, disk: &FileDisk, assume: &str, told: &d
     no_worse_than_peers(plan, assume, told);
 }
 
-/// No peer's start, in the space where the first partition went, is on every boundary that ours is on, and on more.
+/// Checks that no other tool's start, in the space of the first partition, is on every boundary that ours is
+/// on and on more.
 fn no_worse_than_peers(plan: &Plan, assume: &str, told: &dyn Fn() -> String) {
     let topology = topology(assume);
     let byte = |lba: Lba| lba.to_bytes(plan.block()).unwrap();
@@ -210,7 +212,7 @@ fn no_worse_than_peers(plan: &Plan, assume: &str, told: &dyn Fn() -> String) {
         for peer in peers(&topology, plan.disk().size, Free::From(byte(plan.table().first_usable))) {
             let Some(theirs) = peer.start else { continue };
             let theirs = byte(Lba::new(theirs));
-            // Of boundaries that do not meet on so small a disk, another choice is no better one.
+            // If boundaries do not coincide on so small a disk, another choice is not better.
             let met = |at: ByteOffset| -> BTreeSet<&str> {
                 let named = straddle_audit::named_boundaries(&topology).into_iter();
                 let small = named.filter(|n| n.boundary.size().get() < plan.disk().size.get() / 4);
@@ -223,7 +225,8 @@ fn no_worse_than_peers(plan: &Plan, assume: &str, told: &dyn Fn() -> String) {
     }
 }
 
-/// Where each tool starts the first partition of a new table on an empty image of `mib` MiB; 0 where it makes none.
+/// Where each tool starts the first partition of a new table on an empty image of `mib` MiB; 0 if it makes
+/// none.
 fn first_starts(path: &str, mib: u64, format: Format) -> [u64; 3] {
     let (label, keys, kind) = match format {
         Format::Gpt => ("gpt", "g\nn\n\n\n\nw\n", "straddle"),
@@ -266,7 +269,8 @@ fn what_other_tools_would_do_to_an_image_is_what_they_do() {
     }
 }
 
-/// Our script makes the same table in their hands, theirs is ours again, and what they write we read.
+/// Checks that other tools make the same table from our script, that their dump gives our table, and that we
+/// read what they write.
 fn scripts(plan: &Plan, disk: &FileDisk, dir: &Path, assume: &str, told: &dyn Fn() -> String) {
     let path = disk.path().to_str().unwrap();
     let script = to_sfdisk(plan, path);
@@ -283,7 +287,7 @@ fn scripts(plan: &Plan, disk: &FileDisk, dir: &Path, assume: &str, told: &dyn Fn
         return;
     }
     let dump = tool("sfdisk", &["--dump", path], "", None);
-    // sfdisk tells its own grain where it is not 1 MiB.
+    // sfdisk prints its own grain if that is not 1 MiB.
     let dump: String =
         dump.lines().filter(|line| !line.starts_with("grain:")).map(|line| format!("{line}\n")).collect();
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
@@ -297,7 +301,7 @@ fn scripts(plan: &Plan, disk: &FileDisk, dir: &Path, assume: &str, told: &dyn Fn
     assert_eq!(Reading::of(&theirs, block).partitions, Reading::of(disk, block).partitions, "{}", told());
 }
 
-/// Each is refused with a sentence, and the disk stays as it is, to the byte.
+/// Each request is refused with a sentence, and no byte of the disk changes.
 #[test]
 fn bad_requests_are_refused_and_write_nothing() {
     let size = 64_u64 << 20;
@@ -369,13 +373,13 @@ fn bad_requests_are_refused_and_write_nothing() {
     }
 }
 
-/// Why `plan` is refused on a disk.
+/// Returns why `plan` is refused on a disk.
 fn refusal(disk: &common::Memory, plan: &Plan, serial: Option<&str>) -> String {
     let mut disk = disk.clone();
     Prepared::of(&mut disk, plan, serial).map(|_| ()).unwrap_err().to_string()
 }
 
-/// A plan for another disk, and for one that has changed since.
+/// A plan for another disk, and one for a disk that has changed since.
 #[test]
 fn a_plan_knows_its_disk() {
     let mut disk = common::Memory::new(64 << 20);
@@ -408,7 +412,7 @@ fn a_plan_knows_its_disk() {
     assert!(error.contains("outside"), "{error}");
 }
 
-/// A backup believes nothing: not its own bytes, and not the disk's.
+/// An undo trusts neither the backup's bytes nor the disk's.
 #[test]
 fn an_undo_is_for_what_was_done() {
     let dir = tempfile::tempdir().unwrap();

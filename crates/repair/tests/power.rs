@@ -1,8 +1,9 @@
-//! Power cuts: wherever the writing of a table ends, a reader that checks sums finds the old table or the new one.
+//! Power cuts: at whatever point writing a table stops, a reader that checks checksums finds the old table or
+//! the new one.
 //!
-//! The drive has a volatile cache that it writes in units of 512 bytes in any order, so that of the units since the last flush
-//! any set may be on the medium: every set is tried where there are few, each prefix and some by seed where there are more.
-//! `CUTS=n` sets the number of random changes to tables.
+//! The drive has a volatile write cache that it writes in units of 512 bytes in any order. Of the units
+//! written since the last flush, any subset may be on the medium. Every subset is tried if there are few
+//! units, otherwise each prefix and some random ones. `CUTS=n` sets the number of random changes to tables.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +17,7 @@ use straddle_device::Medium;
 use straddle_repair::{Format, Grow, Part, Request, Seed, Size, Step};
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
-/// Tries every state in which a cut can leave `before`, and counts them.
+/// Tries every state in which a cut can leave `before`; returns their number.
 fn cut_everywhere(before: &Memory, after: &Memory, steps: &[Step], block: BlockSize, seed: u64) -> u64 {
     let (old, new) = (Reading::of(before, block), Reading::of(after, block));
     let mut states = 0;
@@ -53,7 +54,7 @@ fn table(format: Format, sizes: &[(u64, bool)]) -> Request {
     })
 }
 
-/// From one table to another on small disks, both ways, in both sector sizes: every kind with every kind.
+/// From every kind of table to every kind on small disks, both ways, in both sector sizes.
 #[test]
 fn every_cut_on_a_small_disk_leaves_the_old_or_the_new_table() {
     let tables = [
@@ -85,8 +86,8 @@ fn every_cut_on_a_small_disk_leaves_the_old_or_the_new_table() {
     assert!(states > 1000);
 }
 
-/// A copy of a GPT that is damaged, and a disk that has grown: each mended under cuts, with and without a change to the
-/// table at the same time.
+/// A damaged copy of a GPT, and a disk that has grown: each repaired under cuts, with and without a change to
+/// the table at the same time.
 #[test]
 fn a_damaged_copy_is_mended_without_danger() {
     let mut states = 0;
@@ -121,7 +122,8 @@ fn a_damaged_copy_is_mended_without_danger() {
     println!("{states} states");
 }
 
-/// Changes a byte of the header at `at`: one of the disk's GUID, so that only the sum is wrong and not the other copy's place.
+/// Changes a byte of the disk GUID in the header at `at`, so that only the checksum is wrong and not the
+/// other copy's position.
 fn damage(disk: &mut Memory, at: u64) {
     let mut header = vec![0; UNIT];
     disk.read_at(ByteOffset::new(at), &mut header).unwrap();
@@ -129,7 +131,7 @@ fn damage(disk: &mut Memory, at: u64) {
     disk.put(at, &header);
 }
 
-/// Random tables, and random changes to them one after the other.
+/// Random tables, and a sequence of random changes to each.
 #[test]
 fn random_changes_survive_random_cuts() {
     let count = seeds("CUTS", 60);

@@ -1,4 +1,4 @@
-//! What nobody asks to change stays, bit for bit.
+//! What a request does not name is kept bit for bit.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -27,7 +27,7 @@ fn patch(disk: &mut Memory, at: u64, bytes: &[u8]) {
     disk.put(unit, &whole);
 }
 
-/// Puts both sums of the copy whose header is at `header` and whose array is at `array` right.
+/// Corrects both checksums of the copy whose header is at `header` and whose array is at `array`.
 fn sum(disk: &mut Memory, header: u64, array: u64) {
     let entries = crc32fast::hash(&read(disk, array, 128 * 128));
     patch(disk, header + 88, &entries.to_le_bytes());
@@ -46,8 +46,8 @@ fn parts(count: usize) -> Vec<Part> {
     vec![Part::new(Size::Bytes(ByteCount::new(4 << 20))); count]
 }
 
-/// A GPT with everything that tools leave alone: boot code, a hybrid MBR, bytes behind the header, a type that nobody knows,
-/// a name that is no UTF-16, attributes of its own, and entries out of order.
+/// A GPT with everything that tools must leave alone: boot code, a hybrid MBR, bytes after the header, an
+/// unknown type, a name that is not valid UTF-16, attributes, and entries out of order.
 #[test]
 fn a_gpt_keeps_what_it_has() {
     let mut disk = Memory::new(SIZE);
@@ -89,7 +89,7 @@ fn a_gpt_keeps_what_it_has() {
     assert_eq!(stack_of(&disk, block_of("512e")).problems, []);
 }
 
-/// An MBR with boot code, an identity, and addresses of its own in an entry that stays.
+/// An MBR with boot code, a disk identifier, and unusual CHS addresses in an entry that is kept.
 #[test]
 fn an_mbr_keeps_what_it_has() {
     let mut disk = Memory::new(SIZE);
@@ -123,7 +123,7 @@ fn an_mbr_keeps_what_it_has() {
     );
 }
 
-/// The records of the chain whose container starts at byte `first`: whether each lists a partition.
+/// Whether each record of the chain whose container starts at byte `first` lists a partition.
 fn records(disk: &Memory, first: u64) -> Vec<bool> {
     let (mut at, mut lists) = (first, Vec::new());
     loop {
@@ -139,8 +139,8 @@ fn records(disk: &Memory, first: u64) -> Vec<bool> {
     }
 }
 
-/// Whatever is deleted of a chain, no record in it lists nothing, but the one of a chain that is empty; the others keep their
-/// places, types and flags.
+/// Whatever is deleted from a chain, every remaining record lists a partition, except the single record of an
+/// empty chain. The other partitions keep their places, types and flags.
 #[test]
 fn no_record_is_left_that_lists_nothing() {
     for deleted in 1..1_u32 << 4 {
@@ -155,7 +155,7 @@ fn no_record_is_left_that_lists_nothing() {
         let extended = before.iter().find(|p| p.number < 5).unwrap().span.start().get();
         let numbers: Vec<u32> = (5..9).filter(|number| deleted & 1 << (number - 5) != 0).collect();
         let done = plan_and_write(&mut disk, "512e", &request(|r| r.delete = numbers.clone()));
-        // Where two records have to change, no single write does it.
+        // A change of two records cannot be made with a single write.
         if let Err(error) = done {
             assert!(matches!(error, PlanError::TwoSteps(_)) && numbers.len() > 1, "{numbers:?}: {error}");
             continue;

@@ -1,4 +1,4 @@
-//! Logical block addresses, which exist only together with a block size.
+//! Logical block addresses, which have a meaning only together with a block size.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub const KERNEL_SECTOR: BlockSize = BlockSize(512);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockSize(u32);
 
-/// A number of bytes that is no logical block size.
+/// A number of bytes that is not a logical block size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSizeError(pub u64);
 
@@ -31,7 +31,7 @@ impl BlockSize {
     /// 4096-byte blocks: 4Kn drives.
     pub const B4096: Self = Self(4096);
 
-    /// A validated block size.
+    /// Validates a block size.
     pub fn new(bytes: u64) -> Result<Self, BlockSizeError> {
         match u32::try_from(bytes) {
             Ok(size) if size.is_power_of_two() && (512..=65536).contains(&size) => Ok(Self(size)),
@@ -49,7 +49,7 @@ impl BlockSize {
         ByteCount::new(self.get())
     }
 
-    /// How many whole blocks fit into `len`; a tail that is no whole block is left out.
+    /// The number of whole blocks in `len`; a partial block at the end does not count.
     pub fn blocks_floor(self, len: ByteCount) -> LbaCount {
         LbaCount(len.get() / self.get())
     }
@@ -59,12 +59,12 @@ impl BlockSize {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lba(u64);
 
-/// A number of logical blocks.
+/// A count of logical blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LbaCount(u64);
 
 impl Lba {
-    /// The block number `lba`.
+    /// The address of block number `lba`.
     pub const fn new(lba: u64) -> Self {
         Self(lba)
     }
@@ -74,27 +74,27 @@ impl Lba {
         self.0
     }
 
-    /// The first byte of the block, or `None` past 2^64.
+    /// The first byte of the block; `None` if it exceeds 64 bits.
     pub fn to_bytes(self, block: BlockSize) -> Option<ByteOffset> {
         self.0.checked_mul(block.get()).map(ByteOffset::new)
     }
 
-    /// The block that starts exactly at `offset`, or `None` when none does.
+    /// The block that starts exactly at `offset`; `None` if none does.
     pub fn from_bytes_exact(offset: ByteOffset, block: BlockSize) -> Option<Self> {
         offset.get().is_multiple_of(block.get()).then(|| Self(offset.get() / block.get()))
     }
 
-    /// The block in which `offset` lies.
+    /// The block that contains `offset`.
     pub fn containing(offset: ByteOffset, block: BlockSize) -> Self {
         Self(offset.get() / block.get())
     }
 
-    /// The address `count` blocks further on, or `None` past 2^64.
+    /// The address `count` blocks further on; `None` if it exceeds 64 bits.
     pub fn checked_add(self, count: LbaCount) -> Option<Self> {
         self.0.checked_add(count.0).map(Self)
     }
 
-    /// The number of blocks from `earlier` to here, or `None` if `earlier` is in fact later.
+    /// The number of blocks from `earlier` to here; `None` if `earlier` is in fact later.
     pub fn checked_since(self, earlier: Self) -> Option<LbaCount> {
         self.0.checked_sub(earlier.0).map(LbaCount)
     }
@@ -111,19 +111,19 @@ impl LbaCount {
         self.0
     }
 
-    /// The count in bytes, or `None` past 2^64.
+    /// The count in bytes; `None` if it exceeds 64 bits.
     pub fn to_bytes(self, block: BlockSize) -> Option<ByteCount> {
         self.0.checked_mul(block.get()).map(ByteCount::new)
     }
 
-    /// The address of the last of `self` blocks that start at LBA 0, or `None` when there is none.
+    /// The address of the last of this many blocks counted from LBA 0; `None` for zero blocks.
     pub fn last_lba(self) -> Option<Lba> {
         self.0.checked_sub(1).map(Lba)
     }
 }
 
 impl Span {
-    /// The bytes of `count` blocks from `start`, or `None` when they would end past 2^64.
+    /// The bytes of `count` blocks from `start`; `None` if they end past 2^64.
     pub fn of_blocks(start: Lba, count: LbaCount, block: BlockSize) -> Option<Self> {
         Self::new(start.to_bytes(block)?, count.to_bytes(block)?)
     }

@@ -1,42 +1,42 @@
-//! The one alignment predicate: a size and the phase at which its multiples lie.
+//! The one alignment predicate: the multiples of a size, shifted by a phase.
 
 use std::num::NonZeroU64;
 
 use crate::{ByteCount, ByteOffset, Span};
 
-/// A family of equally spaced boundaries: the bytes `phase + k * size`.
+/// A family of equally spaced boundaries, at the bytes `phase + k * size`.
 ///
-/// `size` need not be a power of two: three data disks of 64 KiB make stripes of 192 KiB. `phase` is what the
-/// kernel calls the alignment offset of a device: the byte of the first boundary (a 512e drive whose LBA 7 is
-/// the first to begin a physical sector has size 4096 and phase 3584).
+/// `size` need not be a power of two: three data disks with 64 KiB chunks make stripes of 192 KiB. `phase` is
+/// the byte of the first boundary, which the kernel calls the alignment offset of a device. On a 512e drive
+/// whose LBA 7 is the first to begin a physical sector, `size` is 4096 and `phase` is 3584.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Boundary {
     size: NonZeroU64,
     phase: u64,
 }
 
-/// How a span lies over the units that a [`Boundary`] cuts a medium into.
+/// How a span covers the units into which a [`Boundary`] divides a medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coverage {
-    /// Units of which the span has at least one byte.
+    /// Units that have at least one byte in the span.
     pub touched: u64,
-    /// Units of which the span has some bytes but not all: each costs a read-modify-write when written.
+    /// Units that have some but not all of their bytes in the span: writing each costs a read-modify-write.
     pub partial: u64,
 }
 
 impl Boundary {
-    /// Boundaries every `size` bytes, the first at byte `phase` (taken modulo `size`); `None` for an empty size.
+    /// Boundaries every `size` bytes, the first at byte `phase` modulo `size`; `None` if `size` is zero.
     pub fn new(size: ByteCount, phase: ByteCount) -> Option<Self> {
         let size = NonZeroU64::new(size.get())?;
         Some(Self { size, phase: phase.get() % size })
     }
 
-    /// Boundaries at the multiples of `size`.
+    /// Boundaries at the multiples of `size`; `None` if `size` is zero.
     pub fn multiples_of(size: ByteCount) -> Option<Self> {
         Self::new(size, ByteCount::ZERO)
     }
 
-    /// The distance between two boundaries.
+    /// The distance between adjacent boundaries.
     pub fn size(self) -> ByteCount {
         ByteCount::new(self.size.get())
     }
@@ -46,11 +46,11 @@ impl Boundary {
         ByteCount::new(self.phase)
     }
 
-    /// How far `offset` lies past the boundary before it: 0 when it is on one.
+    /// The distance from the preceding boundary to `offset`: 0 on a boundary.
     pub fn past(self, offset: ByteOffset) -> ByteCount {
         let size = self.size.get();
         let remainder = offset.get() % size;
-        // (offset - phase) mod size without leaving u64.
+        // (offset - phase) mod size, without overflowing u64.
         ByteCount::new(if remainder >= self.phase {
             remainder - self.phase
         } else {
@@ -58,8 +58,8 @@ impl Boundary {
         })
     }
 
-    /// How far the next boundary is from `offset`: 0 when it is on one. This is the kernel's
-    /// `alignment_offset` of something that starts at `offset` (`queue_limit_alignment_offset`,
+    /// The distance from `offset` to the next boundary: 0 on a boundary. This is the kernel's
+    /// `alignment_offset` of a device that starts at `offset` (`queue_limit_alignment_offset`,
     /// block/blk-settings.c).
     pub fn to_next(self, offset: ByteOffset) -> ByteCount {
         match self.past(offset).get() {
@@ -73,25 +73,25 @@ impl Boundary {
         self.past(offset) == ByteCount::ZERO
     }
 
-    /// How far past a boundary the multiples of this family's size come to lie, counted in a space whose byte `inner`
-    /// is the medium's byte `outer`: 0 when blocks of that size in the space are whole units of the medium.
+    /// The distance past a boundary at which blocks of this size lie, if they are counted in a space whose
+    /// byte `inner` is the medium's byte `outer`: 0 if such blocks are whole units of the medium.
     pub fn skew(self, inner: ByteOffset, outer: ByteOffset) -> ByteCount {
         let size = self.size.get();
         let (inner, outer) = (inner.get() % size, self.past(outer).get());
         ByteCount::new(if outer >= inner { outer - inner } else { size - (inner - outer) })
     }
 
-    /// The last boundary at or before `offset`; `None` when that would lie before the medium.
+    /// The last boundary at or before `offset`; `None` if it would lie before the medium.
     pub fn floor(self, offset: ByteOffset) -> Option<ByteOffset> {
         offset.checked_back(self.past(offset))
     }
 
-    /// The first boundary at or after `offset`; `None` past 2^64.
+    /// The first boundary at or after `offset`; `None` if it exceeds 64 bits.
     pub fn ceil(self, offset: ByteOffset) -> Option<ByteOffset> {
         offset.checked_add(self.to_next(offset))
     }
 
-    /// After how many steps of `step` bytes an offset has the same remainder again.
+    /// The number of steps of `step` bytes after which an offset has the same remainder again.
     pub fn period(self, step: ByteCount) -> u64 {
         let (mut a, mut b) = (self.size.get(), step.get());
         while b != 0 {
@@ -100,13 +100,13 @@ impl Boundary {
         self.size.get() / a
     }
 
-    /// Whether every boundary of this family is also one of `finer`.
+    /// Whether every boundary of this family is also a boundary of `finer`.
     pub fn implies(self, finer: Self) -> bool {
         self.size.get().is_multiple_of(finer.size.get()) && self.phase % finer.size.get() == finer.phase
     }
 
-    /// The family of the boundaries that both have: as far apart as the least common multiple of the two sizes. `None`
-    /// when there are none, because the phases contradict each other, or none nearer to each other than 2^64 bytes.
+    /// The boundaries that both families share, spaced by the least common multiple of the two sizes. `None`
+    /// if there are none because the phases contradict each other, or if the spacing exceeds 64 bits.
     pub fn meet(self, other: Self) -> Option<Self> {
         let (a, b) = (i128::from(self.size.get()), i128::from(other.size.get()));
         let (common, inverse) = common_divisor(a, b);
@@ -124,16 +124,16 @@ impl Boundary {
         Self::new(ByteCount::new(size), ByteCount::new(phase))
     }
 
-    /// The family of the boundaries that all of `families` have, with the limits of [`Boundary::meet`]; every byte where
-    /// there is no family.
+    /// The boundaries that all of `families` share, with the limits of [`Boundary::meet`]; every byte if
+    /// `families` is empty.
     pub fn meet_all(families: impl IntoIterator<Item = Self>) -> Option<Self> {
         let every_byte = Self { size: NonZeroU64::MIN, phase: 0 };
         families.into_iter().try_fold(every_byte, Self::meet)
     }
 
-    /// Counts the units a span touches, and those it covers only in part. A unit that the medium's start
-    /// cuts short (before the first boundary when there is a phase) is a unit like the others: the drive
-    /// holds the rest of it where no address reaches.
+    /// Counts the units a span touches, and those it covers only in part. A unit that the start of the medium
+    /// cuts short (before the first boundary, if the phase is not zero) counts like any other: the drive
+    /// holds the rest of it, at no address.
     pub fn coverage(self, span: Span) -> Coverage {
         if span.is_empty() {
             return Coverage { touched: 0, partial: 0 };
@@ -151,7 +151,8 @@ impl Boundary {
     }
 }
 
-/// The greatest common divisor g of two positive numbers, and the x of `a * x = g (mod b)`: Euclid's algorithm.
+/// The greatest common divisor g of two positive numbers, and an x with `a * x = g (mod b)`, by Euclid's
+/// algorithm.
 fn common_divisor(a: i128, b: i128) -> (i128, i128) {
     let (mut g, mut rest, mut x, mut next) = (a, b, 1, 0);
     while rest != 0 {

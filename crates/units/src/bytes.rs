@@ -1,4 +1,4 @@
-//! Byte positions, byte counts, and the spans between them.
+//! Byte offsets, byte counts and spans.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ pub struct ByteOffset(u64);
 
 /// A number of bytes.
 ///
-/// A difference says what becomes of it where the other is the larger, and so there is no `-`:
+/// There is no `-`: each kind of subtraction names its result for the case that the other count is larger.
 ///
 /// ```
 /// # use straddle_units::ByteCount;
@@ -33,34 +33,34 @@ impl ByteOffset {
     /// The first byte of a medium.
     pub const ZERO: Self = Self(0);
 
-    /// The position `bytes` from the start.
+    /// The position `bytes` bytes from the start.
     pub const fn new(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// The position as a number of bytes from the start.
+    /// The number of bytes from the start.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The position `count` bytes further on, or `None` past 2^64.
+    /// The position `count` bytes further on; `None` if it exceeds 64 bits.
     pub fn checked_add(self, count: ByteCount) -> Option<Self> {
         self.0.checked_add(count.0).map(Self)
     }
 
-    /// The position `count` bytes before, or `None` before the start.
+    /// The position `count` bytes earlier; `None` if that is before the start.
     pub fn checked_back(self, count: ByteCount) -> Option<Self> {
         self.0.checked_sub(count.0).map(Self)
     }
 
-    /// The distance from `earlier` to here, or `None` if `earlier` is in fact later.
+    /// The distance from `earlier` to here; `None` if `earlier` is in fact later.
     pub fn checked_since(self, earlier: Self) -> Option<ByteCount> {
         self.0.checked_sub(earlier.0).map(ByteCount)
     }
 }
 
 impl ByteCount {
-    /// Nothing.
+    /// Zero bytes.
     pub const ZERO: Self = Self(0);
 
     /// A count of `bytes` bytes.
@@ -73,42 +73,42 @@ impl ByteCount {
         self.0
     }
 
-    /// The sum, or `None` past 2^64.
+    /// The sum; `None` if it exceeds 64 bits.
     pub fn checked_add(self, other: Self) -> Option<Self> {
         self.0.checked_add(other.0).map(Self)
     }
 
-    /// The difference, or `None` when `other` is the larger.
+    /// The difference; `None` if `other` is larger.
     pub fn checked_sub(self, other: Self) -> Option<Self> {
         self.0.checked_sub(other.0).map(Self)
     }
 
-    /// The difference, or zero when `other` is the larger.
+    /// The difference; zero if `other` is larger.
     pub fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// How far the two are apart.
+    /// The absolute difference.
     pub fn abs_diff(self, other: Self) -> Self {
         Self(self.0.abs_diff(other.0))
     }
 
-    /// `times` times the count, or `None` past 2^64.
+    /// The count multiplied by `times`; `None` if it exceeds 64 bits.
     pub fn checked_mul(self, times: u64) -> Option<Self> {
         self.0.checked_mul(times).map(Self)
     }
 
-    /// Whether the count is a whole number of `unit`s. Nothing is a multiple of an empty unit.
+    /// Whether the count is a multiple of `unit`. Nothing is a multiple of zero.
     pub fn is_multiple_of(self, unit: Self) -> bool {
         unit.0 != 0 && self.0.is_multiple_of(unit.0)
     }
 
-    /// The whole `unit`s of the count; nothing when `unit` is empty.
+    /// The count rounded down to a multiple of `unit`; zero if `unit` is zero.
     pub fn floor_to(self, unit: Self) -> Self {
         Self(self.0 - self.remainder(unit).0)
     }
 
-    /// What is left over when the count is cut into whole `unit`s; the count itself when `unit` is empty.
+    /// The remainder of the count divided by `unit`; the count itself if `unit` is zero.
     pub fn remainder(self, unit: Self) -> Self {
         if unit.0 == 0 { self } else { Self(self.0 % unit.0) }
     }
@@ -120,7 +120,7 @@ impl fmt::Display for ByteOffset {
     }
 }
 
-/// A run of bytes: where it starts and how long it is. Its end never passes 2^64.
+/// A range of bytes: its start and its length. Its end never exceeds 2^64 - 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Span {
     start: ByteOffset,
@@ -128,38 +128,39 @@ pub struct Span {
 }
 
 impl Span {
-    /// The run of `len` bytes from `start`, or `None` when it would end past 2^64.
+    /// The `len` bytes from `start`; `None` if their end exceeds 64 bits.
     pub fn new(start: ByteOffset, len: ByteCount) -> Option<Self> {
         start.checked_add(len)?;
         Some(Self { start, len })
     }
 
-    /// The first `len` bytes.
+    /// The first `len` bytes of a medium.
     pub fn first(len: ByteCount) -> Self {
         Self { start: ByteOffset::ZERO, len }
     }
 
-    /// The first byte.
+    /// The offset of the first byte.
     pub fn start(self) -> ByteOffset {
         self.start
     }
 
-    /// How many bytes.
+    /// The length in bytes.
     pub fn len(self) -> ByteCount {
         self.len
     }
 
-    /// Whether there is no byte in it.
+    /// Whether the span has no bytes.
     pub fn is_empty(self) -> bool {
         self.len == ByteCount::ZERO
     }
 
-    /// The first byte after it.
+    /// The offset just past the last byte.
     pub fn end(self) -> ByteOffset {
         ByteOffset(self.start.0 + self.len.0)
     }
 
-    /// What of it lies between `taken`, in order; whatever order these are in, and wherever they reach.
+    /// Returns the parts of this span that no span of `taken` covers, in order. The spans of `taken` may come
+    /// in any order, overlap, and reach beyond this span.
     pub fn gaps(self, taken: impl IntoIterator<Item = Self>) -> Vec<Self> {
         let mut taken: Vec<Self> = taken.into_iter().collect();
         taken.sort_by_key(|span| span.start);
@@ -176,7 +177,7 @@ impl Span {
         gaps
     }
 
-    /// Whether the two share a byte.
+    /// Whether the two spans have a byte in common.
     pub fn overlaps(self, other: Self) -> bool {
         !self.is_empty() && !other.is_empty() && self.start < other.end() && other.start < self.end()
     }

@@ -1,22 +1,22 @@
-//! The kinds of failure that errors have in common.
+//! The kinds of failure that all errors share.
 
 use crate::size::ParseSizeError;
 
-/// What kind of failure an error is. Callers, and the exit code, go by it and not by its text.
+/// What kind of failure an error is. Callers and the exit code depend on it, not on the error's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// What was asked for cannot be understood, or contradicts itself.
+    /// The request cannot be understood, or contradicts itself.
     Usage,
     /// Refused for safety.
     Refused,
-    /// It was tried and did not succeed.
+    /// The attempt did not succeed.
     Failed,
-    /// Ended by the user.
+    /// The user ended it.
     Interrupted,
 }
 
 impl ParseSizeError {
-    /// What kind of failure it is.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::NotANumber(_) | Self::UnknownUnit(_) | Self::DecimalUnit(_) | Self::TooLarge(_) => {

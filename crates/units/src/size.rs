@@ -1,23 +1,23 @@
-//! Sizes as people write and read them.
+//! Parsing and printing of human-readable sizes.
 
 use std::fmt;
 
 use crate::ByteCount;
 
-/// Binary units, largest first: suffix letter and how many bytes it stands for.
+/// Binary units, largest first: the suffix letter and its number of bytes.
 const UNITS: [(char, u64); 6] =
     [('E', 1 << 60), ('P', 1 << 50), ('T', 1 << 40), ('G', 1 << 30), ('M', 1 << 20), ('K', 1 << 10)];
 
-/// Why a text is no size.
+/// Why a text is not a size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParseSizeError {
     /// It does not begin with a decimal number, or the number has a fraction or a sign.
     NotANumber(String),
-    /// The unit is none that we know.
+    /// The unit is not known.
     UnknownUnit(String),
-    /// A decimal unit (kB, MB, …), which alignment sizes never are.
+    /// A decimal unit (kB, MB, …); sizes of alignment are never decimal.
     DecimalUnit(String),
-    /// More than 2^64 bytes.
+    /// The size exceeds 64 bits.
     TooLarge(String),
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for ParseSizeError {
 
 impl std::error::Error for ParseSizeError {}
 
-/// Reads `4096`, `4096B`, `4K`, `4KiB`, `1 MiB`: a whole number and a binary unit.
+/// Parses `4096`, `4096B`, `4K`, `4KiB`, `1 MiB`: a whole number with an optional binary unit.
 pub fn parse_size(text: &str) -> Result<ByteCount, ParseSizeError> {
     let trimmed = text.trim();
     let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
@@ -66,8 +66,8 @@ pub fn parse_size(text: &str) -> Result<ByteCount, ParseSizeError> {
 }
 
 impl fmt::Display for ByteCount {
-    /// The largest binary unit in which the count is at least 1: exact (`4 KiB`, `1 MiB`, `512 B`) where it is
-    /// whole, else rounded to one decimal (`465.8 GiB`). Use [`ByteCount::get`] where every byte counts.
+    /// Prints the largest binary unit in which the count is at least 1: exact (`4 KiB`, `1 MiB`, `512 B`) if
+    /// whole, otherwise rounded to one decimal (`465.8 GiB`). Use [`ByteCount::get`] where every byte counts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.get();
         let Some(index) = UNITS.iter().position(|(_, scale)| bytes >= *scale) else {
@@ -80,7 +80,7 @@ impl fmt::Display for ByteCount {
         }
         // Tenths, rounded half up, in u128 so that a large remainder does not overflow.
         let tenths = (u128::from(bytes) * 10 + u128::from(scale) / 2) / u128::from(scale);
-        // What rounds to 1024 of a unit is 1 of the next.
+        // A value that rounds to 1024 of a unit is printed as 1 of the next larger unit.
         match index.checked_sub(1).map(|larger| UNITS[larger]).filter(|_| tenths >= 10 * 1024) {
             Some((larger, _)) => f.pad(&format!("1.0 {larger}iB")),
             None => f.pad(&format!("{}.{} {letter}iB", tenths / 10, tenths % 10)),

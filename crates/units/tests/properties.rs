@@ -1,4 +1,4 @@
-//! The algebra of units against brute force, byte by byte.
+//! The arithmetic of units, compared with brute force over single bytes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,12 +9,12 @@ fn boundary(size: u64, phase: u64) -> Boundary {
     Boundary::new(ByteCount::new(size), ByteCount::new(phase)).unwrap()
 }
 
-/// Whether byte `at` is the first of a unit, by the definition alone.
+/// Whether byte `at` is the first of a unit, by definition.
 fn begins_unit(at: u64, size: u64, phase: u64) -> bool {
     (u128::from(at) + u128::from(size) - u128::from(phase % size)).is_multiple_of(u128::from(size))
 }
 
-/// Counts units by walking over every byte of the span.
+/// Counts units by visiting every byte of the span.
 fn walk(start: u64, len: u64, size: u64, phase: u64) -> Coverage {
     let unit = |at: u64| (u128::from(at) + u128::from(size) - u128::from(phase % size)) / u128::from(size);
     let mut bytes_in = std::collections::BTreeMap::new();
@@ -70,7 +70,7 @@ proptest! {
 
     #[test]
     fn the_kernel_formula_agrees(start in 0_u64..1 << 50, exponent in 9_u32..20, offset: u64) {
-        // queue_limit_alignment_offset of block/blk-settings.c, in its own words.
+        // queue_limit_alignment_offset of block/blk-settings.c, transcribed.
         let granularity = 1_u64 << exponent;
         let alignment = (start * 512) & (granularity - 1);
         let kernel = (granularity + offset % granularity - alignment) & (granularity - 1);
@@ -93,7 +93,7 @@ proptest! {
         prop_assert_eq!(floor, (from.saturating_sub(period - 1)..=from).rev().find(is_common));
     }
 
-    /// More than 4096 steps of the coarser family lie between these.
+    /// The first common boundary may be more than 4096 steps of the coarser family away.
     #[test]
     fn families_meet_however_far_apart(step in 4_097_u64..1 << 20, from in 0_u64..1 << 40) {
         let (fine, coarse) = (boundary(step, 0), boundary(step + 1, step));

@@ -1,20 +1,20 @@
 //! Btrfs: `struct btrfs_super_block`, include/uapi/linux/btrfs_tree.h.
 //!
-//! What it calls its sector is what data is allocated in, hence `block`; its trees are made of nodes, each of which
-//! is written whole.
+//! Btrfs allocates data in what it calls sectors, hence `block`. Its trees consist of nodes, each of which is
+//! written as a whole.
 
 use super::{bytes, text, unit};
 use crate::fields::{le32, le64};
 use crate::model::layer::FileSystem;
 use crate::model::view::View;
 
-/// Where the first superblock is (`BTRFS_SUPER_INFO_OFFSET`), and how long (`BTRFS_SUPER_INFO_SIZE`).
+/// Offset of the first superblock (`BTRFS_SUPER_INFO_OFFSET`) and its length (`BTRFS_SUPER_INFO_SIZE`).
 const SUPERBLOCK: (u64, usize) = (64 * 1024, 4096);
 /// `sectorsize`, 32 bits.
 const SECTORSIZE: usize = 0x90;
 /// `nodesize`, 32 bits.
 const NODESIZE: usize = 0x94;
-/// `dev_item.devid`, 64 bits: which of the file system's devices this is.
+/// `dev_item.devid`, 64 bits: the number of this device in the file system.
 const DEVID: usize = 0xC9;
 /// `label`, 256 bytes.
 const LABEL: std::ops::Range<usize> = 0x12B..0x22B;

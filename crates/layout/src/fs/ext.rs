@@ -6,21 +6,21 @@ use crate::fields::{le16, le32};
 use crate::model::layer::FileSystem;
 use crate::model::view::View;
 
-/// Where the superblock is, whatever the block size, and how long.
+/// Offset of the superblock, whatever the block size, and its length.
 const SUPERBLOCK: (u64, usize) = (1024, 1024);
-/// `s_blocks_count_lo` and `s_blocks_count_hi`, 32 bits each; the second one counts with `INCOMPAT_64BIT`.
+/// `s_blocks_count_lo` and `s_blocks_count_hi`, 32 bits each; the second is valid with `INCOMPAT_64BIT`.
 const BLOCKS_LOW: usize = 0x04;
 const BLOCKS_HIGH: usize = 0x150;
-/// `s_feature_incompat`, 32 bits, and `EXT4_FEATURE_INCOMPAT_64BIT` in it.
+/// `s_feature_incompat`, 32 bits, and the bit `EXT4_FEATURE_INCOMPAT_64BIT` in it.
 const FEATURE_INCOMPAT: usize = 0x60;
 const WIDE: u32 = 0x80;
 /// `s_log_block_size`, 32 bits: the block is 2^(10 + this).
 const LOG_BLOCK_SIZE: usize = 0x18;
-/// `s_log_cluster_size`, 32 bits, counted likewise.
+/// `s_log_cluster_size`, 32 bits: the cluster is 2^(10 + this).
 const LOG_CLUSTER_SIZE: usize = 0x1C;
 /// `s_feature_ro_compat`, 32 bits.
 const FEATURE_RO_COMPAT: usize = 0x64;
-/// `EXT4_FEATURE_RO_COMPAT_BIGALLOC`: the cluster size means something.
+/// `EXT4_FEATURE_RO_COMPAT_BIGALLOC`: the cluster size is valid.
 const BIGALLOC: u32 = 0x200;
 /// `s_volume_name`, 16 bytes.
 const VOLUME_NAME: std::ops::Range<usize> = 0x78..0x88;
@@ -28,9 +28,9 @@ const VOLUME_NAME: std::ops::Range<usize> = 0x78..0x88;
 const RAID_STRIDE: usize = 0x164;
 /// `s_raid_stripe_width`, 32 bits, in blocks.
 const RAID_STRIPE_WIDTH: usize = 0x170;
-/// 1 KiB blocks have the logarithm 0 (`EXT4_MIN_BLOCK_LOG_SIZE`).
+/// 1 KiB blocks are recorded as 0, so 10 is added to a recorded logarithm (`EXT4_MIN_BLOCK_LOG_SIZE`).
 const LOG_BASE: u32 = 10;
-/// 64 KiB blocks, the largest there are (`EXT4_MAX_BLOCK_LOG_SIZE`).
+/// 64 KiB blocks, the largest (`EXT4_MAX_BLOCK_LOG_SIZE`).
 const MAX_LOG_BLOCK: u32 = 16;
 
 pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {

@@ -1,9 +1,9 @@
-//! FAT12, FAT16 and FAT32 ("Microsoft Extensible Firmware Initiative FAT32 File System Specification", version 1.03;
-//! `struct fat_boot_sector`, include/uapi/linux/msdos_fs.h) and exFAT ("exFAT file system specification", Microsoft
-//! Learn, section 3.1).
+//! FAT12, FAT16 and FAT32 ("Microsoft Extensible Firmware Initiative FAT32 File System Specification",
+//! version 1.03; `struct fat_boot_sector`, include/uapi/linux/msdos_fs.h) and exFAT ("exFAT file system
+//! specification", Microsoft Learn, section 3.1).
 //!
-//! Clusters are counted from 2 in both, and where cluster 2 starts is theirs to choose: an aligned partition may well
-//! hold clusters that are not.
+//! Clusters are numbered from 2 in both formats, and the formatter chooses where cluster 2 starts: an aligned
+//! partition may hold misaligned clusters.
 
 use straddle_units::{ByteCount, ByteOffset};
 
@@ -12,19 +12,19 @@ use crate::fields::{byte, le16, le32, le64};
 use crate::model::layer::FileSystem;
 use crate::model::view::View;
 
-/// Both are described by the first sector, of which the first 512 bytes matter.
+/// Offset and length of the boot sector's relevant part, in both formats.
 const BOOT_SECTOR: (u64, usize) = (0, 512);
 /// The number of the first cluster.
 const FIRST_CLUSTER: u64 = 2;
-/// From so many clusters on a FAT that is not FAT32 has entries of 16 bits (section 3.5 of the specification).
+/// From this many clusters on, a FAT that is not FAT32 has 16-bit entries (section 3.5 of the specification).
 const FAT16_CLUSTERS: u64 = 4085;
-/// A directory's entry, in both.
+/// The size of a directory entry, in both formats.
 const ENTRY: usize = 32;
-/// How much of the root directory is searched for the label: it is among the first entries.
+/// How many bytes of the root directory are searched for the label, which is among the first entries.
 const DIRECTORY: u64 = 16 * 1024;
-/// How many clusters of it are, in a FAT32: as many as libblkid searches.
+/// How many clusters of a FAT32 root directory are searched: as many as libblkid does.
 const MAX_CLUSTERS: usize = 100;
-/// The bits of an entry of the table that are a cluster's number.
+/// The bits of a FAT32 table entry that hold a cluster number.
 const NUMBER_32: u32 = 0x0FFF_FFFF;
 
 /// The BIOS parameter block.
@@ -59,16 +59,16 @@ mod entry {
     pub(super) const NAME: std::ops::Range<usize> = 0..11;
     /// `DIR_Attr`, 8 bits.
     pub(super) const ATTRIBUTES: usize = 11;
-    /// Of the attributes: `ATTR_VOLUME_ID` and `ATTR_DIRECTORY`.
+    /// Attribute bits: `ATTR_VOLUME_ID` and `ATTR_DIRECTORY`.
     pub(super) const VOLUME_OR_DIRECTORY: u8 = 0x08 | 0x10;
     pub(super) const VOLUME: u8 = 0x08;
-    /// `ATTR_LONG_NAME`, of which the mask is `ATTR_LONG_NAME_MASK`.
+    /// `ATTR_LONG_NAME`, which is compared under the mask `ATTR_LONG_NAME_MASK`.
     pub(super) const LONG_NAME: u8 = 0x0F;
     pub(super) const LONG_NAME_MASK: u8 = 0x3F;
-    /// In the name's first byte: free, and free with none after it.
+    /// First byte of a name: entry free, and entry free with no used one after it.
     pub(super) const FREE: u8 = 0xE5;
     pub(super) const END: u8 = 0;
-    /// It stands for [`FREE`], as the first byte of a name.
+    /// Stands for the character [`FREE`] as the first byte of a name.
     pub(super) const KANJI: u8 = 0x05;
     /// `DIR_FstClusHI` and `DIR_FstClusLO`, 16 bits each.
     pub(super) const CLUSTER_HIGH: usize = 20;
@@ -89,7 +89,7 @@ mod exfat {
     pub(super) const SECTOR_SHIFT: usize = 108;
     /// `SectorsPerClusterShift`, 8 bits: clusters have up to 32 MiB.
     pub(super) const CLUSTER_SHIFT: usize = 109;
-    /// The type of the label's entry, and of the end of the directory.
+    /// Entry types: the label, and the end of the directory.
     pub(super) const LABEL_TYPE: u8 = 0x83;
     pub(super) const END_TYPE: u8 = 0;
     /// `CharacterCount`, 8 bits, and `VolumeLabel`, 11 characters of UTF-16.
@@ -107,7 +107,7 @@ pub(super) fn read_fat(view: &View<'_>) -> Option<(FileSystem, String)> {
     };
     let root_entries = u64::from(le16(&boot, bpb::ROOT_ENTRIES));
     let root_sectors = (root_entries * 32).div_ceil(sector.get());
-    // 16, 8 + 32 and 12 bits: the sum stays far below 2^64.
+    // 16, 8 + 32 and 12 bits: the sum is far below 2^64.
     let root_at =
         u64::from(le16(&boot, bpb::RESERVED)) + u64::from(byte(&boot, bpb::FATS)) * u64::from(fat_sectors);
     let data_start = place(view, root_at + root_sectors, sector);
@@ -137,8 +137,9 @@ pub(super) fn read_fat(view: &View<'_>) -> Option<(FileSystem, String)> {
         }),
         ..FileSystem::default()
     };
-    // Tools that are older than the entry in the root directory, and mkfs besides, put a label into the boot sector as well.
-    // Like blkid and Windows we do not take it for the label: what changes the one leaves the other.
+    // The boot sector also holds a label, written by mkfs and by tools older than the entry in the root
+    // directory. Like blkid and Windows, this code does not use it: tools that change one leave the other
+    // unchanged.
     let label = if is_fat32 {
         let table = place(view, u64::from(le16(&boot, bpb::RESERVED)), sector);
         let clusters = Clusters { view, table, data_start, size: cluster };
@@ -178,7 +179,7 @@ pub(super) fn read_exfat(view: &View<'_>) -> Option<(FileSystem, String)> {
     Some((fs, label.unwrap_or_default()))
 }
 
-/// Where cluster `number` starts.
+/// Returns the offset of cluster `number`.
 fn cluster_at(
     view: &View<'_>,
     data_start: Option<ByteOffset>,
@@ -190,12 +191,12 @@ fn cluster_at(
     place(view, at.get(), ByteCount::new(1))
 }
 
-/// The beginning of a directory of `len` bytes.
+/// Reads the beginning of a directory of `len` bytes.
 fn directory(view: &View<'_>, at: ByteOffset, len: u64) -> Option<Vec<u8>> {
     bytes(view, at.get(), usize::try_from(len.min(DIRECTORY)).ok()?)
 }
 
-/// The clusters of a FAT32, of which each says in the table which one follows.
+/// The clusters of a FAT32: the table gives the next cluster for each.
 struct Clusters<'a> {
     view: &'a View<'a>,
     table: Option<ByteOffset>,
@@ -204,7 +205,7 @@ struct Clusters<'a> {
 }
 
 impl Clusters<'_> {
-    /// The label in the directory that begins in cluster `number`.
+    /// Returns the label in the directory that begins in cluster `number`.
     fn label(&self, mut number: u32) -> Option<String> {
         for _ in 0..MAX_CLUSTERS {
             let at = cluster_at(self.view, self.data_start, number, self.size)?;
@@ -219,8 +220,8 @@ impl Clusters<'_> {
     }
 }
 
-/// The label that stands in the root directory, where Linux and Windows look; `Some(None)` where the directory ends without
-/// one, and `None` where it goes on.
+/// Finds the label in the root directory, where Linux and Windows look. `Some(None)` if the directory ends
+/// without one; `None` if it continues.
 fn label_in_root(entries: &[u8]) -> Option<Option<String>> {
     for found in entries.chunks_exact(ENTRY) {
         if byte(found, 0) == entry::END {

@@ -1,4 +1,4 @@
-//! The file systems that write like a log, in segments: F2FS and NILFS2.
+//! Log-structured file systems, which write in segments: F2FS and NILFS2.
 
 use straddle_units::ByteCount;
 
@@ -7,18 +7,18 @@ use crate::fields::{le32, le64};
 use crate::model::layer::FileSystem;
 use crate::model::view::View;
 
-/// Both keep their first superblock here.
+/// Offset of the first superblock, in both formats.
 const SUPERBLOCK: u64 = 1024;
 
 /// `struct f2fs_super_block`, include/linux/f2fs_fs.h.
 mod f2fs {
-    /// As much of it as is looked at: all before the extension list.
+    /// How many bytes are read: everything before the extension list.
     pub(super) const LEN: usize = 0x47C;
     /// `log_blocksize`, 32 bits.
     pub(super) const LOG_BLOCKSIZE: usize = 0x10;
     /// `log_blocks_per_seg`, 32 bits.
     pub(super) const LOG_BLOCKS_PER_SEG: usize = 0x14;
-    /// `segment0_blkaddr`, 32 bits: the block where segments are counted from.
+    /// `segment0_blkaddr`, 32 bits: the block from which segments are counted.
     pub(super) const SEGMENT0_BLKADDR: usize = 0x48;
     /// `main_blkaddr`, 32 bits: the block where the main area begins.
     pub(super) const MAIN_BLKADDR: usize = 0x5C;
@@ -28,13 +28,14 @@ mod f2fs {
 
 /// `struct nilfs_super_block`, include/uapi/linux/nilfs2_ondisk.h.
 mod nilfs2 {
-    /// As much of it as is looked at.
+    /// How many bytes are read.
     pub(super) const LEN: usize = 248;
     /// `s_log_block_size`, 32 bits: the block is 2^(10 + this).
     pub(super) const LOG_BLOCK_SIZE: usize = 20;
-    /// What that logarithm is counted from (`BLOCK_SIZE`, 1 KiB).
+    /// The logarithm to which the recorded one is added (`BLOCK_SIZE`, 1 KiB).
     pub(super) const LOG_BASE: u32 = 10;
-    /// `s_first_data_block`, 64 bits: where the first segment begins, which is cut short; the others count from 0.
+    /// `s_first_data_block`, 64 bits: the start of the first segment, which is cut short; the others count
+    /// from byte 0.
     pub(super) const FIRST_DATA_BLOCK: usize = 40;
     /// `s_blocks_per_segment`, 32 bits.
     pub(super) const BLOCKS_PER_SEGMENT: usize = 48;
@@ -42,7 +43,7 @@ mod nilfs2 {
     pub(super) const VOLUME_NAME: std::ops::Range<usize> = 168..248;
 }
 
-/// The main area is where its data starts. A segment is 2^`log_blocks_per_seg` blocks.
+/// Reads F2FS. Data starts at the main area; a segment is 2^`log_blocks_per_seg` blocks.
 pub(super) fn read_f2fs(view: &View<'_>) -> Option<(FileSystem, String)> {
     let superblock = bytes(view, SUPERBLOCK, f2fs::LEN)?;
     let block = unit_of_log(le32(&superblock, f2fs::LOG_BLOCKSIZE))?;
@@ -62,7 +63,7 @@ pub(super) fn read_f2fs(view: &View<'_>) -> Option<(FileSystem, String)> {
     Some((fs, text_of_utf16(&superblock[f2fs::VOLUME_NAME])))
 }
 
-/// Its segments count from byte 0, but for what the superblock takes from the first.
+/// Reads NILFS2. Segments count from byte 0, except that the superblock takes the beginning of the first.
 pub(super) fn read_nilfs2(view: &View<'_>) -> Option<(FileSystem, String)> {
     let superblock = bytes(view, SUPERBLOCK, nilfs2::LEN)?;
     let log = le32(&superblock, nilfs2::LOG_BLOCK_SIZE).checked_add(nilfs2::LOG_BASE)?;
@@ -76,7 +77,7 @@ pub(super) fn read_nilfs2(view: &View<'_>) -> Option<(FileSystem, String)> {
     Some((fs, text(&superblock[nilfs2::VOLUME_NAME])))
 }
 
-/// A segment of so many blocks, if the whole is large enough for one.
+/// A segment of `blocks` blocks; `None` if the view is too small for one.
 fn segment(view: &View<'_>, blocks: u64, block: ByteCount) -> Option<ByteCount> {
     use straddle_device::Medium;
     said(blocks, block).filter(|segment| *segment <= view.len())

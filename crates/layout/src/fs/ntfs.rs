@@ -1,5 +1,5 @@
-//! NTFS: the boot sector and the record of `$Volume`, as in fs/ntfs3/ntfs.h (`struct NTFS_BOOT`, `struct MFT_REC`,
-//! `struct ATTRIB`) and include/ntfs-3g/layout.h.
+//! NTFS: the boot sector and the record of `$Volume`, as in fs/ntfs3/ntfs.h (`struct NTFS_BOOT`, `struct
+//! MFT_REC`, `struct ATTRIB`) and include/ntfs-3g/layout.h.
 
 use straddle_device::Medium;
 use straddle_units::{ByteCount, ByteOffset};
@@ -11,44 +11,48 @@ use crate::model::view::View;
 
 /// The boot sector's first 512 bytes.
 const BOOT_SECTOR: (u64, usize) = (0, 512);
-/// Who made it.
+/// `system_id`: offset and value.
 const OEM: (usize, &[u8]) = (3, b"NTFS    ");
 /// `bytes_per_sector`, 16 bits.
 const SECTOR_SIZE: usize = 0x0B;
-/// `sectors_per_clusters`, 8 bits: their number up to 128; from 240 on, 2^(256 - this).
+/// `sectors_per_clusters`, 8 bits: the number of sectors up to 128; from 240 on, the exponent in 2^(256 -
+/// this).
 const CLUSTER_SECTORS: usize = 0x0D;
-/// The first of the values that stand for a power of two.
+/// The first value that stands for a power of two.
 const CLUSTER_SHIFTS_FROM: u8 = 240;
-/// `sectors_per_volume`, 64 bits, without the copy of the boot sector that is behind them.
+/// `sectors_per_volume`, 64 bits; does not include the copy of the boot sector after the volume.
 const SECTORS: usize = 0x28;
 /// `hidden_sectors`, 32 bits.
 const HIDDEN: usize = 0x1C;
-/// `mft_clst`, 64 bits: the cluster of the master file table.
+/// `mft_clst`, 64 bits: the first cluster of the master file table.
 const MFT_CLUSTER: usize = 0x30;
-/// `record_size`, 8 bits: the size of a record in clusters; if negative, as a signed number, 2^-this bytes.
+/// `record_size`, 8 bits: the size of a record in clusters; if negative as a signed number, the record has
+/// 2^-this bytes.
 const RECORD_SIZE: usize = 0x40;
-/// The largest record that is read; there are none over 4 KiB.
+/// The largest record that is read; real ones have at most 4 KiB.
 const MAX_RECORD: u64 = 16 * 1024;
-/// Which record is that of `$Volume` (`MFT_REC_VOL`).
+/// The number of the record of `$Volume` (`MFT_REC_VOL`).
 const VOLUME_RECORD: u64 = 3;
 
-/// What each record of the master file table begins with.
+/// The first bytes of each record of the master file table.
 pub(crate) const RECORD_MAGIC: &[u8] = record::MAGIC;
 
 /// A record of the master file table.
 mod record {
     /// Its magic (`NTFS_FILE_SIGNATURE`).
     pub(super) const MAGIC: &[u8] = b"FILE";
-    /// `fix_off` and `fix_num`, 16 bits each: where the update sequence is, and how many numbers it has.
+    /// `fix_off` and `fix_num`, 16 bits each: the offset of the update sequence, and the number of its
+    /// entries.
     pub(super) const FIX_AT: usize = 4;
     pub(super) const FIX_COUNT: usize = 6;
-    /// Every so many bytes end with a number that belongs elsewhere (`SECTOR_SIZE` of fs/ntfs3).
+    /// Each block of this many bytes ends with an update sequence number in place of its own last two bytes
+    /// (`SECTOR_SIZE` of fs/ntfs3).
     pub(super) const FIX_EVERY: usize = 512;
     /// `attr_off`, 16 bits: the first attribute.
     pub(super) const ATTRIBUTES_AT: usize = 0x14;
 }
 
-/// An attribute: its type and its length, 32 bits each, then what follows.
+/// An attribute: its type and length, 32 bits each, followed by the rest.
 mod attribute {
     /// `ATTR_LABEL`, the volume's name.
     pub(super) const LABEL: u32 = 0x60;
@@ -60,18 +64,19 @@ mod attribute {
     /// `res.data_size`, 32 bits, and `res.data_off`, 16 bits.
     pub(super) const DATA_LEN: usize = 0x10;
     pub(super) const DATA_AT: usize = 0x14;
-    /// The header of a resident attribute: no attribute is shorter.
+    /// The length of a resident attribute's header: no attribute is shorter.
     pub(super) const MIN_LEN: usize = 0x18;
 }
 
-/// `root_entries`, `sectors`, `fats` and more of FAT's, all of them zero.
+/// `root_entries`, `sectors`, `fats` and other fields of FAT; all must be zero in NTFS.
 const UNUSED: [std::ops::Range<usize>; 3] = [0x0E..0x15, 0x16..0x18, 0x20..0x24];
 
-/// `mft2_clst`, 64 bits: the cluster of the copy of the file table's first records.
+/// `mft2_clst`, 64 bits: the first cluster of the copy of the file table's first records.
 const MFT_COPY: usize = 0x38;
 
-/// The first record of the master file table, and that of the volume, on which libblkid insists: where they are in the file
-/// system whose boot sector is `sector`. `None` where that makes no sense (`probe_ntfs`, libblkid/src/superblocks/ntfs.c).
+/// Returns the offsets of the first record of the master file table and of the volume's record, which
+/// libblkid requires, in the file system whose boot sector is `sector`. `None` if the boot sector is invalid
+/// (`probe_ntfs`, libblkid/src/superblocks/ntfs.c).
 pub(crate) fn file_table(sector: &[u8]) -> Option<[ByteCount; 2]> {
     let size = u64::from(le16(sector, SECTOR_SIZE));
     if !has(sector, OEM.0, OEM.1) || !size.is_power_of_two() || !(256..=4096).contains(&size) {
@@ -95,7 +100,7 @@ pub(crate) fn file_table(sector: &[u8]) -> Option<[ByteCount; 2]> {
         clusters @ (1 | 2 | 4 | 8 | 16 | 32 | 64) => {
             cluster.checked_mul(u64::from(clusters.unsigned_abs()))?
         }
-        // libblkid takes larger ones; there are none over 4 KiB.
+        // libblkid accepts larger records, but there are none over 4 KiB.
         log @ -14..=-9 => ByteCount::new(1 << log.unsigned_abs()),
         _ => return None,
     };
@@ -124,8 +129,9 @@ pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
     Some((fs, record.and_then(|record| label(&record)).unwrap_or_default()))
 }
 
-/// Where the copies of the boot sector are: right behind the last sector (mkntfs), at the end of the cluster that begins there
-/// (ntfsresize, `update_bootsector`), and in the last sector of the partition, where Windows and ntfsfix look.
+/// Returns where copies of the boot sector are: directly after the last sector (mkntfs), at the end of the
+/// cluster that begins there (ntfsresize, `update_bootsector`), and in the last sector of the partition,
+/// where Windows and ntfsfix look.
 fn copies(view: &View<'_>, boot: &[u8], sector: ByteCount, cluster: ByteCount) -> Vec<ByteOffset> {
     let behind = sector.checked_mul(le64(boot, SECTORS));
     let resized = behind.and_then(|at| at.checked_add(cluster.checked_sub(sector)?));
@@ -138,7 +144,7 @@ fn copies(view: &View<'_>, boot: &[u8], sector: ByteCount, cluster: ByteCount) -
     places.into_iter().filter(|at| is_behind(at) && is_here(at)).map(|at| ByteOffset::new(at.get())).collect()
 }
 
-/// The record of `$Volume`, with its own numbers put back where the update sequence stands.
+/// Reads the record of `$Volume`, with the bytes that the update sequence replaced restored.
 fn volume_record(view: &View<'_>, boot: &[u8], cluster: ByteCount) -> Option<Vec<u8>> {
     let size = match byte(boot, RECORD_SIZE).cast_signed() {
         clusters @ 1.. => cluster.checked_mul(u64::from(clusters.unsigned_abs()))?,
@@ -161,7 +167,7 @@ fn volume_record(view: &View<'_>, boot: &[u8], cluster: ByteCount) -> Option<Vec
     Some(record)
 }
 
-/// The name among the record's attributes.
+/// Returns the volume's name from the record's attributes.
 fn label(record: &[u8]) -> Option<String> {
     let mut rest = record.get(usize::from(le16(record, record::ATTRIBUTES_AT))..)?;
     while le32(rest, 0) != attribute::END {

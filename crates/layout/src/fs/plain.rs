@@ -1,5 +1,5 @@
-//! File systems that have a block and a label, and nothing else to say: JFS and ReiserFS; and those that are written
-//! once, as a whole: ISO 9660, SquashFS and EROFS.
+//! File systems that record a block size and a label but no other unit: JFS and ReiserFS, and those that are
+//! written once, as a whole: ISO 9660, SquashFS and EROFS.
 
 use super::{bytes, text, unit, unit_of_log};
 use crate::fields::{byte, has, le16, le32};
@@ -8,7 +8,7 @@ use crate::model::view::View;
 
 /// `struct jfs_superblock`, fs/jfs/jfs_superblock.h.
 mod jfs {
-    /// Where it is (`SUPER1_OFF`), and as much as is looked at.
+    /// Its offset (`SUPER1_OFF`), and how many bytes are read.
     pub(super) const SUPERBLOCK: (u64, usize) = (32 * 1024, 184);
     /// `s_bsize`, 32 bits.
     pub(super) const BSIZE: usize = 16;
@@ -18,7 +18,7 @@ mod jfs {
 
 /// `struct reiserfs_super_block`, fs/reiserfs/reiserfs.h, as of Linux 6.12.
 mod reiserfs {
-    /// Where it is (`REISERFS_DISK_OFFSET_IN_BYTES`), and as much as is looked at.
+    /// Its offset (`REISERFS_DISK_OFFSET_IN_BYTES`), and how many bytes are read.
     pub(super) const SUPERBLOCK: (u64, usize) = (64 * 1024, 116);
     /// `s_blocksize`, 16 bits.
     pub(super) const BLOCKSIZE: usize = 44;
@@ -32,7 +32,7 @@ mod reiserfs {
 
 /// ECMA-119 (ISO 9660), 8.4: the primary volume descriptor.
 mod iso9660 {
-    /// Sector 16 of 2048 bytes each, and as much as is looked at.
+    /// The offset of sector 16 of 2048 bytes, and how many bytes are read.
     pub(super) const DESCRIPTOR: (u64, usize) = (32 * 1024, 132);
     /// Logical block size (8.4.12), 16 bits in both byte orders, little endian first.
     pub(super) const BLOCK_SIZE: usize = 128;
@@ -40,9 +40,9 @@ mod iso9660 {
     pub(super) const VOLUME: std::ops::Range<usize> = 40..72;
 }
 
-/// `struct squashfs_super_block`, fs/squashfs/squashfs_fs.h. There is no label.
+/// `struct squashfs_super_block`, fs/squashfs/squashfs_fs.h. It has no label.
 mod squashfs {
-    /// It is at byte 0.
+    /// Its offset, and how many bytes are read.
     pub(super) const SUPERBLOCK: (u64, usize) = (0, 96);
     /// `block_size`, 32 bits.
     pub(super) const BLOCK_SIZE: usize = 12;
@@ -50,9 +50,9 @@ mod squashfs {
 
 /// `struct erofs_super_block`, fs/erofs/erofs_fs.h.
 mod erofs {
-    /// Where it is (`EROFS_SUPER_OFFSET`), and how long.
+    /// Its offset (`EROFS_SUPER_OFFSET`) and its length.
     pub(super) const SUPERBLOCK: (u64, usize) = (1024, 128);
-    /// `blkszbits`, 8 bits: the block's logarithm.
+    /// `blkszbits`, 8 bits: the base-2 logarithm of the block size.
     pub(super) const BLKSZBITS: usize = 12;
     /// `volume_name`, 16 bytes.
     pub(super) const VOLUME_NAME: std::ops::Range<usize> = 64..80;

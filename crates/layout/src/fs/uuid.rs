@@ -1,7 +1,7 @@
-//! What tells one file system from every other one: the UUID or serial number of its superblock.
+//! The UUID or serial number in a file system's superblock, which distinguishes it from all others.
 //!
-//! The law of this module: the digits are those that blkid prints as UUID, in lower case and without hyphens; what has no
-//! such number, or one of zeroes, has none.
+//! The law of this module: the digits are those that blkid prints as UUID, in lower case and without hyphens.
+//! A file system without such a number, or with only zeros in it, has none.
 
 use super::bytes;
 use crate::fields::hex;
@@ -9,16 +9,16 @@ use crate::fields::le16;
 use crate::model::content::FsKind;
 use crate::model::view::View;
 
-/// How a number is stored.
+/// Where and how the number is stored.
 #[derive(Clone, Copy)]
 enum Stored {
-    /// As a UUID: the first digits first.
+    /// A UUID at this offset, in the order in which it is printed.
     Uuid(u64),
-    /// As a little-endian serial number of so many bytes.
+    /// A little-endian serial number: its offset, and its length in bytes.
     Serial(u64, usize),
 }
 
-/// Where each file system keeps it; `None` for what has none, or none that is known here.
+/// Where each file system stores it; `None` for those that have none, or none known here.
 const fn place(kind: FsKind) -> Option<Stored> {
     Some(match kind {
         // s_uuid, fs/ext4/ext4.h
@@ -37,13 +37,13 @@ const fn place(kind: FsKind) -> Option<Stored> {
         FsKind::Reiserfs => Stored::Uuid(64 * 1024 + 84),
         // uuid, fs/erofs/erofs_fs.h
         FsKind::Erofs => Stored::Uuid(1024 + 48),
-        // sws_uuid, behind three numbers
+        // sws_uuid, after three numbers
         FsKind::Swap => Stored::Uuid(1024 + 12),
         // vol_serial, fs/exfat/exfat_raw.h
         FsKind::Exfat => Stored::Serial(100, 4),
         // volume_serial_number, ntfs-3g layout.h
         FsKind::Ntfs => Stored::Serial(72, 8),
-        // BS_VolID of FAT12 and FAT16; FAT32 has it further on
+        // BS_VolID of FAT12 and FAT16; FAT32 has it at another offset
         FsKind::Vfat => Stored::Serial(39, 4),
         FsKind::Jbd | FsKind::Iso9660 | FsKind::Squashfs | FsKind::Zfs => return None,
     })
@@ -53,7 +53,7 @@ const fn place(kind: FsKind) -> Option<Stored> {
 const FAT_SECTORS: u64 = 22;
 const FAT32: Stored = Stored::Serial(67, 4);
 
-/// The UUID of the file system `kind` that the view holds; empty where it has none that is known.
+/// Returns the UUID of the file system `kind` in the view; empty if it has none that is known.
 pub(crate) fn uuid(kind: FsKind, view: &View<'_>) -> String {
     let Some(stored) = place(kind) else { return String::new() };
     let is_fat32 =

@@ -1,11 +1,11 @@
-//! XFS: `struct xfs_dsb`, fs/xfs/libxfs/xfs_format.h, all of it big endian.
+//! XFS: `struct xfs_dsb`, fs/xfs/libxfs/xfs_format.h, entirely big-endian.
 
 use super::{bytes, said, text, unit};
 use crate::fields::{be16, be32, be64};
 use crate::model::layer::FileSystem;
 use crate::model::view::View;
 
-/// The superblock is at byte 0 and fits the smallest sector.
+/// Offset and length of the superblock, which fits the smallest sector.
 const SUPERBLOCK: (u64, usize) = (0, 512);
 /// `sb_blocksize`, 32 bits.
 const BLOCKSIZE: usize = 4;
@@ -19,7 +19,7 @@ const FNAME: std::ops::Range<usize> = 108..120;
 const UNIT: usize = 184;
 /// `sb_width`, 32 bits: the stripe width in blocks.
 const WIDTH: usize = 188;
-/// `sb_logsectsize`, 16 bits; zero where it is the data sections' sector.
+/// `sb_logsectsize`, 16 bits; zero if it equals the data section's sector.
 const LOGSECTSIZE: usize = 194;
 
 pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {

@@ -1,10 +1,11 @@
-//! A member of a ZFS pool, by the first of its four labels that is there: `vdev_label_t`, include/sys/vdev_impl.h of OpenZFS, and
-//! the comment at the top of module/zfs/vdev_label.c. A GPT takes the list of the first away.
+//! A member of a ZFS pool, recognised by the first of its four labels that is intact: `vdev_label_t`,
+//! include/sys/vdev_impl.h of OpenZFS, and the comment at the top of module/zfs/vdev_label.c. A GPT
+//! overwrites the list of the first label.
 //!
-//! The label describes the member in a name-value list, encoded as XDR (`nvs_xdr_nvlist`, `nvs_xdr_nvpair` and
-//! `nvs_xdr_nvp_op`, module/nvpair/nvpair.c). Only its top and the description of the top-level vdev in it are
-//! walked, each pair at most once: the pool's name is in the one, the ashift in the other. A cache device's label has
-//! the ashift at the top, a spare's has none.
+//! The label describes the member in a name-value list, encoded as XDR (`nvs_xdr_nvlist`, `nvs_xdr_nvpair`
+//! and `nvs_xdr_nvp_op`, module/nvpair/nvpair.c). Only its top level, which has the pool's name, and the
+//! description of the top-level vdev in it, which has the ashift, are walked, each pair at most once. A cache
+//! device's label has the ashift at the top level; a spare's has none.
 
 use straddle_device::Medium as _;
 use straddle_units::{ByteCount, ByteOffset, MIB};
@@ -14,33 +15,35 @@ use crate::fields::{array, be32, byte, has};
 use crate::model::layer::FileSystem;
 use crate::model::view::View;
 
-/// `vl_vdev_phys`: after 8 KiB for a boot block and 8 KiB for a boot environment, the list, and how long.
+/// `vl_vdev_phys`: offset of the list, after 8 KiB for a boot block and 8 KiB for a boot environment, and its
+/// length.
 pub(crate) const ZFS_NVLIST: (usize, usize) = (16 << 10, 112 << 10);
-/// `vl_uberblock`: the ring of uberblocks, and how long.
+/// `vl_uberblock`: offset and length of the ring of uberblocks.
 const RING: (usize, usize) = (128 << 10, 128 << 10);
-/// The size of a label (`sizeof (vdev_label_t)`): two are at the start, and two at the end of the last whole ones (`vdev_label_offset`).
+/// The size of a label (`sizeof (vdev_label_t)`). Two labels are at the start of a member, and two at its
+/// end, rounded down to a whole label (`vdev_label_offset`).
 const LABEL: u64 = 256 << 10;
 /// The smallest member (`SPA_MINDEVSIZE`, include/sys/fs/zfs.h).
 const SMALLEST: u64 = 64 * MIB;
-/// Uberblocks have 1 KiB or more (`UBERBLOCK_SHIFT`, include/sys/uberblock_impl.h), and begin with this in the byte
-/// order of who wrote them (`UBERBLOCK_MAGIC`).
+/// Uberblocks have at least 1 KiB (`UBERBLOCK_SHIFT`, include/sys/uberblock_impl.h), and begin with this
+/// magic in the byte order of the machine that wrote them (`UBERBLOCK_MAGIC`).
 const UBERBLOCK: usize = 1 << 10;
 const UBERBLOCK_MAGIC: u64 = 0x00BA_B10C;
-/// Two labels and 3.5 MiB for boot code: what ZFS calls offset 0 starts after them (`VDEV_LABEL_START_SIZE`).
+/// Two labels and 3.5 MiB for boot code come before what ZFS calls offset 0 (`VDEV_LABEL_START_SIZE`).
 const DATA_START: ByteOffset = ByteOffset::new(4 * MIB);
-/// Smaller and larger exponents are refused (`ASHIFT_MIN` and `ASHIFT_MAX`, include/sys/spa.h).
+/// Exponents outside this range are refused (`ASHIFT_MIN` and `ASHIFT_MAX`, include/sys/spa.h).
 const ASHIFT: std::ops::RangeInclusive<u64> = 9..=16;
 
-/// The list's header, `nvs_header_t`: encoding (1 is XDR, `NV_ENCODE_XDR`), byte order, two zeros. Then, as at the head
-/// of a list inside it, version (0, `NV_VERSION`) and flags, 32 bits each.
+/// The list's header, `nvs_header_t`: encoding (1 is XDR, `NV_ENCODE_XDR`), byte order, two zeros. It is
+/// followed, as in each nested list, by version (0, `NV_VERSION`) and flags, 32 bits each.
 const HEADER: usize = 4;
 const XDR: u8 = 1;
 const VERSION_AND_FLAGS: usize = 8;
-/// `NV_UNIQUE_NAME`, which every label's list has.
+/// `NV_UNIQUE_NAME`, which is set in every label's list.
 const UNIQUE_NAME: u32 = 1;
 
-/// A pair: its size encoded and its size in memory, the length of its name, the name; each name and text padded to a
-/// multiple of 4 bytes. Then type and number of elements, and the value.
+/// A pair: its encoded size and its size in memory, the length of its name, the name, the type, the number of
+/// elements, and the value. Names and texts are padded to a multiple of 4 bytes.
 const NAME_LEN: usize = 8;
 const NAME: usize = 12;
 /// `DATA_TYPE_UINT64`, `DATA_TYPE_STRING` and `DATA_TYPE_NVLIST`, include/sys/nvpair.h.
@@ -48,13 +51,16 @@ const UINT64: u32 = 8;
 const STRING: u32 = 9;
 const NVLIST: u32 = 19;
 
-/// The names (`ZPOOL_CONFIG_POOL_NAME`, `ZPOOL_CONFIG_VDEV_TREE` and `ZPOOL_CONFIG_ASHIFT`, include/sys/fs/zfs.h).
+/// Names of pairs (`ZPOOL_CONFIG_POOL_NAME`, `ZPOOL_CONFIG_VDEV_TREE` and `ZPOOL_CONFIG_ASHIFT`,
+/// include/sys/fs/zfs.h).
 const POOL_NAME: &[u8] = b"name";
 const VDEV_TREE: &[u8] = b"vdev_tree";
 const ASHIFT_NAME: &[u8] = b"ashift";
 
-/// Where the first label is that still has a list and an uberblock, of a member of `len` bytes, of which `read` gives so many bytes.
-/// One of the two at the end is not enough: what ends a little before a former member has its label where the other would be.
+/// Returns the offset of the first label that still has a list and an uberblock, in a member of `len` bytes
+/// that `read` gives access to. Of the two labels at the end both are required: a partition that ends
+/// slightly before the end of a former member can have one of that member's labels where one of its own would
+/// be.
 pub(crate) fn zfs_label(len: u64, read: impl Fn(u64, usize) -> Vec<u8>) -> Option<u64> {
     let part = |label: u64, at: usize, len| u64::try_from(at).map_or(Vec::new(), |at| read(label + at, len));
     let is_label = |label: &u64| {
@@ -65,13 +71,14 @@ pub(crate) fn zfs_label(len: u64, read: impl Fn(u64, usize) -> Vec<u8>) -> Optio
     start.into_iter().find(is_label).or_else(|| end.iter().all(is_label).then_some(end[0]))
 }
 
-/// Where the labels are of a member of `len` bytes, at its start and at its end; `None` where it is smaller than ZFS takes.
+/// The offsets of the labels at the start and at the end of a member of `len` bytes; `None` if it is smaller
+/// than ZFS allows.
 fn labels(len: u64) -> Option<[[u64; 2]; 2]> {
     let end = len - len % LABEL;
     (len >= SMALLEST).then(|| [[0, LABEL], [end - 2 * LABEL, end - LABEL]])
 }
 
-/// Whether these bytes begin a list as the label has it.
+/// Whether these bytes begin a list as in a label.
 fn is_xdr_nvlist(list: &[u8]) -> bool {
     byte(list, 0) == XDR
         && byte(list, 1) <= 1
@@ -79,13 +86,13 @@ fn is_xdr_nvlist(list: &[u8]) -> bool {
         && be32(list, HEADER + 4) == UNIQUE_NAME
 }
 
-/// Whether there is an uberblock, of either byte order, in the ring.
+/// Whether the ring contains an uberblock, in either byte order.
 fn has_uberblock(ring: &[u8]) -> bool {
     let mut magics = ring.chunks_exact(UBERBLOCK).map(|block| u64::from_le_bytes(array(block, 0)));
     magics.any(|magic| magic == UBERBLOCK_MAGIC || magic.swap_bytes() == UBERBLOCK_MAGIC)
 }
 
-/// Its block is the smallest that it writes, 2^ashift; zero where the label does not say.
+/// Reads a ZFS member. Its block is its smallest write, 2^ashift; zero if the label does not record it.
 pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
     let at = u64::try_from(ZFS_NVLIST.0).ok()?;
     let lists = labels(view.len().get())?
@@ -109,12 +116,12 @@ pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
     Some((fs, name.map(text).unwrap_or_default()))
 }
 
-/// The value of the pair of this name and type.
+/// Returns the value of the pair with this name and type.
 fn find<'a>(mut pairs: Pairs<'a>, name: &[u8], kind: u32) -> Option<&'a [u8]> {
     pairs.find(|pair| pair.name == name && pair.kind == kind).map(|pair| pair.value)
 }
 
-/// A text: its length, and its bytes.
+/// Decodes a string: its length, followed by its bytes.
 fn string(value: &[u8]) -> Option<&[u8]> {
     value.get(4..)?.get(..usize::try_from(be32(value, 0)).ok()?)
 }
@@ -126,12 +133,12 @@ struct Pair<'a> {
     value: &'a [u8],
 }
 
-/// The pairs of a list, until its end or the first that makes no sense.
+/// Iterates over the pairs of a list, up to its end or the first invalid pair.
 #[derive(Clone, Copy)]
 struct Pairs<'a>(&'a [u8]);
 
 impl<'a> Pairs<'a> {
-    /// The pairs of the list that begins here with its version and flags.
+    /// The pairs of the list that begins here, with its version and flags.
     fn of(list: &'a [u8]) -> Self {
         Self(list.get(VERSION_AND_FLAGS..).unwrap_or(&[]))
     }
@@ -141,7 +148,7 @@ impl<'a> Iterator for Pairs<'a> {
     type Item = Pair<'a>;
 
     fn next(&mut self) -> Option<Pair<'a>> {
-        // Two zero sizes end the list. A pair holds its own sizes and name, so that each step goes on.
+        // Two zero sizes end the list. A pair's size includes its sizes and name, so each step moves forward.
         let (pair, rest) = self.0.split_at_checked(usize::try_from(be32(self.0, 0)).ok()?)?;
         let name_len = usize::try_from(be32(pair, NAME_LEN)).ok()?;
         let name = pair.get(NAME..)?.get(..name_len)?;

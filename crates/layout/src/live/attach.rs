@@ -1,4 +1,4 @@
-//! The kernel's view of a whole disk, put beside what was read from it.
+//! Combining the kernel's view of a whole disk with what was read from it.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use super::{Disagreement, compare, compare_partitions, layers, merge};
 use crate::model::layer::Layer;
 use crate::model::stack::Stack;
 
-/// Adds what the kernel has set up on the disk `name` and its partitions to `stack`, and returns where the two views
-/// differ, and what could not be looked at.
+/// Adds to `stack` what the kernel has set up on the disk `name` and its partitions. Returns where the two
+/// views differ, and what could not be examined.
 pub fn attach(
     machine: &Machine,
     name: &str,
@@ -19,7 +19,7 @@ pub fn attach(
     stack: &mut Stack,
 ) -> (Vec<Disagreement>, Vec<String>) {
     let mut remarks: BTreeSet<String> = machine.remarks().iter().cloned().collect();
-    // A kernel that never looks for partitions does not disagree with the table.
+    // A kernel that does not look for partitions on this device does not disagree with the table.
     let unlisted = machine.never_lists_partitions(name).filter(|_| kernel.is_empty());
     let mut disagreements = match unlisted {
         Some(_) => Vec::new(),
@@ -43,7 +43,7 @@ pub fn attach(
     for partition in &mut stack.partitions {
         let listed = kernel.iter().find(|listed| listed.number == partition.number);
         if let Some(listed) = listed {
-            // The kernel's devices stand where the kernel says, whatever the table says by now.
+            // The kernel's devices are where the kernel says, even if the table has changed since.
             partition.layer = beside(partition.layer.take(), &listed.name, listed.span.start());
         }
     }

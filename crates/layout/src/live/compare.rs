@@ -1,4 +1,4 @@
-//! Where the kernel's view and the bytes of the disk do not say the same.
+//! Differences between the kernel's view and the bytes of the disk.
 
 use std::fmt;
 
@@ -10,38 +10,38 @@ use crate::model::content::Content;
 use crate::model::layer::{Facts, Layer, Luks, Lv, Mapped, Md, Pv, Segment};
 use crate::model::stack::{Role, Stack, TableKind};
 
-/// A figure of which the disk says one thing and the kernel another.
+/// A figure for which the disk and the kernel have different values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disagreement {
-    /// The layer, `LUKS c0`, or `partition 1`.
+    /// The layer, such as `LUKS c0` or `partition 1`.
     pub layer: String,
-    /// What they differ about, `payload offset`.
+    /// The figure, such as `payload offset`.
     pub figure: String,
-    /// What stands on the disk.
+    /// Its value on the disk.
     pub on_disk: Said,
-    /// What the kernel has.
+    /// Its value in the kernel.
     pub live: Said,
 }
 
 /// One side of a disagreement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
-    /// What it says.
+    /// The value.
     pub value: Value,
-    /// Which byte of the drive that means, where it is a place on it.
+    /// The corresponding byte of the drive, if the value is a position on it.
     pub drive: Option<ByteOffset>,
 }
 
-/// What one side says.
+/// The value of a figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// A size, or a place from the start of the device below.
+    /// A size in bytes, or an offset from the start of the device below.
     Bytes(u64),
-    /// A number of something else.
+    /// A number without a unit.
     Number(i64),
     /// A word.
     Word(&'static str),
-    /// That it is not there.
+    /// Not present.
     Nothing,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for Disagreement {
     }
 }
 
-/// The disagreements of one layer.
+/// Collects the disagreements of one layer.
 struct Differences<'a> {
     on_disk: &'a Layer,
     live: &'a Layer,
@@ -98,7 +98,7 @@ impl Differences<'_> {
         }
     }
 
-    /// Places on what the layer stands on.
+    /// Compares positions on the device below the layer.
     fn places(&mut self, figure: &str, on_disk: Option<ByteOffset>, live: Option<ByteOffset>) {
         let (Some(here), Some(there)) = (on_disk, live) else { return };
         if here != there {
@@ -128,7 +128,7 @@ fn told(layer: &Layer) -> String {
     if layer.name.is_empty() { layer.kind.to_string() } else { format!("{} {}", layer.kind, layer.name) }
 }
 
-/// Everything in which the two views of one partition, and of what stands on it, differ.
+/// Returns every difference between the two views of a partition and the layers above it.
 pub fn compare(on_disk: &Layer, live: &Layer) -> Vec<Disagreement> {
     let mut found = Vec::new();
     compare_layer(on_disk, live, &mut found);
@@ -137,7 +137,8 @@ pub fn compare(on_disk: &Layer, live: &Layer) -> Vec<Disagreement> {
 
 fn compare_layer(on_disk: &Layer, live: &Layer, found: &mut Vec<Disagreement>) {
     let Some(same) = partner(on_disk, std::slice::from_ref(live)) else {
-        // Only what has a header of its own must be what the disk shows. The metadata of a firmware RAID is not read.
+        // Only layers with a header of their own must match what the disk shows. Firmware RAID metadata is
+        // not read.
         if !is_external(on_disk, live) && matches!(live.facts, Facts::Md(_) | Facts::Pv(_) | Facts::Luks(_)) {
             let said = |layer: &Layer| Said { value: Value::Word(layer.kind.name()), drive: layer.drive };
             let (layer, figure) = (told(live), "what stands there".to_owned());
@@ -145,7 +146,8 @@ fn compare_layer(on_disk: &Layer, live: &Layer, found: &mut Vec<Disagreement>) {
         }
         return;
     };
-    // Behind mappings of the kernel's own its places are theirs, not those of the device with the header.
+    // If the kernel has mappings of its own in between, positions count on these, not on the device with the
+    // header.
     let is_direct = std::ptr::eq(same, live);
     let mut differences = Differences { on_disk, live: same, found };
     match (&on_disk.facts, &same.facts) {
@@ -159,7 +161,8 @@ fn compare_layer(on_disk: &Layer, live: &Layer, found: &mut Vec<Disagreement>) {
         _ => {}
     }
     for child in &on_disk.children {
-        // What has no partner was not set up, or is the kernel's own affair; one child alone must fit.
+        // A layer without a partner was not set up, or is the kernel's own; a single child must match, unless
+        // it is a logical volume.
         let alone = <&[Layer; 1]>::try_from(same.children.as_slice()).ok().map(|[only]| only);
         if let Some(partner) =
             partner(child, &same.children).or(alone.filter(|_| child.kind != Content::LogicalVolume))
@@ -169,7 +172,7 @@ fn compare_layer(on_disk: &Layer, live: &Layer, found: &mut Vec<Disagreement>) {
     }
 }
 
-/// Whether an array is one that the metadata on the disk describes in its own way.
+/// Whether the array is described by firmware metadata on the disk.
 fn is_external(on_disk: &Layer, live: &Layer) -> bool {
     let is_array = matches!(&live.facts, Facts::Md(md) if md.version == "external");
     is_array && is_firmware(on_disk)
@@ -180,20 +183,20 @@ fn compare_md(here: &Md, there: &Md, differences: &mut Differences<'_>) {
     differences.numbers("number of members", i64::from(here.raid_disks), i64::from(there.raid_disks));
     if here.data_members().is_some() && there.data_members().is_some() {
         differences.sizes("chunk size", here.chunk, there.chunk);
-        // Of a RAID0 the kernel keeps none where its members are alike, and tells 0 or -1 then.
+        // The kernel keeps no layout for a RAID0 whose members have equal sizes, and reports 0 or -1.
         let is_told = |md: &Md| md.level != 0 || md.layout != 0;
         if is_told(here) && is_told(there) {
             differences.numbers("layout", i64::from(here.layout), i64::from(there.layout));
         }
     }
-    // Arrays of external metadata are several on the same members.
+    // With external metadata, several arrays share the same members.
     if there.version != "external" && there.role.is_some() {
         let offset = |md: &Md| Some(ByteOffset::new(md.data_offset.get()));
         differences.places("data offset", offset(here), offset(there));
     }
 }
 
-/// What is mapped must begin at an extent.
+/// Checks that each segment begins on an extent boundary.
 fn compare_pv(here: &Pv, differences: &mut Differences<'_>) {
     let Pv { data_start, extent_size, .. } = here;
     let live = differences.live;
@@ -221,7 +224,7 @@ fn compare_lv(here: &Lv, there: &Lv, differences: &mut Differences<'_>) {
     if !there.segments.is_empty() && !here.segments.is_empty() {
         differences.sizes("size", ByteCount::new(end(here)), ByteCount::new(end(there)));
     }
-    // Of other segments the two views do not tell the same places: images, or what describes them.
+    // For other kinds of segment the two views record different positions: those of images, or of metadata.
     let is_plain = |segment: &&Segment| matches!(segment.kind.as_str(), "striped" | "linear");
     for segment in here.segments.iter().filter(is_plain) {
         let start = segment.span.start();
@@ -245,7 +248,7 @@ fn compare_luks(here: &Luks, there: &Luks, is_direct: bool, differences: &mut Di
     if is_direct {
         differences.places("payload offset", here.payload, there.payload);
     }
-    // Zero is what is not known.
+    // Zero means unknown.
     if here.sector_size != ByteCount::ZERO && there.sector_size != ByteCount::ZERO {
         differences.sizes("encryption sector", here.sector_size, there.sector_size);
     }
@@ -258,8 +261,8 @@ fn compare_mapped(here: &Mapped, there: &Mapped, differences: &mut Differences<'
     }
 }
 
-/// Where the table on the disk and the kernel's list of partitions differ. Extended partitions are left out: the kernel
-/// lists only their first sectors.
+/// Returns where the table on the disk and the kernel's list of partitions differ. Extended partitions are
+/// left out: the kernel lists only their first sectors.
 pub fn compare_partitions(on_disk: &Stack, kernel: &[KernelPartition]) -> Vec<Disagreement> {
     if matches!(on_disk.kind, TableKind::Kernel | TableKind::Content(_) | TableKind::Foreign(_)) {
         return Vec::new();

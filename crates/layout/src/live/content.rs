@@ -1,4 +1,4 @@
-//! What a live device holds itself: its file system, by its own bytes, and who uses that.
+//! The content of a live device: its file system, recognised by its own bytes, and what uses it.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use crate::model::view::View;
 use crate::reader::Reader;
 use crate::signature;
 
-/// The file system that the kernel calls `name` where it is mounted.
+/// Maps the kernel's name of a mounted file system to its content.
 fn of_mount(name: &str) -> Content {
     let known = match name {
-        // The names of blkid too.
+        // blkid uses the same names.
         "udf" | "ocfs2" | "gfs2" | "bcachefs" => signature::named(name),
         "ntfs3" => Some(Content::Live("ntfs3")),
         _ => FsKind::from_name(name).map(Content::FileSystem),
@@ -24,7 +24,8 @@ fn of_mount(name: &str) -> Content {
     known.unwrap_or(Content::Live("filesystem"))
 }
 
-/// What the device holds, with what uses it; `None` when neither its bytes nor the kernel say.
+/// Returns the layer of what the device holds and what uses it; `None` if neither its bytes nor the kernel
+/// show it.
 pub(super) fn layer(place: &Place<'_>) -> Option<Layer> {
     let device = place.device;
     let (found, mut remarks) = match read(place) {
@@ -48,10 +49,10 @@ pub(super) fn layer(place: &Place<'_>) -> Option<Layer> {
     Some(Layer { name, uuid, children, remarks, ..place.layer(kind, facts) })
 }
 
-/// What was read: what it is and its UUID, with the figures and the label of a file system.
+/// The recognised content and its UUID, and for a file system its figures and label.
 type Found = Option<(Content, String, Option<(FileSystem, String)>)>;
 
-/// Reads the first bytes of the device's own node.
+/// Identifies the content by the first bytes of the device's own node.
 fn read(place: &Place<'_>) -> Result<Found, String> {
     let medium = place.device.open()?;
     let reader = Reader::open(&medium, BlockSize::B512).map_err(|error| error.to_string())?;
@@ -63,7 +64,8 @@ fn read(place: &Place<'_>) -> Result<Found, String> {
     }))
 }
 
-/// Loop devices over files of the file system. Where a file lies in it is not asked.
+/// Returns the loop devices over files of the file system. The position of these files in it is not
+/// determined.
 fn loops(place: &Place<'_>) -> Vec<Layer> {
     let used = place.device.used_by.loops.iter();
     let layers = used.filter_map(|used| {
@@ -78,7 +80,7 @@ fn loops(place: &Place<'_>) -> Vec<Layer> {
     layers.collect()
 }
 
-/// A path as it is printed.
+/// Escapes a path for printing.
 fn printable(path: &Path) -> String {
     straddle_device::shown::printable(&path.to_string_lossy())
 }

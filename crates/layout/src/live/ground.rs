@@ -1,17 +1,18 @@
-//! Where a live device's bytes come to lie on the drive that we look at, through all devices between.
+//! Mapping a live device's bytes to the examined drive, through all devices in between.
 
 use straddle_device::live::{Located, Lower};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::model::view::{MAX_PIECES, Piece};
 
-/// Of one run no more pieces than this are listed: a striped one goes on in the same way.
+/// The most pieces to list for one run: a striped run continues in the same pattern.
 const PIECES_OF_RUN: usize = 16;
 
-/// The space of a device, as far as it lies on the drive.
+/// The space of a device, as far as it is on the drive.
 #[derive(Clone, Copy)]
 pub(super) struct Ground<'a> {
-    /// What it stands on, and how; `None` for the first device, which is one piece of the drive.
+    /// The device below and how this one lies on it; `None` for the first device, which is one piece of the
+    /// drive.
     below: Option<(&'a Ground<'a>, &'a Lower)>,
     start: ByteOffset,
     len: ByteCount,
@@ -23,17 +24,18 @@ impl<'a> Ground<'a> {
         Self { below: None, start, len }
     }
 
-    /// A device of `len` bytes that stands on `below` as `lower` says.
+    /// A device of `len` bytes on `below`, mapped by `lower`.
     pub(super) fn on(below: &'a Ground<'a>, lower: &'a Lower, len: ByteCount) -> Self {
         Self { below: Some((below, lower)), start: ByteOffset::ZERO, len }
     }
 
-    /// Its length.
+    /// Its length in bytes.
     pub(super) fn len(&self) -> ByteCount {
         self.len
     }
 
-    /// Where byte `at` of the device is on the drive, and how many bytes from it on are there in one piece.
+    /// Returns where byte `at` of the device is on the drive, and how many bytes from there on are
+    /// contiguous.
     pub(super) fn locate(&self, at: ByteOffset) -> Located {
         let Some(left) =
             ByteOffset::new(self.len.get()).checked_since(at).filter(|left| *left != ByteCount::ZERO)
@@ -54,7 +56,7 @@ impl<'a> Ground<'a> {
         }
     }
 
-    /// Where byte `at` of the device is on the drive.
+    /// Returns where byte `at` of the device is on the drive, if it is there.
     pub(super) fn drive_at(&self, at: ByteOffset) -> Option<ByteOffset> {
         match self.locate(at) {
             Located::Here(drive, _) => Some(drive),
@@ -62,7 +64,7 @@ impl<'a> Ground<'a> {
         }
     }
 
-    /// The pieces of the device on the drive, with their places on the device directly below.
+    /// Returns the pieces of the device on the drive, with their positions on the device directly below.
     pub(super) fn pieces(&self) -> Vec<Piece> {
         let Some((below, lower)) = self.below else {
             let whole = Span::new(self.start, self.len).map(|_| Span::first(self.len));
@@ -72,7 +74,7 @@ impl<'a> Ground<'a> {
         let mut pieces: Vec<Piece> = Vec::new();
         for run in &lower.runs {
             let (mut at, mut listed) = (run.span.start(), 0);
-            // Each step moves on; holes count as well.
+            // Each step moves forward; holes count as steps.
             for _ in 0..PIECES_OF_RUN * PIECES_OF_RUN {
                 let step = match run.locate(at) {
                     Located::Never => break,
@@ -96,7 +98,7 @@ impl<'a> Ground<'a> {
             }
         }
         pieces.sort_by_key(|piece| piece.span.start());
-        // Two copies on one drive: the first will do.
+        // If two copies are on one drive, only the first is listed.
         let mut end = ByteOffset::ZERO;
         pieces.retain(|piece| {
             let is_new = piece.span.start() >= end;
@@ -124,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_volume_on_a_striped_array_is_cut() {
-        // Member 1 of 2 with chunks of 100, and a volume from byte 250 of the array on.
+        // Member 1 of 2 with chunks of 100 bytes, and a volume that begins at byte 250 of the array.
         let every =
             Every { chunk: ByteCount::new(100), period: ByteCount::new(200), step: ByteCount::new(100) };
         let member =

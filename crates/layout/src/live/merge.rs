@@ -1,4 +1,4 @@
-//! One tree out of what the disk says and what the kernel has.
+//! Merging the disk's view and the kernel's view into one tree.
 
 use straddle_device::live::is_part_of_volume;
 
@@ -6,7 +6,7 @@ use crate::model::content::{Content, FsKind};
 use crate::model::layer::{Facts, Layer};
 use crate::volumes::SEALED;
 
-/// Puts the two views of one partition together. Figures and places that stand on the disk stay; what only the kernel
+/// Merges the two views of one partition. Figures and positions from the disk are kept. What only the kernel
 /// knows is added: names, mount points, and layers that the disk does not show.
 pub fn merge(on_disk: Option<Layer>, live: Option<Layer>) -> Option<Layer> {
     match (on_disk, live) {
@@ -40,7 +40,7 @@ fn merge_layer(mut layer: Layer, live: &Layer) -> Layer {
                 layer.remarks.retain(|remark| remark != SEALED);
             }
         }
-        // The kernel knows the arrays on firmware's metadata, and what is on them.
+        // The kernel knows the arrays described by firmware metadata, and the layers on them.
         None if is_firmware(&layer) => {
             layer = Layer {
                 name: String::new(),
@@ -51,19 +51,19 @@ fn merge_layer(mut layer: Layer, live: &Layer) -> Layer {
             };
             layer.children = vec![live.clone()];
         }
-        // The kernel has something else there: [`super::compare`] says so, and the disk's view stays.
+        // The kernel has something else there. [`super::compare`] reports it, and the disk's view is kept.
         None if is_volume(live) && is_volume(&layer) => {}
         None => layer.children = merge_children(layer.children, std::slice::from_ref(live)),
     }
     layer
 }
 
-/// Whether a layer is the member of an array that firmware describes in a way of its own.
+/// Whether a layer is a member of an array that is described by firmware metadata.
 pub(super) fn is_firmware(on_disk: &Layer) -> bool {
     on_disk.kind.is_firmware_raid()
 }
 
-/// Whether a layer has a header of its own, so that only one such can stand in a place.
+/// Whether a layer has a header of its own, so that there can be only one such layer in a place.
 fn is_volume(layer: &Layer) -> bool {
     matches!(
         layer.facts,
@@ -82,15 +82,16 @@ fn merge_children(on_disk: Vec<Layer>, live: &[Layer]) -> Vec<Layer> {
             None => layer,
         })
         .collect();
-    // One content in a place: where both have one and they differ, the disk's stays.
+    // A place has only one content: if both views have one and they differ, the disk's is kept.
     let has_content = merged.iter().any(is_volume);
     added.retain(|layer| !(has_content && is_volume(layer)));
     merged.extend(added);
     merged
 }
 
-/// The layers among `live` that none of `known` is or stands on; of the others, and of those that the disk's view never
-/// shows, what else stands on them.
+/// Collects the layers among `live` that are neither in `known` nor below one of them. For the layers that
+/// are below a known one, and for those that the disk's view never shows, collects from the layers above
+/// them.
 fn leftovers(live: &[Layer], known: &[&Layer], added: &mut Vec<Layer>) {
     for layer in live {
         if known.iter().any(|known| std::ptr::eq(*known, layer)) {
@@ -104,8 +105,8 @@ fn leftovers(live: &[Layer], known: &[&Layer], added: &mut Vec<Layer>) {
     }
 }
 
-/// Whether a volume is a part of another one, which LVM shows only when asked for all (`lvs -a`). It has a name of its own
-/// kind, or is a device besides the one of the volume.
+/// Whether a volume is a part of another volume, which LVM lists only on request (`lvs -a`): its name marks
+/// it as such, or it is an extra device of its volume.
 fn is_hidden(layer: &Layer) -> bool {
     layer.kind == Content::LogicalVolume && (layer.name.ends_with(')') || is_part_of_volume(&layer.name))
 }
@@ -114,8 +115,9 @@ fn contains(layer: &Layer, other: &Layer) -> bool {
     layer.children.iter().any(|child| std::ptr::eq(child, other) || contains(child, other))
 }
 
-/// The live layer that is the same as `layer` on the disk: of its kind, and for a volume of its name. Where the kernel has
-/// mappings between (the images of a mirror, the integrity of a LUKS) it is behind those.
+/// Returns the live layer that corresponds to `layer` on the disk: one of the same kind, and for a volume of
+/// the same name. If the kernel has mappings in between (a mirror's images, the integrity layer of LUKS),
+/// looks behind those.
 pub(super) fn partner<'a>(layer: &Layer, live: &'a [Layer]) -> Option<&'a Layer> {
     let is_same = |other: &Layer| {
         other.kind == layer.kind && (layer.kind != Content::LogicalVolume || volume(other) == volume(layer))
@@ -128,12 +130,12 @@ pub(super) fn partner<'a>(layer: &Layer, live: &'a [Layer]) -> Option<&'a Layer>
             live.iter().filter(is_between).find_map(|other| partner(layer, &other.children))
         }
         [only] => Some(only),
-        // Partitions of a nested table: the one in the same place.
+        // Several partitions of a nested table: the one at the same position.
         _ => same.into_iter().find(|other| other.below.start() == layer.below.start()),
     }
 }
 
-/// A volume's name without that of its group.
+/// Returns a volume's name without the group's.
 fn volume(layer: &Layer) -> &str {
     layer.name.rsplit('/').next().unwrap_or_default()
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::model::content::FsKind;
 use crate::model::stack::{Attributes, Partition, PartitionType, Role, Stack, TableKind};
 
-/// A captured tree in a directory that vanishes with it.
+/// A captured tree in a directory that is removed when dropped.
 struct Tree(PathBuf);
 
 impl Tree {
@@ -35,7 +35,7 @@ impl Drop for Tree {
     }
 }
 
-/// LUKS on sda1, LVM in it, and swap on a volume of two segments.
+/// LUKS on sda1, LVM in it, and swap on a volume with two segments.
 fn stack(name: &str, tables: &str) -> Tree {
     let mut swap = vec![0; 16384 * 512];
     swap[4086..4096].copy_from_slice(b"SWAPSPACE2");
@@ -72,7 +72,7 @@ vg-lv: 0 8192 linear 253:0 2048
 vg-lv: 8192 8192 linear 253:0 18432
 ";
 
-/// Where sda1 starts.
+/// The byte at which sda1 starts.
 const START: u64 = 2049 * 512;
 
 /// A layer as the disk shows it.
@@ -152,7 +152,7 @@ fn a_moved_payload_is_told_with_both_bytes() {
     let other = on_disk(VolumeKind::Md.into(), "", START, Facts::Md(Md::default()));
     let told = compare(&other, &live);
     assert_eq!((told.len(), told[0].figure.as_str()), (1, "what stands there"));
-    // Then the disk's view stays as it is.
+    // In this case the disk's view is kept.
     assert_eq!(merge(Some(other.clone()), Some(live)), Some(other));
 }
 
@@ -209,7 +209,7 @@ fn partitions_that_the_kernel_lists_elsewhere_are_told() {
             ("partition 4", &Value::Nothing, &Value::Bytes(9 << 20)),
         ]
     );
-    // The kernel lists two sectors of an extended one.
+    // The kernel lists only two sectors of an extended partition.
     let extended = Partition { role: Role::Extended, span: span(7), ..stack.partitions[0].clone() };
     stack.partitions = vec![extended];
     assert_eq!(compare_partitions(&stack, &[listed(1, 1)]), []);
@@ -234,7 +234,7 @@ fn the_layout_of_a_raid0_is_compared_where_both_tell_it() {
     }
 }
 
-/// Trees of any shape, with names that repeat.
+/// Trees of any shape, in which names repeat.
 fn any_layer() -> impl Strategy<Value = Layer> {
     let kinds = prop_oneof![
         Just((Content::LogicalVolume, Facts::Lv(Lv::default()))),
@@ -252,7 +252,7 @@ fn any_layer() -> impl Strategy<Value = Layer> {
     })
 }
 
-/// The tree with each of the layers on one device in a place of its own.
+/// Gives each of the layers on one device a different position.
 fn in_places(mut layer: Layer) -> Layer {
     for (index, child) in (0_u64..).zip(&mut layer.children) {
         *child = in_places(child.clone());

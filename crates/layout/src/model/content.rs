@@ -1,8 +1,8 @@
-//! What stands in a place: file systems, volumes, and what is known by its signature only.
+//! Kinds of content: file systems, volumes, and what is recognised only by its signature.
 //!
-//! The law of this module: nothing decides by a name. What this crate reads is a variant, so that the compiler finds every
-//! place where a new one has to be decided on; what it knows by signature only is data ([`Named`]) with a class. A name is
-//! made here, for people and for JSON.
+//! The law of this module: nothing is decided by a name. Whatever this crate reads is a variant, so that the
+//! compiler finds every place that must handle a new one. Whatever is recognised only by its signature is
+//! data ([`Named`]) with a class. Names are only for display and JSON.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ macro_rules! with_names {
         }
 
         impl $kind {
-            /// All of them.
+            /// All variants.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
             /// blkid's TYPE.
@@ -26,7 +26,7 @@ macro_rules! with_names {
                 }
             }
 
-            /// The one of this name.
+            /// The variant with this name.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|kind| kind.name() == name)
             }
@@ -49,7 +49,7 @@ with_names! {
         Ext3 = "ext3",
         /// ext4.
         Ext4 = "ext4",
-        /// The external journal of an ext3 or ext4.
+        /// The external journal of an ext3 or ext4 file system.
         Jbd = "jbd",
         /// XFS.
         Xfs = "xfs",
@@ -83,15 +83,15 @@ with_names! {
 }
 
 with_names! {
-    /// What stands between a partition and a file system, and has a header that this crate reads.
+    /// Layers between a partition and a file system whose headers this crate reads.
     VolumeKind {
         /// A member of a Linux software RAID.
         Md = "linux_raid_member",
         /// A member of an Intel firmware RAID.
         Isw = "isw_raid_member",
-        /// A member of a firmware RAID described as SNIA's DDF.
+        /// A member of a firmware RAID described by SNIA's DDF.
         Ddf = "ddf_raid_member",
-        /// A mirror over the network.
+        /// A DRBD device, mirrored over the network.
         Drbd = "drbd",
         /// An LVM physical volume.
         Pv = "LVM2_member",
@@ -106,7 +106,7 @@ with_names! {
     }
 }
 
-/// What stands in a place.
+/// What a place holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Content {
     /// A file system, or swap.
@@ -117,31 +117,31 @@ pub enum Content {
     LogicalVolume,
     /// A partition table inside another layer.
     Table,
-    /// What is known by its signature only.
+    /// Content recognised only by its signature.
     Named(Named),
-    /// What only a running kernel shows, under a name of its own: mappings, loop devices.
+    /// Something that only a running kernel shows, with its own name: a mapping or a loop device.
     Live(&'static str),
 }
 
-/// What is known by its signature only.
+/// Content recognised only by its signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Named {
     /// blkid's TYPE, or the PTTYPE of a table.
     pub name: &'static str,
-    /// What can be said of it all the same.
+    /// What is known of it beyond its name.
     pub class: Class,
 }
 
-/// What can be said of something that is known by its signature only.
+/// The class of content that is recognised only by its signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// A part or a wrapping of something else.
+    /// A part or a wrapper of something else.
     Member,
     /// A member of an array or a mirror.
     Array,
     /// A file system.
     FileSystem,
-    /// A file system that is made once, and then only read.
+    /// A file system that is created once and then only read.
     ReadOnly,
     /// The file system of an optical medium.
     Optical,
@@ -150,7 +150,7 @@ pub enum Class {
 }
 
 impl FsKind {
-    /// Whether it is made once and then only read.
+    /// Whether it is created once and then only read.
     pub const fn is_only_read(self) -> bool {
         match self {
             Self::Iso9660 | Self::Squashfs | Self::Erofs => true,
@@ -160,8 +160,8 @@ impl FsKind {
         }
     }
 
-    /// Whether it begins with a DOS boot sector: it keeps that in sectors of the drive, allocates clusters, and says where
-    /// it starts on the drive.
+    /// Whether it begins with a DOS boot sector. Such a file system counts in the drive's sectors, allocates
+    /// clusters, and records where it starts on the drive.
     pub const fn has_boot_sector(self) -> bool {
         match self {
             Self::Vfat | Self::Exfat | Self::Ntfs => true,
@@ -173,7 +173,7 @@ impl FsKind {
 }
 
 impl VolumeKind {
-    /// Whether it is a member of an array or a mirror, whose table is not that of the disk.
+    /// Whether it is a member of an array or a mirror, so that a table in it is not the disk's.
     pub const fn is_array_member(self) -> bool {
         match self {
             Self::Md | Self::Isw | Self::Ddf | Self::Drbd => true,
@@ -183,8 +183,8 @@ impl VolumeKind {
 }
 
 impl Content {
-    /// Its name for people and in JSON: blkid's TYPE where it has one, "LV" for a logical volume, "table" for a nested
-    /// partition table.
+    /// Its name for display and JSON: blkid's TYPE if it has one, "LV" for a logical volume, "table" for a
+    /// nested partition table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::FileSystem(kind) => kind.name(),
@@ -196,7 +196,7 @@ impl Content {
         }
     }
 
-    /// The file system that it is, where this crate reads that.
+    /// The file system, if it is one that this crate reads.
     pub const fn file_system(self) -> Option<FsKind> {
         match self {
             Self::FileSystem(kind) => Some(kind),
@@ -204,7 +204,7 @@ impl Content {
         }
     }
 
-    /// Whether it is a member of an array or a mirror, whose table is not that of the disk.
+    /// Whether it is a member of an array or a mirror, so that a table in it is not the disk's.
     pub const fn is_array_member(self) -> bool {
         match self {
             Self::Volume(kind) => kind.is_array_member(),
@@ -213,7 +213,7 @@ impl Content {
         }
     }
 
-    /// Whether it is a member of an array that firmware describes in a way of its own.
+    /// Whether it is a member of an array that is described by firmware metadata.
     pub const fn is_firmware_raid(self) -> bool {
         match self {
             Self::Volume(kind) => matches!(kind, VolumeKind::Isw | VolumeKind::Ddf),
@@ -221,7 +221,7 @@ impl Content {
         }
     }
 
-    /// Whether it is a part or a wrapping of something else.
+    /// Whether it is a part or a wrapper of something else.
     pub const fn is_member(self) -> bool {
         match self {
             Self::Volume(_) => true,
@@ -230,17 +230,18 @@ impl Content {
         }
     }
 
-    /// Whether it is a partition table that is known by name only.
+    /// Whether it is a partition table of a kind known only by name.
     pub const fn is_foreign_table(self) -> bool {
         matches!(self, Self::Named(Named { class: Class::Table, .. }))
     }
 
-    /// Whether it is the file system of an optical medium: images of those have that and a table by design.
+    /// Whether it is the file system of an optical medium. Images of such media have both that and a table by
+    /// design.
     pub const fn is_optical(self) -> bool {
         matches!(self, Self::FileSystem(FsKind::Iso9660) | Self::Named(Named { class: Class::Optical, .. }))
     }
 
-    /// Whether it is a file system that is made once and then only read.
+    /// Whether it is a file system that is created once and then only read.
     pub const fn is_only_read(self) -> bool {
         match self {
             Self::FileSystem(kind) => kind.is_only_read(),

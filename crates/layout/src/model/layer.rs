@@ -1,7 +1,8 @@
-//! Layers: what stands on a partition or a whole disk, from RAID members down to file systems, each with its bytes.
+//! Layers: what is on a partition or a whole disk, from RAID members up to file systems, each with its bytes.
 //!
-//! The law of this module: a layer says where it stands on the device directly below and on the drive, and where the
-//! space lies that it provides; it decides nothing about alignment. Depth and number are limited, whatever the bytes say.
+//! The law of this module: a layer records its position on the device directly below and on the drive, and
+//! where the space that it provides lies. It decides nothing about alignment. Depth and number are limited,
+//! whatever the bytes say.
 
 use straddle_device::topology::striped_data_members;
 use straddle_units::{ByteCount, ByteOffset, Span};
@@ -10,10 +11,10 @@ use super::content::Content;
 use super::stack::Stack;
 use super::view::Piece;
 
-/// Deeper nesting than this is not followed: no real stack has it.
+/// The deepest nesting that is followed: no real stack is deeper.
 pub const MAX_DEPTH: usize = 12;
 
-/// More layers than this on one drive are not listed.
+/// The most layers that are listed on one drive.
 pub const MAX_LAYERS: usize = 4096;
 
 /// One layer.
@@ -21,27 +22,28 @@ pub const MAX_LAYERS: usize = 4096;
 pub struct Layer {
     /// What it is.
     pub kind: Content,
-    /// What it is called (label, VG/LV, array name); empty where it has no name.
+    /// Its name (label, VG/LV, array name); empty if it has none.
     pub name: String,
-    /// What tells it from every other one, in hexadecimal digits: an array's UUID, a volume's with its group's, a file
-    /// system's or a container's; empty where it has none, or where it is not known.
+    /// Its unique identifier without hyphens: the UUID of an array, a file system or a container in
+    /// hexadecimal digits, the UUID of a physical volume as LVM writes it, or a logical volume's preceded by
+    /// its group's. Empty if it has none, or if it is unknown.
     pub uuid: String,
-    /// Where it stands on the device directly below.
+    /// Its bytes on the device directly below.
     pub below: Span,
-    /// Where its first byte is on the drive; `None` when that is on another disk.
+    /// The position of its first byte on the drive; `None` if that is on another disk.
     pub drive: Option<ByteOffset>,
     /// Its own figures.
     pub facts: Facts,
-    /// Where the space that it provides lies: on the device below, and on the drive. Empty for layers that provide none
-    /// (file systems, swap) and for those whose space lies elsewhere.
+    /// Where the space that it provides lies, on the device below and on the drive. Empty for layers that
+    /// provide none (file systems, swap) and for those whose space lies elsewhere.
     pub space: Vec<Piece>,
-    /// What stands on that space.
+    /// The layers on that space.
     pub children: Vec<Layer>,
     /// What could not be followed, and why.
     pub remarks: Vec<String>,
 }
 
-/// The figures of a layer, by what it is. Sizes and offsets are bytes.
+/// The figures of a layer, by its kind. Sizes and offsets are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Facts {
     /// A member of a Linux software RAID.
@@ -58,7 +60,7 @@ pub enum Facts {
     FileSystem(FileSystem),
     /// A partition table inside another layer.
     Table(Box<Stack>),
-    /// Something known by its signature only.
+    /// Something recognised only by its signature.
     Opaque,
 }
 
@@ -69,27 +71,27 @@ pub struct Md {
     pub version: &'static str,
     /// 0, 1, 4, 5, 6, 10; -1 is linear, -4 multipath, -5 faulty.
     pub level: i32,
-    /// How parity or copies are laid out; of a RAID0, in which order its zones are, and 0 where that is not told.
+    /// The layout of parity or copies. For a RAID0, the order of its zones; 0 if that is not recorded.
     pub layout: u32,
-    /// What one member holds before the next follows; zero where nothing is striped.
+    /// How many bytes one member holds before the next one continues; zero if nothing is striped.
     pub chunk: ByteCount,
-    /// Members of the array, without spares.
+    /// The number of members, without spares.
     pub raid_disks: u32,
-    /// This member's place among them; `None` for a spare or where it is not known.
+    /// This member's index among them; `None` for a spare or if it is unknown.
     pub role: Option<u32>,
     /// Where the array's data starts on the member.
     pub data_offset: ByteCount,
-    /// How much of the member the array uses.
+    /// How many bytes of the member the array uses.
     pub data_size: ByteCount,
 }
 
 impl Md {
-    /// How many members hold data in each stripe; `None` where nothing is striped.
+    /// The number of members that hold data in each stripe; `None` if nothing is striped.
     pub fn data_members(&self) -> Option<u64> {
         striped_data_members(self.level, u64::from(self.raid_disks), u64::from(self.layout))
     }
 
-    /// A full stripe's data.
+    /// The data bytes of a full stripe; `None` if nothing is striped.
     pub fn stripe(&self) -> Option<ByteCount> {
         if self.chunk == ByteCount::ZERO { None } else { self.chunk.checked_mul(self.data_members()?) }
     }
@@ -98,7 +100,7 @@ impl Md {
 /// An LVM2 physical volume (LVM2 lib/format_text/layout.h).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pv {
-    /// The volume group's name; empty for a PV in none.
+    /// The volume group's name; empty for a PV in no group.
     pub vg: String,
     /// Where the first physical extent starts (`pvs -o pe_start`).
     pub data_start: ByteOffset,
@@ -109,23 +111,23 @@ pub struct Pv {
 /// A logical volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lv {
-    /// Its segments in order of where they start.
+    /// Its segments, in order of their start.
     pub segments: Vec<Segment>,
 }
 
 /// A segment of a logical volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Where it lies in the volume.
+    /// Its bytes in the volume.
     pub span: Span,
-    /// LVM's segment type ("striped", which with one stripe is linear; "raid5", "thin", "thin-pool", …).
+    /// LVM's segment type ("striped", which is linear with a single stripe; "raid5", "thin", "thin-pool", …).
     pub kind: String,
-    /// How many stripes, or images.
+    /// The number of stripes or images.
     pub stripes: u32,
-    /// The size of a stripe's part on one disk; zero where nothing is striped.
+    /// How many bytes of a stripe are on one disk; zero if nothing is striped.
     pub stripe_size: ByteCount,
-    /// Where its data starts on this physical volume (from the PV's first byte); `None` when it has none here, or not
-    /// in one run.
+    /// Where its data starts on this physical volume, from the PV's first byte; `None` if it has none here,
+    /// or not in one run.
     pub on_pv: Option<ByteOffset>,
 }
 
@@ -138,16 +140,16 @@ pub struct Luks {
     pub payload: Option<ByteOffset>,
     /// The size of an encryption sector; 512 for LUKS1.
     pub sector_size: ByteCount,
-    /// The payload's size, where the header says one; else it goes to the end of the device.
+    /// The payload's size, if the header records one; otherwise it reaches to the end of the device.
     pub size: Option<ByteCount>,
-    /// Whether the header shows one payload and nothing else on the device: no tags of dm-integrity, no part of it
-    /// that is encrypted otherwise. What only the kernel tells of is not known to be so.
+    /// Whether the header describes one payload and nothing else on the device: no dm-integrity tags, and no
+    /// part that is encrypted otherwise. False for what only the kernel reports.
     pub is_plain: bool,
 }
 
 impl Luks {
-    /// How many bytes of a device of `len` bytes are used, from its first on: of a sector that is not whole none is
-    /// ever encrypted. `None` where that is not known.
+    /// How many bytes of a device of `len` bytes are used, from its first byte on. A partial sector at the
+    /// end is never encrypted. `None` if this is unknown.
     pub fn uses(&self, len: ByteCount) -> Option<ByteCount> {
         let payload = ByteCount::new(self.payload.filter(|_| self.is_plain)?.get());
         let room = len.get().checked_sub(payload.get()).map(ByteCount::new)?;
@@ -155,8 +157,8 @@ impl Luks {
         payload.checked_add(size).filter(|end| *end <= len)
     }
 
-    /// Whether cryptsetup refuses to open it on a device of `len` bytes, because that ends inside an encryption sector
-    /// (`device_block_adjust`, lib/utils_device.c).
+    /// Whether cryptsetup refuses to open it on a device of `len` bytes because the device ends inside an
+    /// encryption sector (`device_block_adjust`, lib/utils_device.c).
     pub fn is_refused(&self, len: ByteCount) -> bool {
         self.size.is_none() && self.uses(len).is_some_and(|used| used < len)
     }
@@ -167,49 +169,51 @@ impl Luks {
 pub struct Mapped {
     /// Where the payload starts.
     pub payload: Option<ByteOffset>,
-    /// The block that it works in, where it has one.
+    /// Its block size, if it has one.
     pub block: Option<ByteCount>,
 }
 
 /// A file system, or swap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileSystem {
-    /// The block in which it allocates and mostly writes (the cluster of FAT, exFAT and NTFS); zero where it does not say
-    /// (a ZFS spare).
+    /// The block in which it allocates and mostly writes (the cluster of FAT, exFAT and NTFS); zero if it
+    /// records none (a ZFS spare).
     pub block: ByteCount,
-    /// The smallest unit that it ever writes, where it has one beside the block (XFS, NTFS, FAT and exFAT sector).
+    /// The smallest unit that it writes, if it has one besides the block (the sector of XFS, NTFS, FAT and
+    /// exFAT).
     pub sector: Option<ByteCount>,
-    /// The smallest unit that its log writes, where it has one (XFS; the sector again where the log has no other).
+    /// The smallest unit that its log writes, if recorded (XFS; the same as `sector` if the log has none of
+    /// its own).
     pub log_sector: Option<ByteCount>,
-    /// A larger unit of allocation (ext4 bigalloc); or what its format calls a cluster, and then the same as the block
-    /// (FAT, exFAT, NTFS).
+    /// A larger unit of allocation (ext4 bigalloc), or what its format calls a cluster, which then equals the
+    /// block (FAT, exFAT, NTFS).
     pub cluster: Option<ByteCount>,
-    /// The block of its own trees, where that is another one (Btrfs node).
+    /// The block of its own trees, if it differs (Btrfs node).
     pub node: Option<ByteCount>,
-    /// What it writes and frees as one, where it writes like a log (F2FS and NILFS2 segments).
+    /// What it writes and frees as one, if it is log-structured (F2FS and NILFS2 segments).
     pub segment: Option<ByteCount>,
-    /// Where segments are counted from, when that is not byte 0 (F2FS segment 0), in the file system.
+    /// The offset in the file system from which segments are counted, if not byte 0 (F2FS segment 0).
     pub segment_start: Option<ByteOffset>,
-    /// Where data starts, or blocks or clusters are counted from, when that is not byte 0 (FAT: cluster 2; exFAT: the
-    /// cluster heap; F2FS: the main area; NILFS2: the first segment; ZFS: offset 0), in the file system.
+    /// The offset in the file system at which data starts, or from which blocks or clusters are counted, if not
+    /// byte 0 (FAT: cluster 2; exFAT: the cluster heap; F2FS: the main area; NILFS2: the first segment; ZFS:
+    /// offset 0).
     pub data_start: Option<ByteOffset>,
-    /// What it believes one disk of an array holds (ext4 stride, XFS sunit).
+    /// How many bytes it assumes one disk of an array to hold per stripe (ext4 stride, XFS sunit).
     pub stripe_unit: Option<ByteCount>,
-    /// What it believes a full stripe holds.
+    /// How many bytes it assumes a full stripe to hold.
     pub stripe_width: Option<ByteCount>,
-    /// The exponent of its smallest write, for ZFS.
+    /// The exponent of its smallest write (ZFS).
     pub ashift: Option<u32>,
-    /// Where it believes to start on the drive, in sectors of its own size (NTFS and FAT "hidden sectors", exFAT
-    /// partition offset); zero means that it does not say.
+    /// Its own record of where it starts on the drive, in sectors of its own size (NTFS and FAT "hidden
+    /// sectors", exFAT partition offset); zero means unspecified.
     pub hidden_sectors: Option<u64>,
-    /// How many bytes from its first on it says that it has (ext, XFS, NTFS, FAT, exFAT, swap): those behind are not its
-    /// own. The copy of its boot sector that NTFS keeps behind is not counted.
+    /// Its own record of its size in bytes (ext, XFS, NTFS, FAT, exFAT, swap): bytes after that are not its own.
+    /// The copy of its boot sector that NTFS keeps after its end is not included.
     pub extent: Option<ByteCount>,
-    /// Where the copies of its boot sector are, where there are some (NTFS, FAT32). Those of NTFS may lie behind what it
-    /// says that it has.
+    /// The offsets of copies of its boot sector (NTFS, FAT32). Those of NTFS may lie after its recorded size.
     pub boot_copies: Vec<ByteOffset>,
-    /// Which of its devices this is, where it counts them (Btrfs).
+    /// The number of this device among its devices, if it has several (Btrfs).
     pub devid: Option<u64>,
-    /// Of how many bits its table's entries are: 12, 16 or 32, for FAT.
+    /// The number of bits in its table's entries: 12, 16 or 32 (FAT).
     pub fat_bits: Option<u8>,
 }

@@ -1,20 +1,20 @@
-//! The types that tables give to partitions, and their names.
+//! Partition types and their names.
 //!
-//! The law of this module: a GUID is kept in the byte order of the disk (the first three fields little endian,
-//! UEFI specification, appendix A), and only [`guid_text`] turns it round.
+//! The law of this module: a GUID is kept in its byte order on disk (the first three fields little endian,
+//! UEFI specification, appendix A); only this module's conversions from and to text reorder it.
 
 use super::stack::PartitionType;
 
 /// The type of the MBR entry that protects a GPT (UEFI specification 5.2.3).
 pub const PROTECTIVE: u8 = 0xEE;
 
-/// Whether an MBR type is that of a container for logical partitions: DOS, Windows 95 and Linux have one each
+/// Whether an MBR type is a container for logical partitions: DOS, Windows 95 and Linux have one each
 /// (`is_extended_partition`, block/partitions/msdos.c).
 pub fn is_extended(id: u8) -> bool {
     matches!(id, 0x05 | 0x0F | 0x85)
 }
 
-/// The usual name of a partition type, or `None` for one that is not in our tables.
+/// The usual name of a partition type; `None` if it is not in the lists below.
 pub fn name(kind: &PartitionType) -> Option<&'static str> {
     match kind {
         PartitionType::Guid(guid) => GPT_NAMES.iter().find(|(known, _)| known == guid).map(|(_, name)| *name),
@@ -23,9 +23,9 @@ pub fn name(kind: &PartitionType) -> Option<&'static str> {
     }
 }
 
-/// A GUID as people write it, in capitals, from its bytes on disk.
+/// Formats a GUID from its bytes on disk, in capitals.
 pub fn guid_text(guid: [u8; 16]) -> String {
-    // The text's order of the bytes on disk.
+    // For each byte in the text, its index on disk.
     const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let mut text = String::with_capacity(36);
@@ -39,7 +39,7 @@ pub fn guid_text(guid: [u8; 16]) -> String {
     text
 }
 
-/// The bytes on disk of a GUID as people write it, in either case; `None` for any other text.
+/// Parses a GUID in either case into its bytes on disk; `None` for any other text.
 pub fn parse_guid(text: &str) -> Option<[u8; 16]> {
     let bytes = text.as_bytes();
     let hyphens = [8, 13, 18, 23];
@@ -56,15 +56,15 @@ pub fn parse_guid(text: &str) -> Option<[u8; 16]> {
     Some(guid)
 }
 
-/// Where in the text of a GUID each byte of the disk has its two digits.
+/// For each byte on disk, the index of its two digits in the text.
 const GUID_TEXT_AT: [usize; 16] = [6, 4, 2, 0, 11, 9, 16, 14, 19, 21, 24, 26, 28, 30, 32, 34];
 
-/// An MBR type as sfdisk writes it: hexadecimal, no prefix (`83`, `c`).
+/// Formats an MBR type as sfdisk does: hexadecimal, without a prefix (`83`, `c`).
 pub fn mbr_text(id: u8) -> String {
     format!("{id:x}")
 }
 
-/// The bytes on disk of a GUID written as text. Only for constants: anything but a GUID fails the build.
+/// Parses a GUID constant into its bytes on disk at compile time. Anything but a GUID fails the build.
 const fn guid(text: &str) -> [u8; 16] {
     const fn digit(c: u8) -> u8 {
         match c {
@@ -84,8 +84,8 @@ const fn guid(text: &str) -> [u8; 16] {
     bytes
 }
 
-/// GPT types, with the names that sfdisk gives them (`sfdisk -T --label gpt`, util-linux
-/// include/pt-gpt-partnames.h); ZFS and a few others from the lists of the systems that use them.
+/// GPT types with sfdisk's names (`sfdisk -T --label gpt`, util-linux include/pt-gpt-partnames.h); ZFS and a
+/// few others are from the lists of the systems that use them.
 const GPT_NAMES: [([u8; 16], &str); 40] = [
     (guid("C12A7328-F81F-11D2-BA4B-00A0C93EC93B"), "EFI System"),
     (guid("024DEE41-33E7-11D3-9D69-0008C781F39F"), "MBR partition scheme"),
@@ -129,8 +129,7 @@ const GPT_NAMES: [([u8; 16], &str); 40] = [
     (guid("4FBD7E29-9D25-41B8-AFD0-062C0CEFF05D"), "Ceph OSD"),
 ];
 
-/// MBR types, with the names that sfdisk gives them (`sfdisk -T --label dos`, util-linux
-/// include/pt-mbr-partnames.h).
+/// MBR types with sfdisk's names (`sfdisk -T --label dos`, util-linux include/pt-mbr-partnames.h).
 const MBR_NAMES: [(u8, &str); 41] = [
     (0x01, "FAT12"),
     (0x04, "FAT16 <32M"),

@@ -1,36 +1,36 @@
-//! A layer's own address space: which of its bytes lie where on the drive.
+//! A layer's address space: which of its bytes are where on the drive.
 //!
-//! The law of this module: a view never invents bytes. What is not mapped (a segment on another disk, another member's
-//! chunk, an encrypted payload) cannot be read, and says so.
+//! The law of this module: a view never invents bytes. Bytes that are not mapped (a segment on another disk,
+//! another member's chunk, an encrypted payload) cannot be read, and reading them is an error.
 
 use straddle_device::{Medium, ReadError};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-/// More pieces than this in one view are not kept: an LV of a hostile or a much-extended VG.
+/// The most pieces kept in one view; a hostile or much-extended VG may have more.
 pub const MAX_PIECES: usize = 4096;
 
-/// A run of bytes that lies in one piece on the device below and on the drive.
+/// A run of bytes that is contiguous on the device below and on the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where it lies in the layer's own space.
+    /// Its bytes in the layer's own space.
     pub span: Span,
-    /// Where it starts on the device directly below.
+    /// Its start on the device directly below.
     pub below: ByteOffset,
-    /// Where it starts on the drive.
+    /// Its start on the drive.
     pub drive: ByteOffset,
 }
 
-/// The space that a layer provides to those above.
+/// The space that a layer provides to the layers above.
 #[derive(Clone)]
 pub struct View<'a> {
     medium: &'a dyn Medium,
     len: ByteCount,
-    /// Sorted by where they start; they do not overlap.
+    /// Sorted by start; they do not overlap.
     pieces: Vec<Piece>,
 }
 
 impl<'a> View<'a> {
-    /// The drive itself.
+    /// The view of the drive itself.
     pub fn of_drive(medium: &'a dyn Medium) -> Self {
         let len = medium.len();
         let whole = Span::new(ByteOffset::ZERO, len);
@@ -38,9 +38,10 @@ impl<'a> View<'a> {
         Self { medium, len, pieces: pieces.into_iter().collect() }
     }
 
-    /// A space of `len` bytes whose runs lie on this one as listed: `(span in the new space, where it starts here)`.
-    /// A run that crosses pieces of this view is cut; what is not mapped here, or passes the new space's end, is left
-    /// out. Runs are to be sorted and must not overlap; one that overlaps the one before is left out.
+    /// Returns a space of `len` bytes whose runs lie on this one: `(span in the new space, start in this
+    /// one)`. A run that crosses pieces of this view is cut. Parts that are not mapped here, and runs that
+    /// pass the end of the new space, are left out. Runs must be sorted and not overlap; a run that overlaps
+    /// the one before is left out.
     pub fn map(&self, len: ByteCount, runs: impl IntoIterator<Item = (Span, ByteOffset)>) -> Self {
         let mut pieces: Vec<Piece> = Vec::new();
         for (span, below) in runs {
@@ -62,19 +63,19 @@ impl<'a> View<'a> {
         Self { medium: self.medium, len, pieces }
     }
 
-    /// The part of this space from `start` on, `len` bytes of it or as many as there are.
+    /// Returns `len` bytes of this space from `start` on, or as many as there are.
     pub fn slice(&self, start: ByteOffset, len: ByteCount) -> Self {
         let room = ByteOffset::new(self.len.get()).checked_since(start).unwrap_or(ByteCount::ZERO);
         let len = len.min(room);
         self.map(len, Span::new(ByteOffset::ZERO, len).map(|span| (span, start)))
     }
 
-    /// Its runs.
+    /// Its pieces.
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces
     }
 
-    /// Where byte `at` of this space lies on the drive; `None` where it is not mapped.
+    /// The position of byte `at` of this space on the drive; `None` if it is not mapped.
     pub fn drive_at(&self, at: ByteOffset) -> Option<ByteOffset> {
         let index = self.pieces.partition_point(|piece| piece.span.end() <= at);
         let piece = self.pieces.get(index)?;
@@ -82,7 +83,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// The part from `start` to `end` of what is `wanted` below, as a piece of the new space.
+/// Returns the part of `wanted` from `start` to `end`, both on the device below, as a piece of the new space.
 fn cut(piece: &Piece, span: Span, wanted: Span, start: ByteOffset, end: ByteOffset) -> Option<Piece> {
     let into_wanted = start.checked_since(wanted.start())?;
     let into_piece = start.checked_since(piece.span.start())?;
@@ -139,7 +140,7 @@ mod tests {
         let medium = MemoryMedium::new((0..=255).collect());
         let drive = View::of_drive(&medium);
         let partition = drive.slice(ByteOffset::new(100), ByteCount::new(100));
-        // Two runs in the other order, with a hole after them.
+        // Two runs in reverse order, with a hole after them.
         let runs = [(span(0, 10), ByteOffset::new(50)), (span(10, 10), ByteOffset::new(5))];
         let lv = partition.map(ByteCount::new(30), runs);
         let mut bytes = [0; 4];

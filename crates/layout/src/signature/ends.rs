@@ -1,9 +1,11 @@
-//! What is marked at the end: members of firmware RAIDs, and of DRBD.
+//! Marks at the end of a medium: members of firmware RAIDs, and of DRBD.
 //!
-//! The law of this module: it is asked only where the start shows nothing, or where somebody is about to write. The
-//! members of md with their superblock at the end are read, not only named, and are another module's.
+//! The law of this module: the nearest marks of a whole disk are tried before its start. All other marks are
+//! tried only if the start shows nothing, or if every mark is asked for ([`all`]). md members with their
+//! superblock at the end are read, not only named; another module does that.
 //!
-//! Places and magics: util-linux, libblkid/src/superblocks/*_raid.c and drbd.c. All count in sectors of 512 bytes.
+//! Positions and magics: util-linux, libblkid/src/superblocks/*_raid.c and drbd.c. All positions count in
+//! sectors of 512 bytes.
 
 use straddle_units::{ByteCount, ByteOffset, KERNEL_SECTOR, Span};
 
@@ -11,7 +13,7 @@ use crate::fields::{be32, byte, has, le16, le32};
 use crate::model::content::{Class, Content, Named, VolumeKind};
 use crate::reader::Reader;
 
-/// One row: so many sectors before the end, `confirm` says that it is `content`.
+/// One row: the sector `back` sectors before the end is a mark of `content` if `confirm` accepts it.
 struct Mark {
     back: u64,
     content: Content,
@@ -26,20 +28,20 @@ const DRBD: Content = Content::Volume(VolumeKind::Drbd);
 const DDF: Content = Content::Volume(VolumeKind::Ddf);
 const ISW: Content = Content::Volume(VolumeKind::Isw);
 
-/// A member that is known by name only.
+/// A member of a kind known only by name.
 const fn array(name: &'static str) -> Content {
     Content::Named(Named { name, class: Class::Array })
 }
 
 const SECTOR: usize = 512;
 
-/// What partitions are marked with too.
+/// Marks that partitions have too.
 const ANYWHERE: [Mark; 1] = [mark(8, DRBD, |sector| {
     // Versions 8, 8.4 when not closed cleanly, and 9.
     matches!(be32(sector, 60), 0x8374_026B..=0x8374_026D)
 })];
 
-/// What whole disks are marked with.
+/// Marks that only whole disks have.
 const DISKS: [Mark; 22] = [
     mark(1, DDF, is_ddf),
     mark(257, DDF, is_ddf),
@@ -71,25 +73,26 @@ const fn promise(back: u64) -> Mark {
     mark(back, array("promise_fasttrack_raid_member"), |sector| has(sector, 0, b"Promise Technology, Inc."))
 }
 
-/// The mark of JMicron is two bytes: asked for last.
+/// The mark of JMicron has only two bytes, so it is tried last.
 const LAST: [Mark; 1] = [mark(1, array("jmicron_raid_member"), is_jmicron)];
 
-/// How far before the end most marks of whole disks are, which are asked for before the start; those of Promise that are
-/// further away only where the start shows nothing.
+/// How many sectors before the end most marks of whole disks are. These are tried before the start; Promise's
+/// marks further away only if the start shows nothing.
 const NEAR: u64 = 257;
 
-/// What the end of a whole disk is known to be, by a few reads.
+/// Identifies the end of a whole disk by its nearest marks, in a few reads.
 pub(super) fn near(reader: &Reader<'_>, span: Span) -> Option<Content> {
     marks(reader, span, true, |back| back <= NEAR).next().map(|(content, _)| content)
 }
 
-/// What the end of `span` is known to be besides that: of a whole disk, or of a part of one.
+/// Identifies the end of `span`: for a part of a disk by all marks, for a whole disk by those that [`near`]
+/// does not try.
 pub(super) fn identify(reader: &Reader<'_>, span: Span, is_disk: bool) -> Option<Content> {
     let is_asked = move |back| !is_disk || back > NEAR;
     marks(reader, span, is_disk, is_asked).next().map(|(content, _)| content)
 }
 
-/// Everything that the end of `span` is marked with, and the sector of each mark.
+/// Returns every mark at the end of `span`, with its sector.
 pub(super) fn all<'r>(
     reader: &'r Reader<'_>,
     span: Span,
@@ -98,7 +101,8 @@ pub(super) fn all<'r>(
     marks(reader, span, is_disk, |_| true)
 }
 
-/// Sectors before the end that are read together: how far back the first is, and how many.
+/// Groups of sectors before the end that are read together: how far back the first is, and how many there
+/// are.
 const TOGETHER: [(u64, u64); 2] = [(16, 16), (257, 3)];
 
 fn marks<'r>(
@@ -108,7 +112,7 @@ fn marks<'r>(
     is_asked: impl Fn(u64) -> bool + 'r,
 ) -> impl Iterator<Item = (Content, Span)> + 'r {
     let sectors = KERNEL_SECTOR.blocks_floor(span.len()).get();
-    // No smaller disk is a member of anything.
+    // A smaller disk cannot be a member.
     let place = move |back: u64| -> Option<ByteOffset> {
         let sector = sectors.checked_sub(back).filter(|_| sectors >= 128)?;
         span.start().checked_add(ByteCount::new(sector * KERNEL_SECTOR.get()))
@@ -141,26 +145,26 @@ fn is_ddf(sector: &[u8]) -> bool {
     matches!(be32(sector, 0), 0xDE11_DE11 | 0x11DE_11DE)
 }
 
-/// VIA: a version up to 2, and a sum of the first 50 bytes.
+/// VIA: a version up to 2, and a checksum of the first 50 bytes.
 fn is_via(sector: &[u8]) -> bool {
     let sum = sector.iter().take(50).fold(0_u8, |sum, byte| sum.wrapping_add(*byte));
     has(sector, 0, b"\x55\xAA") && byte(sector, 2) <= 2 && byte(sector, 50) == sum
 }
 
-/// Silicon Image: one of eight disks, and a sum of the words up to it.
+/// Silicon Image: one of eight disks, and a checksum of the words before it.
 fn is_silicon(sector: &[u8]) -> bool {
     let words = (0..0x13E).step_by(2).map(|at| le16(sector, at));
     let sum = words.fold(0_u16, u16::wrapping_add);
     le32(sector, 0x60) == 0x2F00_0000 && byte(sector, 0x116) < 8 && le16(sector, 0x13E) == sum.wrapping_neg()
 }
 
-/// JMicron: the words of its 128 bytes add up to nothing, or to one.
+/// JMicron: the sum of the words in its 128 bytes is zero or one.
 fn is_jmicron(sector: &[u8]) -> bool {
     let sum = (0..128).step_by(2).map(|at| le16(sector, at)).fold(0_u16, u16::wrapping_add);
     has(sector, 0, b"JM") && sum <= 1
 }
 
-/// What the marks at the end can show.
+/// Every content that a mark at the end can show.
 #[cfg(test)]
 pub(super) fn contents() -> impl Iterator<Item = Content> {
     ANYWHERE.iter().chain(&DISKS).chain(&LAST).map(|mark| mark.content)

@@ -1,8 +1,10 @@
-//! What is known by name only: every file system, member and table that libblkid names and this crate does not read.
+//! Contents known only by name: every file system, member and table that libblkid names and this crate does
+//! not read.
 //!
-//! The law of this module: it is data. A row is a magic number at a byte, and where the magic is short, what else has to
-//! be there. Offsets, magics and names are facts of util-linux, libblkid/src/superblocks and libblkid/src/partitions;
-//! the names are those that blkid gives as TYPE and PTTYPE. "amiga", "pc98" and "loop" are parted's.
+//! The law of this module: it is data. A row is a magic number at an offset and, if the magic is short, a
+//! check of other bytes. Offsets, magics and names are from util-linux, libblkid/src/superblocks and
+//! libblkid/src/partitions; the names are those that blkid gives as TYPE and PTTYPE. "amiga", "pc98" and
+//! "loop" are parted's names.
 
 use super::{Magic, SUPERBLOCK_1K, SUPERBLOCK_64K, Window};
 use crate::fields::{be16, be32, byte, has, le16, le32, le64};
@@ -12,7 +14,7 @@ const fn file_system(name: &'static str) -> Content {
     Content::Named(Named { name, class: Class::FileSystem })
 }
 
-/// A row of a file system; [`Magic::class`] makes it one of something else.
+/// A row for a file system; [`Magic::class`] changes it to another class.
 pub(super) const fn row(at: usize, magic: &'static [u8], name: &'static str) -> Magic {
     super::row(at, magic, file_system(name))
 }
@@ -27,31 +29,31 @@ const fn checked(
 }
 
 impl Magic {
-    /// The same, of something of another class.
+    /// The same row for a content of another class.
     pub(super) const fn class(self, class: Class) -> Self {
         let name = self.content.name();
         Self { content: Content::Named(Named { name, class }), ..self }
     }
 }
 
-/// Where bcachefs keeps what bcache has there (`BCACHEFS_SB_MAGIC`).
+/// The magic of bcachefs, in the place where bcache has its own (`BCACHEFS_SB_MAGIC`).
 const BCACHEFS: &[u8] = b"\xC6\x85\x73\xF6\x66\xCE\x90\xA9\xD9\x6A\x60\xCF\x80\x3D\xF7\xEF";
-/// The volume recognition sequence of ECMA-167.
+/// Offset of the volume recognition sequence of ECMA-167.
 const RECOGNITION: usize = 32 * 1024;
-/// GFS and GFS2.
+/// The magic of GFS and GFS2.
 const GFS: &[u8] = b"\x01\x16\x19\x70";
-/// What hibernation leaves at the end of the first page of swap space, with pages of this size.
+/// The page sizes of swap space in which hibernation marks the end of the first page, and its marks.
 const PAGES: [usize; 3] = [4096, 16384, 65536];
 const SUSPENDED: [&[u8]; 5] =
     [b"S1SUSPEND\0", b"S2SUSPEND\0", b"ULSUSPEND\0", b"LINHIB0001", b"\xed\xc3\x02\xe9\x98\x56\xe5\x0c"];
 
-/// UDF, which stands before ISO 9660 on a medium that is both.
+/// UDF, tried before ISO 9660 because a medium can be both.
 pub(super) const UDF: [Magic; 2] = [
     checked(RECOGNITION + 1, b"BEA01", "udf", is_udf).class(Class::Optical),
     checked(RECOGNITION + 1, b"CD001", "udf", is_udf).class(Class::Optical),
 ];
 
-/// Members and volumes, in the order in which libblkid asks for them.
+/// Members and volumes, in the order in which libblkid tries them.
 pub(super) const MEMBERS: &[Magic] = &[
     row(9 * 512 + 32, b"\xF0\x16\x78\x5A", "hpt37x_raid_member").class(Class::Array),
     row(9 * 512 + 32, b"\xFD\x16\x78\x5A", "hpt37x_raid_member").class(Class::Array),
@@ -78,7 +80,7 @@ pub(super) const FILE_SYSTEMS: &[Magic] = &[
     checked(32, b"NXSB", "apfs", |w| le16(w.from(0), 24) == 1 && le32(w.from(0), 36).is_power_of_two()),
     checked(SUPERBLOCK_1K, b"H+", "hfsplus", |w| be16(w.from(SUPERBLOCK_1K), 2) == 4),
     checked(SUPERBLOCK_1K, b"HX", "hfsplus", |w| be16(w.from(SUPERBLOCK_1K), 2) == 5),
-    // In an HFS volume that is only its wrapper.
+    // In an HFS volume that is only a wrapper of HFS+.
     checked(SUPERBLOCK_1K, b"BD", "hfsplus", |w| is_hfs(w) && is_wrapper(w)),
     row(8192, b"\x49\xE8\x95\xF9", "hpfs"),
     row(0, b"\0\0\0ReFS\0", "ReFS"),
@@ -120,14 +122,14 @@ pub(super) const FILE_SYSTEMS: &[Magic] = &[
     row(18 * 1024 + 512 + 504, b"\xFD\x18\x7E\x20", "sysv"),
 ];
 
-/// Partition tables of other machines: the kernel may list their partitions, this crate does not.
+/// Partition tables of other machines: the kernel may list their partitions, but this crate does not.
 pub(super) const TABLES: &[Magic] = &[
     checked(508, b"\xDA\xBE", "sun", is_sun).class(Class::Table),
     row(0, b"\x0B\xE5\xA9\x41", "sgi").class(Class::Table),
     checked(512, BSD, "bsd", |w| has(w.from(512), 132, BSD)).class(Class::Table),
     checked(64, BSD, "bsd", |w| has(w.from(64), 132, BSD)).class(Class::Table),
     checked(128, BSD, "bsd", |w| has(w.from(128), 132, BSD)).class(Class::Table),
-    // A volume label in the third block; in EBCDIC: VOL1 behind its key, or LNX1 or CMS1.
+    // A volume label in the third block, in EBCDIC: VOL1 after its key, or LNX1 or CMS1.
     row(1024 + 4, b"\xE5\xD6\xD3\xF1", "dasd").class(Class::Table),
     row(2048 + 4, b"\xE5\xD6\xD3\xF1", "dasd").class(Class::Table),
     row(4096 + 4, b"\xE5\xD6\xD3\xF1", "dasd").class(Class::Table),
@@ -152,7 +154,7 @@ pub(super) const TABLES: &[Magic] = &[
     row(512, b"RDSK", "amiga").class(Class::Table),
     row(1024, b"RDSK", "amiga").class(Class::Table),
     row(0, b"GNU Parted Loopback 0", "loop").class(Class::Table),
-    // What parted leaves in the entries of an Atari table that are free.
+    // What parted leaves in unused entries of an Atari table.
     row(0x1C6 + 1, b"PARTEDATARI", "atari").class(Class::Table),
     row(0x1D2 + 1, b"PARTEDATARI", "atari").class(Class::Table),
     row(0x1DE + 1, b"PARTEDATARI", "atari").class(Class::Table),
@@ -161,7 +163,7 @@ pub(super) const TABLES: &[Magic] = &[
 
 const BSD: &[u8] = b"\x57\x45\x56\x82";
 
-/// What two or three bytes show, whatever it is: asked for last.
+/// Contents of any class with a magic of only two or three bytes, tried last.
 pub(super) const WEAK: &[Magic] = &[
     checked(0, b"HM", "LVM1_member", |w| matches!(le16(w.from(0), 2), 1 | 2)).class(Class::Member),
     checked(88, b"CS", "cs_fvault2", |w| {
@@ -190,18 +192,18 @@ pub(super) const WEAK: &[Magic] = &[
     checked(0x1C6 + 1, b"RAW", "atari", is_atari).class(Class::Table),
 ];
 
-/// Every row of this module.
+/// All rows of this module.
 pub(super) fn rows() -> impl Iterator<Item = &'static Magic> {
     UDF.iter().chain(MEMBERS).chain(FILE_SYSTEMS).chain(TABLES).chain(WEAK)
 }
 
-/// What has its magic at several places, in several byte orders, and where that stands.
+/// Recognises contents whose magic has several places and byte orders; returns the magic's offset too.
 pub(super) fn by_rule(window: &Window<'_>) -> Option<(Content, usize)> {
     let ufs = ufs_at(window).map(|at| (file_system("ufs"), at));
     ufs.or_else(|| suspended_at(window).map(|at| (file_system("swsuspend"), at)))
 }
 
-/// UFS: its magic is 1372 bytes into the superblock, which is at one of four places.
+/// UFS: the magic is 1372 bytes into the superblock, which can be at four places.
 fn ufs_at(window: &Window<'_>) -> Option<usize> {
     const PLACES: [usize; 4] = [0, 8 << 10, 64 << 10, 256 << 10];
     const MAGICS: [u32; 6] = [0x1954_0119, 0x0001_1954, 0x0019_5612, 0x0009_5014, 0x0061_2195, 0x0523_1994];
@@ -216,7 +218,7 @@ fn suspended_at(window: &Window<'_>) -> Option<usize> {
     places.find(|at| SUSPENDED.iter().any(|magic| window.from(*at).starts_with(magic)))
 }
 
-/// UDF: one of the descriptors of the sequence, each in 2048 bytes, is NSR02 or NSR03.
+/// UDF: one of the descriptors of the sequence, 2048 bytes each, is NSR02 or NSR03.
 fn is_udf(window: &Window<'_>) -> bool {
     (1..16).any(|descriptor| {
         let identifier = window.from(RECOGNITION + descriptor * 2048 + 1);
@@ -224,13 +226,13 @@ fn is_udf(window: &Window<'_>) -> bool {
     })
 }
 
-/// HFS: allocation blocks of whole sectors.
+/// HFS: allocation blocks are whole sectors.
 fn is_hfs(window: &Window<'_>) -> bool {
     let block = be32(window.from(SUPERBLOCK_1K), 20);
     block != 0 && block.is_multiple_of(512)
 }
 
-/// Whether an HFS volume has an HFS+ one in it.
+/// Whether an HFS volume contains an HFS+ one.
 fn is_wrapper(window: &Window<'_>) -> bool {
     let embedded = window.from(SUPERBLOCK_1K + 124);
     embedded.starts_with(b"H+") || embedded.starts_with(b"HX")
@@ -245,8 +247,9 @@ fn is_sun(window: &Window<'_>) -> bool {
     (0..256).map(|word| be16(window.from(0), 2 * word)).fold(0, |sum, word| sum ^ word) == 0
 }
 
-/// Minix 1 and 2: zones of a block, bitmaps that are large enough, and no magic of ext where that would be
-/// (`probe_minix`). Two bytes of magic alone are in one of some thousand GPTs, whose GUIDs stand here.
+/// Minix 1 and 2: zones of one block, bitmaps that are large enough, and no ext magic in its place
+/// (`probe_minix`). The two-byte magic alone would match one GPT in some thousands, as GUIDs are at this
+/// position.
 fn is_minix_le(window: &Window<'_>) -> bool {
     is_minix(window, le16)
 }
@@ -262,7 +265,7 @@ fn is_minix(window: &Window<'_>, field: fn(&[u8], usize) -> u16) -> bool {
     inodes != 0 && zone_blocks != 0 && zone_size == 0 && inode_blocks * 8192 > inodes && is_not_ext(window)
 }
 
-/// Minix 3: both bitmaps are there, and zones are of a block.
+/// Minix 3: both bitmaps exist, and zones are of one block.
 fn is_minix3(window: &Window<'_>) -> bool {
     let superblock = window.from(SUPERBLOCK_1K);
     le32(superblock, 0) != 0
@@ -276,7 +279,8 @@ fn is_not_ext(window: &Window<'_>) -> bool {
     !window.from(SUPERBLOCK_1K + 0x38).starts_with(b"\x53\xEF")
 }
 
-/// Atari: the first partition is there, and ends on the disk (`OK_id`, `VALID_PARTITION`, block/partitions/atari.c).
+/// Atari: the first partition exists and ends on the disk (`OK_id`, `VALID_PARTITION`,
+/// block/partitions/atari.c).
 fn is_atari(window: &Window<'_>) -> bool {
     let size = be32(window.from(0), 0x1C2);
     let (start, count) = (be32(window.from(0), 0x1CA), be32(window.from(0), 0x1CE));

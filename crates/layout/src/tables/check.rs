@@ -1,13 +1,13 @@
-//! What can be wrong between partitions, whatever table lists them.
+//! Checks between partitions, for every kind of table.
 //!
-//! The law of this module: it compares bytes, not blocks, and it reports at most [`MAX_OVERLAPS`] overlaps, so
-//! that a table in which everything overlaps costs no more than one that is right.
+//! The law of this module: it compares bytes, not blocks, and reports at most [`MAX_OVERLAPS`] overlaps. A
+//! table in which everything overlaps therefore costs no more than a correct one.
 
 use straddle_units::ByteOffset;
 
 use crate::model::stack::{Partition, Problem, Role};
 
-/// More overlaps than this say nothing that these do not say.
+/// The most overlaps to report: further ones add no information.
 const MAX_OVERLAPS: usize = 16;
 
 /// The partitions that reach past the end of the medium.
@@ -17,13 +17,14 @@ pub(crate) fn out_of_range(partitions: &[Partition], end: ByteOffset) -> impl It
     })
 }
 
-/// The pairs of partitions that share bytes, in order of where they start.
+/// Returns the pairs of partitions that share bytes, in order of their start.
 pub(crate) fn overlaps(partitions: &[Partition]) -> Vec<Problem> {
     let mut sorted: Vec<&Partition> =
         partitions.iter().filter(|partition| !partition.span.is_empty()).collect();
     sorted.sort_by_key(|partition| (partition.span.start(), partition.number));
     let mut problems = Vec::new();
-    // Those before the present one that reach past its start. Where nothing overlaps, this is a container.
+    // Earlier partitions that reach past the start of the present one. In a correct table this is only a
+    // container.
     let mut open: Vec<&Partition> = Vec::new();
     for partition in sorted {
         open.retain(|earlier| earlier.span.end() > partition.span.start());
@@ -42,7 +43,7 @@ pub(crate) fn overlaps(partitions: &[Partition]) -> Vec<Problem> {
     problems
 }
 
-/// Whether one of the two is there to contain the other.
+/// Whether one of the two is the container of the other.
 fn is_container_of(one: &Partition, other: &Partition) -> bool {
     matches!(
         (one.role, other.role),

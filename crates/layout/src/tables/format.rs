@@ -1,60 +1,61 @@
-//! Where the fields of partition tables stand: for those who read them, and for those who write them.
+//! The positions of fields in partition tables, for reading and for writing.
 //!
-//! The law of this module: a number stands here once. Sources: UEFI specification 2.10, section 5.2.1 (MBR) and tables 5-5 and
-//! 5-6 (GPT).
+//! The law of this module: each number is defined here once. Sources: UEFI specification 2.10, section 5.2.1
+//! (MBR) and tables 5-5 and 5-6 (GPT).
 
-/// A master boot record, and an extended one, which has the same form.
+/// A master boot record, or an extended boot record, which has the same format.
 pub mod mbr {
-    /// How much of a block the structure fills, whatever the block size.
+    /// How many bytes of a block the structure occupies, whatever the block size.
     pub const SECTOR_BYTES: usize = 512;
-    /// Where the four bytes of the disk's identity stand.
+    /// Offset of the four bytes of the disk identifier.
     pub const DISK_ID_AT: usize = 440;
-    /// Where the four entries stand.
+    /// Offset of the four entries.
     pub const ENTRIES_AT: usize = 446;
-    /// How long each entry is.
+    /// Size of an entry in bytes.
     pub const ENTRY_BYTES: usize = 16;
-    /// Where the signature stands.
+    /// Offset of the signature.
     pub const SIGNATURE_AT: usize = 510;
-    /// The signature that ends the sector.
+    /// The signature at the end of the sector.
     pub const SIGNATURE: &[u8; 2] = &[0x55, 0xAA];
-    /// The "active" flag; any other status byte but 0 says that this is no table.
+    /// The "active" flag. Any other status byte except 0 means that the sector is not a table.
     pub const ACTIVE: u8 = 0x80;
 }
 
 /// A GUID partition table.
 pub mod gpt {
-    /// What a header begins with.
+    /// The first bytes of a header.
     pub const SIGNATURE: &[u8; 8] = b"EFI PART";
-    /// The size of the header that the specification defines; a larger one is reserved for its revisions.
+    /// The header size in the specification; a larger header is reserved for future revisions.
     pub const HEADER_BYTES: u32 = 92;
-    /// The smallest entry; the specification wants 128 * 2^n, libfdisk any multiple, we any whole number of u64.
+    /// The smallest entry. The specification requires 128 * 2^n, libfdisk accepts any multiple of 128, and
+    /// this crate any multiple of 8.
     pub const ENTRY_BYTES: u32 = 128;
-    /// Real arrays have 16 KiB, rarely 32; Linux gives up at 4 MiB (`KMALLOC_MAX_SIZE`).
+    /// Actual arrays have 16 KiB, rarely 32; Linux gives up at 4 MiB (`KMALLOC_MAX_SIZE`).
     pub const MAX_ARRAY_BYTES: u64 = 8 * 1024 * 1024;
 
     /// Offsets in a header.
     pub mod header {
         /// The revision of the specification.
         pub const REVISION: usize = 8;
-        /// How many bytes of the header count.
+        /// The number of header bytes that the CRC covers.
         pub const HEADER_SIZE: usize = 12;
-        /// The CRC-32 of these.
+        /// The CRC-32 of those bytes.
         pub const HEADER_CRC: usize = 16;
-        /// The block in which this header stands.
+        /// The block of this header.
         pub const MY_LBA: usize = 24;
         /// The block of the other copy's header.
         pub const ALTERNATE_LBA: usize = 32;
         /// The first block that partitions may use.
         pub const FIRST_USABLE: usize = 40;
-        /// The last one.
+        /// The last block that partitions may use.
         pub const LAST_USABLE: usize = 48;
         /// The disk's own GUID.
         pub const DISK_GUID: usize = 56;
         /// The first block of the array of entries.
         pub const ENTRIES_LBA: usize = 72;
-        /// How many entries it has.
+        /// The number of entries.
         pub const ENTRY_COUNT: usize = 80;
-        /// How many bytes each has.
+        /// The size of an entry in bytes.
         pub const ENTRY_SIZE: usize = 84;
         /// The CRC-32 of the array.
         pub const ENTRIES_CRC: usize = 88;
@@ -68,13 +69,13 @@ pub mod gpt {
         pub const START: usize = 32;
         /// Its last block.
         pub const LAST: usize = 40;
-        /// 64 flags.
+        /// 64 attribute bits.
         pub const ATTRIBUTES: usize = 48;
-        /// UTF-16, little endian.
+        /// UTF-16, little-endian.
         pub const NAME: std::ops::Range<usize> = 56..128;
     }
 
-    /// The CRC of a header, cut to the bytes that count, in which its own field counts as zero.
+    /// The CRC of a header, which must be cut to the bytes it covers; its own field counts as zero.
     pub fn header_crc(header: &[u8]) -> u32 {
         let mut crc = crc32fast::Hasher::new();
         crc.update(&header[..header::HEADER_CRC]);

@@ -1,9 +1,9 @@
-//! GUID partition tables (UEFI specification, chapter 5): which copy in which block size counts.
+//! GUID partition tables (UEFI specification, chapter 5): choosing the copy and the block size.
 //!
-//! The law of this module: a table is used only when one of its copies has passed every check of [`copy`]; the
-//! primary counts before the backup, and what is wrong with the copy that does not count is a [`Problem`]. In
-//! which block sizes to look is the caller's word; among those that the caller holds equal, the one whose table
-//! fits the end of the medium best is taken.
+//! The law of this module: a table is used only if one of its copies has passed every check of [`copy`]. The
+//! primary copy takes precedence over the backup, and what is wrong with the other copy is a [`Problem`]. The
+//! caller decides which block sizes to try; among those of equal rank, the one whose table fits the end of
+//! the medium best is taken.
 
 mod copy;
 
@@ -15,26 +15,26 @@ use crate::reader::Reader;
 use crate::tables::format::gpt::entry;
 use copy::{Broken, GptCopy, Header, RawEntry};
 
-/// Where the primary header stands.
+/// The block of the primary header.
 const PRIMARY_LBA: Lba = Lba::new(1);
 
-/// What every tool writes for the entries before the backup's header.
+/// The size in bytes of the array before the backup's header, as every tool writes it.
 const BACKUP_ARRAY: u64 = 128 * 128;
 
-/// A table that can be used.
+/// A usable table.
 pub(crate) struct Table {
-    /// The block size it counts in.
+    /// The block size in which it counts.
     pub(crate) block: BlockSize,
-    /// Which copy of it was used.
+    /// The copy that is used.
     copy: GptCopy,
     /// What is wrong with its copies.
     pub(crate) problems: Vec<Problem>,
 }
 
-/// What a search brings.
+/// The result of a search.
 pub(crate) enum Found {
     Table(Box<Table>),
-    /// There is at least a header, but no copy that can be used.
+    /// There is at least a header, but no usable copy.
     Unusable {
         block: BlockSize,
         at: ByteOffset,
@@ -43,17 +43,17 @@ pub(crate) enum Found {
     Nothing,
 }
 
-/// How far to look.
+/// How much to search.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Depth {
     /// The primary copy only.
     Primary,
-    /// The backup too.
+    /// The backup as well.
     Both,
 }
 
-/// Looks for a table in the block sizes of `groups`: those of a group are equal, an earlier group counts before
-/// a later one.
+/// Searches for a table in the block sizes of `groups`. Sizes within a group are equal; an earlier group
+/// takes precedence over a later one.
 pub(crate) fn find(reader: &Reader<'_>, groups: &[Vec<BlockSize>], depth: Depth) -> Found {
     let mut unusable = Found::Nothing;
     for group in groups {
@@ -66,7 +66,7 @@ pub(crate) fn find(reader: &Reader<'_>, groups: &[Vec<BlockSize>], depth: Depth)
     unusable
 }
 
-/// Looks for a table in each block size of `group`: for a good primary first, then for a good backup.
+/// Searches for a table in each block size of `group`: first for a good primary copy, then for a good backup.
 fn find_in_group(reader: &Reader<'_>, group: &[BlockSize], depth: Depth) -> Found {
     let (mut primaries, mut broken) = (Vec::new(), Vec::new());
     for block in group.iter().copied() {
@@ -100,7 +100,8 @@ fn find_in_group(reader: &Reader<'_>, group: &[BlockSize], depth: Depth) -> Foun
     }
 }
 
-/// Where a backup begins that ends the medium, and says that it is another disk's: no table of its own points to it.
+/// Returns where a left-over backup begins: it is at the end of the medium, its header is another disk's, and
+/// no primary header on this medium points to it.
 pub(crate) fn left_over(reader: &Reader<'_>) -> Option<ByteOffset> {
     [BlockSize::B512, BlockSize::B4096].into_iter().find_map(|block| {
         let last = last_block(reader, block)?;
@@ -111,8 +112,8 @@ pub(crate) fn left_over(reader: &Reader<'_>) -> Option<ByteOffset> {
     })
 }
 
-/// How far the end of the block `last` is from the end of the medium, in bytes: of two tables in different
-/// block sizes, the stale one thinks that the disk ends elsewhere.
+/// The distance in bytes from the end of block `last` to the end of the medium. Of two tables in different
+/// block sizes, the stale one places the end of the disk elsewhere.
 fn distance_to_end(reader: &Reader<'_>, block: BlockSize, last: Lba) -> u128 {
     let end = (u128::from(last.get()) + 1) * u128::from(block.get());
     end.abs_diff(u128::from(reader.len().get()))
@@ -123,12 +124,13 @@ fn last_block(reader: &Reader<'_>, block: BlockSize) -> Option<Lba> {
     block.blocks_floor(reader.len()).last_lba().filter(|last| *last > PRIMARY_LBA)
 }
 
-/// The byte of a block; the last byte that can be counted where it lies past that.
+/// The byte of a block; saturates.
 fn byte_of(lba: Lba, block: BlockSize) -> ByteOffset {
     lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX))
 }
 
-/// Looks for the backup where the broken primary says it is, if it says anything, else in the last block.
+/// Searches for the backup where the broken primary header points, if it points anywhere, otherwise in the
+/// last block.
 fn find_backup(reader: &Reader<'_>, block: BlockSize, primary: &Broken) -> Result<GptCopy, Broken> {
     let last = last_block(reader, block);
     let said = primary.other.filter(|other| *other > PRIMARY_LBA && Some(*other) < last);
@@ -138,7 +140,7 @@ fn find_backup(reader: &Reader<'_>, block: BlockSize, primary: &Broken) -> Resul
     GptCopy::read(reader, block, last.unwrap_or(Lba::new(u64::MAX)))
 }
 
-/// The table of a good primary, with what its backup is like.
+/// Makes the table of a good primary copy, with the problems of its backup.
 fn with_primary(reader: &Reader<'_>, primary: GptCopy, depth: Depth) -> Table {
     let header = &primary.header;
     let block = header.block;
@@ -154,7 +156,7 @@ fn with_primary(reader: &Reader<'_>, primary: GptCopy, depth: Depth) -> Table {
     Table { block, copy: primary, problems }
 }
 
-/// What is wrong with the backup that a good primary points to; `last` is the last block of the medium.
+/// Checks the backup that a good primary copy points to; `last` is the last block of the medium.
 fn check_backup(reader: &Reader<'_>, primary: &Header, last: Lba) -> Option<Problem> {
     let block = primary.block;
     let at = byte_of(primary.alternate, block);
@@ -179,7 +181,7 @@ fn check_backup(reader: &Reader<'_>, primary: &Header, last: Lba) -> Option<Prob
     }
 }
 
-/// The table of a good backup whose primary is broken.
+/// Makes the table of a good backup whose primary copy is broken.
 fn with_backup(reader: &Reader<'_>, primary: &Broken, backup: GptCopy) -> Table {
     let (block, at, lba) = (backup.header.block, backup.header.at, backup.header.my_lba);
     let mut problems = vec![Problem::GptPrimaryDamaged { at: primary.at, why: primary.flaw.to_string() }];
@@ -190,17 +192,17 @@ fn with_backup(reader: &Reader<'_>, primary: &Broken, backup: GptCopy) -> Table 
 }
 
 impl Table {
-    /// Where the header that was used stands.
+    /// The position of the header that is used.
     pub(crate) fn at(&self) -> ByteOffset {
         self.copy.header.at
     }
 
-    /// The GUID of the disk, as it stands there.
+    /// The disk's GUID, as on disk.
     pub(crate) fn disk_guid(&self) -> [u8; 16] {
         self.copy.header.disk_guid
     }
 
-    /// Whether its entries have other than the usual 128 bytes.
+    /// Whether its entries are not the usual 128 bytes long.
     pub(crate) fn has_long_entries(&self) -> bool {
         self.copy.header.entry_size != 128
     }
@@ -210,7 +212,7 @@ impl Table {
         self.copy.header.usable()
     }
 
-    /// The partitions, and the entries that are none.
+    /// Returns the partitions, and the problems of entries that are unusable.
     pub(crate) fn partitions(&self) -> (Vec<Partition>, Vec<Problem>) {
         let mut partitions = Vec::with_capacity(self.copy.listing.used.len());
         let mut problems = Vec::new();
@@ -225,7 +227,7 @@ impl Table {
     }
 }
 
-/// The partition of an entry, or why it is none.
+/// Returns the partition of an entry, or why the entry is unusable.
 fn partition(entry: &RawEntry, block: BlockSize) -> Result<Partition, String> {
     let bytes = &entry.bytes;
     let (start, last) = (Lba::new(le64(bytes, entry::START)), Lba::new(le64(bytes, entry::LAST)));
@@ -254,7 +256,7 @@ fn partition(entry: &RawEntry, block: BlockSize) -> Result<Partition, String> {
     })
 }
 
-/// The text of a name field: UTF-16, little endian, up to a zero or to the end.
+/// Decodes a name field: little-endian UTF-16, up to a zero or the end.
 fn name(field: &[u8]) -> String {
     let units = field.chunks_exact(2).map(|pair| le16(pair, 0)).take_while(|unit| *unit != 0);
     char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()

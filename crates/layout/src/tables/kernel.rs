@@ -1,4 +1,4 @@
-//! The kernel's list of partitions as a stack, where a table cannot be read.
+//! The kernel's list of partitions as a stack, for use if a table cannot be read.
 
 use straddle_device::KernelPartition;
 use straddle_units::{BlockSize, Lba};
@@ -7,11 +7,12 @@ use crate::model::stack::{
     Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, TableKind,
 };
 
-/// The stack that the kernel lists, in order of number; `block` is the device's logical block size. A captured tree
-/// may list what no kernel would: of those with one number the first counts, and no more than [`MAX_PARTITIONS`] do.
+/// Returns the stack that the kernel lists, in order of number; `block` is the device's logical block size. A
+/// captured tree may list what no kernel would: of several partitions with one number the first counts, and
+/// at most [`MAX_PARTITIONS`] are kept.
 pub fn kernel_stack(partitions: &[KernelPartition], block: BlockSize) -> Stack {
-    // The kernel lists an MBR extended partition with two sectors of 512 bytes, or one block where that is more,
-    // whatever its real size (block/partitions/msdos.c).
+    // The kernel lists an MBR extended partition with two sectors of 512 bytes, or with one block if that is
+    // larger, whatever its real size (block/partitions/msdos.c).
     let container = block.get().max(1024);
     let role = |partition: &KernelPartition| {
         if partition.span.len().get() <= container

@@ -1,9 +1,10 @@
-//! MBR ("dos") tables: the four primary entries, and the chain of extended boot records (EBR) in a container.
+//! MBR ("dos") tables: the four primary entries, and the chain of extended boot records (EBRs) in a
+//! container.
 //!
-//! The law of this module: Linux's reading (block/partitions/msdos.c) is the reading, numbers included, except
-//! that an entry of type 0 is taken for empty; every EBR is read at most once and at most [`MAX_PARTITIONS`] of
-//! them are read. Table addresses have 32 bits on disk and are [`Lba`]s from [`Entry::parse`] on, so that start
-//! plus count may pass 2^32.
+//! The law of this module: tables are read as Linux does (block/partitions/msdos.c), including the numbers,
+//! except that an entry of type 0 counts as empty. Every EBR is read at most once, and at most
+//! [`MAX_PARTITIONS`] of them. Addresses have 32 bits on disk and are [`Lba`]s from [`Entry::parse`] on, so
+//! that start plus count may exceed 2^32.
 
 use std::collections::BTreeSet;
 
@@ -46,12 +47,12 @@ impl Entry {
         self.is_used() && is_extended(self.id)
     }
 
-    /// The bytes that it lists, of a table at the start of the disk.
+    /// The bytes that the entry lists, in a table at the start of the disk.
     pub(crate) fn span(&self, block: BlockSize) -> Option<Span> {
         Span::of_blocks(self.start, self.count, block)
     }
 
-    /// Whether the container at `span` begins with a record that lists something in it.
+    /// Whether the container at `span` begins with a record that lists something inside it.
     pub(crate) fn first_record(&self, reader: &Reader<'_>, span: Span, block: BlockSize) -> bool {
         let Some(ebr) = read_table(reader, span.start()) else { return false };
         let is_inside = |entry: &Self| {
@@ -63,8 +64,8 @@ impl Entry {
         ebr.has_valid_status() && listed.peek().is_some() && listed.all(is_inside)
     }
 
-    /// The partition that this entry of a table at `base` lists; `None` if it is past what can be counted,
-    /// which 32-bit fields and blocks of at most 64 KiB never are.
+    /// Returns the partition that this entry of a table at `base` lists. `None` if it cannot be counted in 64
+    /// bits, which is impossible with 32-bit fields and blocks of at most 64 KiB.
     fn partition(&self, number: u32, base: Lba, role: Role, block: BlockSize) -> Option<Partition> {
         let start = base.checked_add(LbaCount::new(self.start.get()))?;
         Some(Partition {
@@ -81,7 +82,7 @@ impl Entry {
     }
 }
 
-/// A sector with the signature of an MBR, or of an EBR.
+/// A sector with the signature of an MBR or EBR.
 #[derive(Clone, Debug)]
 pub(crate) struct Mbr {
     pub(crate) entries: [Entry; 4],
@@ -89,7 +90,7 @@ pub(crate) struct Mbr {
 }
 
 impl Mbr {
-    /// The table in a sector, if the sector is whole and signed.
+    /// Parses the table in a sector, if the sector is complete and signed.
     pub(crate) fn parse(sector: &[u8]) -> Option<Self> {
         has(sector, SIGNATURE_AT, SIGNATURE).then(|| Self {
             entries: std::array::from_fn(|i| {
@@ -99,23 +100,23 @@ impl Mbr {
         })
     }
 
-    /// Where entry number `slot` (from 0) stands.
+    /// The position of entry number `slot` (from 0).
     pub(crate) fn entry_at(slot: usize) -> ByteOffset {
         ByteOffset::new(u64::try_from(ENTRIES_AT + slot * ENTRY_BYTES).unwrap_or(0))
     }
 
-    /// Whether every status byte is one: code or text in their place means that this is a boot sector.
+    /// Whether every status byte is valid. Code or text in their place means that this is a boot sector.
     pub(crate) fn has_valid_status(&self) -> bool {
         self.entries.iter().all(|entry| matches!(entry.status, 0 | ACTIVE))
     }
 
-    /// The slot of the entry that protects a GPT. Linux wants it to start at LBA 1 (`pmbr_part_valid`,
+    /// The slot of the entry that protects a GPT. Linux requires it to start at LBA 1 (`pmbr_part_valid`,
     /// block/partitions/efi.c).
     pub(crate) fn protective(&self) -> Option<usize> {
         self.entries.iter().position(|entry| entry.id == PROTECTIVE && entry.start == Lba::new(1))
     }
 
-    /// The slot of an entry of the protective type, wherever it starts.
+    /// The slot of an entry with the protective type, wherever it starts.
     pub(crate) fn protective_anywhere(&self) -> Option<usize> {
         self.protective().or_else(|| self.entries.iter().position(|entry| entry.id == PROTECTIVE))
     }
@@ -130,8 +131,8 @@ impl Mbr {
         self.ordinary().next().is_some()
     }
 
-    /// Whether each of its partitions could be one of a disk of `len` bytes: after the MBR, and on the disk.
-    /// What stands for entries in the boot code of a file system hardly ever could.
+    /// Whether each of its partitions is possible on a disk of `len` bytes: after the MBR, and entirely on
+    /// the disk. The boot code of a file system, read as entries, hardly ever passes.
     pub(crate) fn is_sensible(&self, block: BlockSize, len: ByteCount) -> bool {
         let end = ByteOffset::new(len.get());
         self.has_valid_status()
@@ -141,7 +142,7 @@ impl Mbr {
             })
     }
 
-    /// The partitions, the primary ones and those of every container, and what is wrong with the chains.
+    /// Returns the primary partitions and those of every container, and the problems of the chains.
     pub(crate) fn partitions(&self, reader: &Reader<'_>, block: BlockSize) -> (Vec<Partition>, Vec<Problem>) {
         let mut walk = Walk {
             reader,
@@ -166,8 +167,8 @@ impl Mbr {
         (partitions, walk.problems)
     }
 
-    /// The first byte at which something shows that the table counts in blocks of `block` bytes: a known
-    /// signature at the start of a primary partition, or an EBR at the start of a container.
+    /// Returns the first byte that shows that the table counts in blocks of `block` bytes: a known signature
+    /// at the start of a primary partition, or an EBR at the start of a container.
     pub(crate) fn evidence(&self, reader: &Reader<'_>, block: BlockSize) -> Option<ByteOffset> {
         self.ordinary().find_map(|(_, entry)| {
             let span = entry.span(block)?;
@@ -181,31 +182,31 @@ impl Mbr {
     }
 }
 
-/// The table in the block at `at`, if it can be read and is signed.
+/// Reads the table in the block at `at`; `None` if it cannot be read or is not signed.
 fn read_table(reader: &Reader<'_>, at: ByteOffset) -> Option<Mbr> {
     let mut sector = [0; SECTOR_BYTES];
     reader.read(at, &mut sector).ok()?;
     Mbr::parse(&sector)
 }
 
-/// The way through the chains of EBRs.
+/// The state of following the chains of EBRs.
 struct Walk<'a> {
     reader: &'a Reader<'a>,
     block: BlockSize,
     /// The number of the next logical partition.
     next: u32,
-    /// The MBR, and the EBRs that were read: in all chains, so that two containers cannot share one.
+    /// The MBR and the EBRs read so far, in all chains: two containers cannot share one.
     seen: BTreeSet<Lba>,
     logical: Vec<Partition>,
     problems: Vec<Problem>,
 }
 
 impl Walk<'_> {
-    /// Follows the chain of one container. An EBR is a table whose own partitions are relative to itself and
-    /// whose first container entry is the link to the next EBR, relative to the container.
+    /// Follows the chain of one container. An EBR is a table whose own partitions count from the EBR itself.
+    /// Its first container entry is the link to the next EBR and counts from the container.
     fn container(&mut self, container: &Entry) {
         let mut at = container.start;
-        // What points to the EBR at `at`: for the first one, the MBR.
+        // The structure that points to the EBR at `at`; for the first EBR, the MBR.
         let mut from = ByteOffset::ZERO;
         loop {
             let Some(offset) = self.place(at) else {
@@ -225,7 +226,7 @@ impl Walk<'_> {
             self.list(&ebr, at, offset, container);
             let Some(link) = ebr.entries.iter().find(|entry| entry.is_container()) else { return };
             let Some(next) = container.start.checked_add(LbaCount::new(link.start.get())) else { return };
-            // Linux follows a link out of the container as long as there is a disk, and so do we.
+            // Linux follows a link out of the container as long as it is on the disk, and so does this code.
             if link.start.get() >= container.count.get()
                 && let Some(to) = self.place(next)
             {
@@ -235,15 +236,15 @@ impl Walk<'_> {
         }
     }
 
-    /// The byte of an EBR, if all of it is on the medium.
+    /// The byte of an EBR, if it is entirely on the medium.
     fn place(&self, at: Lba) -> Option<ByteOffset> {
         let offset = at.to_bytes(self.block)?;
         let end = offset.checked_add(ByteCount::new(u64::try_from(SECTOR_BYTES).ok()?))?;
         (end <= self.reader.end()).then_some(offset)
     }
 
-    /// Lists the partitions of one EBR. The third and fourth entries are often garbage: Linux takes them only
-    /// when they lie in the container.
+    /// Lists the partitions of one EBR. The third and fourth entries are often garbage: as in Linux, they
+    /// count only if they lie in the container.
     fn list(&mut self, ebr: &Mbr, at: Lba, offset: ByteOffset, container: &Entry) {
         let area = Span::of_blocks(container.start, container.count, self.block);
         for (slot, entry) in ebr.entries.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! Whether a medium is a member of an array, whatever table it shows.
+//! Recognising array members, whatever table the medium shows.
 //!
-//! The law of this module: a table that leaves the metadata of an array alone is the array's, or older than it; one that
-//! lists a partition over it is the disk's.
+//! The law of this module: a table is the array's, or older than the array, if no partition covers the
+//! array's metadata; a table with a partition over the metadata is the disk's.
 
 use straddle_units::Span;
 
@@ -10,12 +10,14 @@ use crate::model::stack::{Partition, Problem, Role, Stack, TableKind};
 use crate::reader::Reader;
 use crate::signature::{self, Mark};
 
-/// What makes the whole medium, on which the table `stack` was found, a member of something larger.
+/// Returns the content by which the whole medium, on which the table `stack` was found, is a member of
+/// something larger.
 pub(crate) fn member(reader: &Reader<'_>, stack: &Stack) -> Option<Content> {
     let is_table = matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr);
     let marks = if is_table { signature::everything(reader) } else { signature::at_end(reader) };
     let mut marks = marks.into_iter().filter(|mark| mark.content.is_array_member());
-    // A disk's own table does not go past its end; that of a striped array goes past each member's.
+    // A disk's own table does not reach past its end; the table of a striped array reaches past the end of
+    // each member.
     let is_larger = stack.partitions.iter().any(|partition| partition.span.end() > reader.end())
         || stack.problems.iter().any(|problem| matches!(problem, Problem::GptPastEnd { .. }));
     let is_past_table = |mark: &Mark| {
@@ -25,7 +27,7 @@ pub(crate) fn member(reader: &Reader<'_>, stack: &Stack) -> Option<Content> {
     marks.find(is_past_table).map(|mark| mark.content)
 }
 
-/// Whether the bytes `at` are in a partition.
+/// Whether a partition contains the bytes `at`.
 pub(crate) fn covers(partition: &Partition, at: Span) -> bool {
     partition.role != Role::Extended && partition.span.contains(at)
 }

@@ -1,9 +1,9 @@
-//! The table of a medium, and what its partitions are known to hold.
+//! Reading the table of a medium, and identifying what its partitions hold.
 //!
 //! The law of this module: what Linux would take for the table is the table. An MBR that lists partitions and
-//! protects no GPT is obeyed, and a GPT beside it is stale; a protective entry announces a GPT; a boot sector
-//! that carries the MBR's signature is a file system. Only where Linux would see nothing do we look further,
-//! and say so.
+//! protects no GPT is used, and a GPT beside it is stale. A protective entry announces a GPT. A boot sector
+//! that carries the MBR signature is a file system. Only if Linux would see nothing does this module search
+//! further, and then reports that as a problem.
 
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteOffset, Lba, Span};
@@ -16,22 +16,22 @@ use crate::model::stack::{Partition, Problem, Role, Stack, TableKind};
 use crate::reader::Reader;
 use crate::signature;
 
-/// What is known beforehand of the block size.
+/// What is known of the block size in advance.
 #[derive(Clone, Copy)]
 pub(crate) struct Known {
     pub(crate) device: Option<BlockSize>,
     pub(crate) forced: Option<BlockSize>,
 }
 
-/// More partitions than this are not looked into: what is in them changes nothing that the table says, and a
-/// read or two for each of a thousand would.
+/// The most partitions whose contents are identified. Contents change nothing that the table says, and each
+/// costs a read or two.
 const MAX_CONTENTS: usize = 16;
 
 /// Reads what `medium` holds.
 ///
-/// `device_block` is the logical block size that the device has; `None` for an image of which nothing is
-/// declared, where it is found from the table. `forced` (the user's word) overrides the search: only a table
-/// in that block size is accepted. Only an I/O error on the first block is an error; damage is in
+/// `device_block` is the device's logical block size. It is `None` for an image without a declared size; the
+/// size is then found from the table. `forced`, the user's declaration, overrides the search: only a table in
+/// that block size is accepted. The only error is an I/O error on the first block; damage is in
 /// [`Stack::problems`].
 pub fn read_stack(
     medium: &dyn Medium,
@@ -48,7 +48,7 @@ pub fn read_stack(
     Ok(stack)
 }
 
-/// Reads the table, and holds its partitions against each other and the medium.
+/// Reads the table, and checks its partitions against each other and the medium.
 pub(crate) fn read_checked(reader: &Reader<'_>, known: Known) -> Stack {
     let stack = read_table(reader, known);
     match member::member(reader, &stack) {
@@ -64,16 +64,16 @@ pub(crate) fn checked(reader: &Reader<'_>, mut stack: Stack) -> Stack {
     stack
 }
 
-/// The partitions whose content is looked at.
+/// The partitions whose content is identified.
 pub(crate) fn looked_into(stack: &mut Stack) -> impl Iterator<Item = &mut Partition> {
     stack.partitions.iter_mut().filter(|p| p.role != Role::Extended).take(MAX_CONTENTS)
 }
 
-/// The first volume descriptor of ISO 9660 (ECMA-119, 8.1): where its identifier stands, and what it is.
+/// The first volume descriptor of ISO 9660 (ECMA-119, 8.1): position and value of its identifier.
 const ISO_DESCRIPTOR: (ByteOffset, &[u8]) = (ByteOffset::new(32 * 1024 + 1), b"CD001");
 
-/// Whether the descriptor of an ISO 9660 file system is in a partition, and belongs to it. One that is left over from
-/// before the table was made is in none, or in one that holds something else.
+/// Whether the descriptor of an ISO 9660 file system is in a partition and belongs to it. A descriptor from
+/// before the table is in no partition, or in one that holds something else.
 pub(crate) fn is_hybrid_iso(reader: &Reader<'_>, stack: &Stack) -> bool {
     let (at, identifier) = ISO_DESCRIPTOR;
     let holds = |p: &Partition| {
@@ -85,7 +85,7 @@ pub(crate) fn is_hybrid_iso(reader: &Reader<'_>, stack: &Stack) -> bool {
         && reader.read_up_to(at, identifier.len(), ByteOffset::new(u64::MAX)) == identifier
 }
 
-/// Decides what the medium holds, in the order in which Linux would find it.
+/// Determines what the medium holds, in the order in which Linux would find it.
 pub(crate) fn read_table(reader: &Reader<'_>, known: Known) -> Stack {
     let mbr = Mbr::parse(reader.head());
     let boot_sector = signature::boot_sector(reader);
@@ -109,20 +109,20 @@ pub(crate) fn read_table(reader: &Reader<'_>, known: Known) -> Stack {
     read_unprotected(reader, mbr.as_ref(), known)
 }
 
-/// The table that stands in the boot sector of a file system, where its entries make sense.
+/// Returns the table in the boot sector of a file system, if its entries are possible.
 fn sensible_table(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Option<Stack> {
     let is_sensible = mbr.has_ordinary() && mbr.is_sensible(known.block(), reader.len());
     is_sensible.then(|| read_mbr(reader, mbr, known))
 }
 
-/// Whether something known is in a partition. Nothing else tells a table in a boot sector that is left over from bytes of
-/// one that is not, and libblkid takes the file system.
+/// Whether content is recognised in one of the partitions. Nothing else distinguishes a real table in a
+/// left-over boot sector from other bytes there, and libblkid decides for the file system.
 fn shows(reader: &Reader<'_>, stack: &Stack) -> bool {
     let mut listed = stack.partitions.iter().filter(|p| p.role != Role::Extended).take(MAX_CONTENTS);
     listed.any(|partition| signature::identify(reader, partition.span).is_some())
 }
 
-/// The table in the boot sector of the file system that a medium is taken for.
+/// Returns the table in the boot sector of the file system for which a medium is taken.
 pub(crate) fn table_in_boot_sector(reader: &Reader<'_>, block: BlockSize) -> Option<Stack> {
     signature::boot_sector(reader)?;
     let mbr = Mbr::parse(reader.head())?;
@@ -156,8 +156,8 @@ fn read_protected(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
     }
 }
 
-/// Reads a medium whose MBR lists nothing, or that has none: Linux would see no table. A good primary GPT is
-/// younger than any content that left it alone; a backup is not, for content is seldom written that far.
+/// Reads a medium that has no MBR or one that lists nothing: Linux would see no table. A good primary GPT is
+/// newer than any content that it survived. A backup need not be, for content is seldom written that far.
 fn read_unprotected(reader: &Reader<'_>, mbr: Option<&Mbr>, known: Known) -> Stack {
     let groups = known.groups();
     let has_primary = matches!(gpt::find(reader, &groups, Depth::Primary), Found::Table(_));
@@ -182,12 +182,12 @@ fn read_unprotected(reader: &Reader<'_>, mbr: Option<&Mbr>, known: Known) -> Sta
     stack
 }
 
-/// What the medium as a whole is known to be.
+/// Identifies the content of the medium as a whole.
 pub(crate) fn whole(reader: &Reader<'_>) -> Option<Content> {
     signature::identify(reader, Span::new(ByteOffset::ZERO, reader.len())?)
 }
 
-/// Reads the partitions of an MBR, in the block size that is known or that its partitions show.
+/// Reads the partitions of an MBR, in the block size that is known or that the partitions' contents show.
 fn read_mbr(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
     let mut stack = empty_stack(TableKind::Mbr, known);
     stack.disk_id = mbr.disk_id.to_vec();
@@ -207,7 +207,7 @@ fn read_mbr(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
     stack
 }
 
-/// The stack of a good GPT.
+/// Makes the stack of a good GPT.
 fn gpt_stack(table: &gpt::Table, known: Known) -> Stack {
     let (partitions, problems) = table.partitions();
     let mut stack = empty_stack(TableKind::Gpt, known);
@@ -223,7 +223,7 @@ fn gpt_stack(table: &gpt::Table, known: Known) -> Stack {
     stack
 }
 
-/// The stack of a GPT of which nothing can be used.
+/// Makes the stack of a GPT of which no copy is usable.
 fn unusable_stack(block: BlockSize, at: ByteOffset, why: String, known: Known) -> Stack {
     let mut stack = empty_stack(TableKind::Gpt, known);
     stack.block = block;
@@ -239,7 +239,7 @@ pub(crate) fn content_stack(content: Content, known: Known) -> Stack {
     empty_stack(kind, known)
 }
 
-/// The table at the start of a medium, whatever else stands there: blkid's PTTYPE.
+/// The name of the table at the start of a medium, whatever else is there: blkid's PTTYPE.
 pub(crate) fn table_of(reader: &Reader<'_>, block: BlockSize) -> Option<&'static str> {
     match read_table(reader, Known { device: Some(block), forced: None }).kind {
         TableKind::Gpt | TableKind::HybridMbr => Some("gpt"),
@@ -266,17 +266,18 @@ fn empty_stack(kind: TableKind, known: Known) -> Stack {
 }
 
 impl Known {
-    /// The block size where no table shows another.
+    /// The block size if no table shows another.
     pub(crate) fn block(self) -> BlockSize {
         self.forced.or(self.device).unwrap_or(BlockSize::B512)
     }
 
-    /// The sizes to look in besides [`Known::block`], when nothing is forced.
+    /// The sizes to try besides [`Known::block`] if none is forced.
     fn others(self) -> impl Iterator<Item = BlockSize> {
         [BlockSize::B512, BlockSize::B4096].into_iter().filter(move |size| *size != self.block())
     }
 
-    /// The sizes to look for a GPT in: the forced one only, the device's before the others, or all alike.
+    /// The sizes in which to search for a GPT: only the forced one, the device's before the others, or all as
+    /// equals.
     fn groups(self) -> Vec<Vec<BlockSize>> {
         match (self.forced, self.device) {
             (Some(forced), _) => vec![vec![forced]],
@@ -285,7 +286,8 @@ impl Known {
         }
     }
 
-    /// The problem that a table in blocks of `table` bytes is on this device; `at` is what shows its size.
+    /// Returns the problem of a table in blocks of `table` bytes that differ from this device's; `at` is the
+    /// structure that shows its size.
     fn other_block(self, table: BlockSize, at: ByteOffset) -> Option<Problem> {
         let device = self.device.filter(|device| *device != table)?;
         Some(Problem::OtherBlockSize { table, device, at })

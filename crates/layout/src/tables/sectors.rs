@@ -1,8 +1,9 @@
-//! In which sectors an MBR counts, where its disk does not say.
+//! Finding the sector size in which an MBR counts, if the disk does not state it.
 //!
-//! The law of this module: what is left over from before the table is no evidence. Another size than the assumed one is taken
-//! only where the table makes sense in it, where what is found at the starts in it says that it begins there and fills its
-//! partition, and where nothing found at the starts in the assumed size speaks against it.
+//! The law of this module: contents left over from before the table are not evidence. A size other than the
+//! assumed one is taken only under three conditions: the table is valid in it; content found at the resulting
+//! starts begins there and fills its partition by its own account; and nothing found at the starts in the
+//! assumed size contradicts it.
 
 use straddle_device::{Medium, ReadError};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
@@ -15,37 +16,38 @@ use crate::reader::Reader;
 use crate::tables::mbr::{Entry, Mbr};
 use crate::{fs, signature};
 
-/// Of the first bytes of a partition so many are looked at: all superblocks but the last ones are in them.
+/// How many of the first bytes of a partition are checked: they contain all superblocks but the last ones.
 const FRONT: usize = 64 * 1024;
-/// What a mkfs leaves of a partition at most: a last group too small for its own tables, or one of any other unit.
+/// The most that a mkfs leaves unused at the end of a partition: a last group too small for its own tables,
+/// or a partial unit of another kind.
 const REST: u64 = 4 * MIB;
 const LEAST_REST: u64 = 64 * 1024;
-/// Of ext (`s_block_group_nr`, 16 bits), in bytes from the file system's start: zero but in the copies.
+/// ext's `s_block_group_nr`, 16 bits, as an offset from the file system's start: zero except in the copies.
 const EXT_GROUP: u64 = 1024 + 0x5A;
-/// Of Btrfs, likewise: where the superblock says that it stands, and the size of this device.
+/// Offsets of Btrfs's superblock, of its record of its own position, and of the size of this device.
 const BTRFS: u64 = 64 * 1024;
 const BTRFS_PLACE: u64 = BTRFS + 0x30;
 const BTRFS_SIZE: u64 = BTRFS + 0xD1;
-/// Of F2FS: how many blocks of 4 KiB it has (`block_count`).
+/// F2FS's number of 4 KiB blocks (`block_count`).
 const F2FS_BLOCKS: u64 = 1024 + 36;
-/// Of a PV: where its label may be, and its device's size from there on (`pv_header`).
+/// Possible offsets of a PV's label, and the offset of its device's size from there (`pv_header`).
 const LABELS: [u64; 4] = [0, 512, 1024, 1536];
 const PV_SIZE: u64 = 64;
 
-/// What the place where a partition would start shows.
+/// What is found where a partition would start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shown {
-    /// Nothing known.
+    /// Nothing recognised.
     Nothing,
-    /// Something that says of itself that it is not that partition's.
+    /// Content that by its own account does not belong to that partition.
     Else,
-    /// Something that does not say how large it is.
+    /// Content that does not record its size.
     Something,
-    /// Something that fills the partition, or the first record of a container.
+    /// Content that fills the partition, or the first record of a container.
     Whole,
 }
 
-/// The byte that shows that `mbr` counts in blocks of `block` bytes, and not of `assumed`.
+/// Returns the byte that shows that `mbr` counts in blocks of `block` bytes rather than of `assumed`.
 pub(crate) fn other(
     reader: &Reader<'_>,
     mbr: &Mbr,
@@ -69,7 +71,7 @@ pub(crate) fn other(
     let contradicts = |(entry, shown): (&&Entry, &Shown)| match shown {
         Shown::Else => true,
         Shown::Whole => false,
-        // What is in no partition in the one size may be in this one in the other.
+        // Content that is in no partition in the one size may be in this one in the other size.
         Shown::Nothing | Shown::Something => is_free(entry) && is_used(entry),
     };
     if places.any(contradicts) {
@@ -81,8 +83,8 @@ pub(crate) fn other(
     spans.get(found).map(|span| span.start())
 }
 
-/// Where something on `medium` would be at the start of a partition if the table of `stack` counted in sectors of the size
-/// given: too little to take it for that.
+/// Returns the sector size in which the table of `stack` might count instead, and where content would then be
+/// at the start of a partition. This is too little evidence to take the table for that.
 pub fn other_sectors(
     medium: &dyn Medium,
     stack: &Stack,
@@ -120,7 +122,7 @@ fn show(reader: &Reader<'_>, entry: &Entry, span: Span, block: BlockSize) -> Sho
     if let Some(figures) = &figures {
         let unit = figures.sector.unwrap_or(figures.block);
         let hidden = figures.hidden_sectors.unwrap_or(0);
-        // No smaller one can be mounted on such a disk.
+        // No disk with such sectors can mount a file system with smaller ones.
         let is_small = unit != ByteCount::ZERO && unit < block.bytes();
         if is_small || (hidden != 0 && hidden != entry.start.get()) {
             return Shown::Else;
@@ -133,7 +135,7 @@ fn show(reader: &Reader<'_>, entry: &Entry, span: Span, block: BlockSize) -> Sho
     }
 }
 
-/// Whether a superblock says that it is not the first one.
+/// Whether a superblock records that it is not the first one.
 fn is_copy(content: Content, view: &View<'_>) -> bool {
     match content {
         Content::FileSystem(FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Jbd) => {
@@ -146,7 +148,7 @@ fn is_copy(content: Content, view: &View<'_>) -> bool {
     }
 }
 
-/// The size that something says it has whose figures have none.
+/// The recorded size of contents whose figures do not include it.
 fn size(content: Content, view: &View<'_>) -> Option<ByteCount> {
     let size = match content {
         Content::FileSystem(FsKind::Btrfs) => le64(&number::<8>(view, BTRFS_SIZE)?, 0),
@@ -165,13 +167,13 @@ fn number<const BYTES: usize>(view: &View<'_>, at: u64) -> Option<[u8; BYTES]> {
     view.read_at(ByteOffset::new(at), &mut bytes).ok().map(|()| bytes)
 }
 
-/// Whether something of `size` bytes was made for a partition of `len`.
+/// Whether content of `size` bytes was made for a partition of `len` bytes.
 fn fills(size: ByteCount, len: ByteCount) -> bool {
     let rest = (len.get() / 8).clamp(LEAST_REST, REST);
     len.get().checked_sub(size.get()).is_some_and(|left| left < rest)
 }
 
-/// Whether anything stands in the bytes from `at` on.
+/// Whether there is anything but zeros in the bytes from `at` on.
 fn is_written(reader: &Reader<'_>, at: ByteOffset) -> bool {
     reader.read_up_to(at, FRONT, reader.end()).iter().any(|byte| *byte != 0)
 }

@@ -1,8 +1,9 @@
-//! Members of arrays that firmware describes: Intel's (IMSM, "isw") and DDF; and of DRBD, which is a mirror as well.
+//! Members of firmware RAIDs, Intel's (IMSM, "isw") and DDF, and of DRBD, which is a mirror as well.
 //!
-//! The law of this module: only what one disk shows for certain is mapped, and that is a mirror, which each of its members
-//! holds whole. Of every other array the level is said where it is known. Sources: mdadm's super-intel.c and super-ddf.c,
-//! dmraid's lib/format/ataraid/isw.h, the DDF specification 2.0 of SNIA, and drbd-utils' user/shared/drbdmeta.c.
+//! The law of this module: only what one disk shows for certain is mapped, which is a mirror: each of its
+//! members holds all of it. For every other array only the level is reported, if known. Sources: mdadm's
+//! super-intel.c and super-ddf.c, dmraid's lib/format/ataraid/isw.h, the DDF specification 2.0 of SNIA, and
+//! drbd-utils' user/shared/drbdmeta.c.
 
 use straddle_device::Medium;
 use straddle_units::{ByteCount, ByteOffset};
@@ -15,39 +16,39 @@ use crate::reader::Fault;
 
 const BLOCK: usize = 512;
 
-/// Larger metadata than this is not read; what mdadm writes has a few KiB, and at most 1024 sectors in DDF.
+/// The most metadata to read: mdadm writes a few KiB, and DDF has at most 1024 sectors.
 const MAX_METADATA: u64 = 512 * 1024;
 
-/// One array, as its metadata has it.
+/// One array, as its metadata describes it.
 struct Array {
     name: String,
     level: i32,
     members: u32,
     chunk: ByteCount,
-    /// Where its data is on each member, in sectors.
+    /// Start and length of its data on each member, in sectors.
     start: u64,
     count: u64,
 }
 
-/// What its metadata says, or why that is not followed.
+/// The array that the metadata describes, or why it is not followed.
 type Said = Result<Array, String>;
 
-/// The member of an array of Intel's firmware.
+/// Reads a member of an array of Intel's firmware.
 pub(super) fn isw(medium: &dyn Medium) -> Result<Volume, Fault> {
     Ok(volume(VolumeKind::Isw, isw_array(medium)?))
 }
 
-/// The member of an array described in DDF.
+/// Reads a member of an array described by DDF.
 pub(super) fn ddf(medium: &dyn Medium) -> Result<Volume, Fault> {
     Ok(volume(VolumeKind::Ddf, ddf_array(medium)?))
 }
 
-/// A disk or partition with DRBD's metadata at its end: the data is before them, from byte 0 on.
+/// Reads a disk or partition with DRBD's metadata at its end: the data is before that, from byte 0 on.
 pub(super) fn drbd(medium: &dyn Medium) -> Result<Volume, Fault> {
     /// `MD_SECTOR_4K`: the last 4096 bytes.
     const FROM_END: u64 = 8;
     let at = sectors((medium.len().get() / 512).saturating_sub(FROM_END));
-    // la_size_sect, the size that both sides agreed on; zero before that.
+    // la_size_sect, the size on which both sides agreed; zero before they have.
     let agreed = sectors(be64(&bytes_at(medium, at, BLOCK)?, 0));
     let len = if agreed == 0 { at } else { agreed.min(at) };
     Ok(Volume {
@@ -88,24 +89,24 @@ fn volume(kind: VolumeKind, said: Said) -> Volume {
     Volume { kind, name, uuid: String::new(), facts, provides, remarks }
 }
 
-/// Both kinds can have several arrays on the same disks.
+/// The remark on several arrays on the same disks, which both formats allow.
 fn several(count: usize) -> String {
     format!("its metadata lists {count} arrays: what they hold is not followed")
 }
 
 // --- Intel: struct imsm_super, imsm_dev, imsm_vol, imsm_map ---------------------
 
-/// It is at the second sector from the end; what does not fit there is before it.
+/// The position of the anchor: the second sector from the end. Metadata that does not fit there is before it.
 const ISW_FROM_END: u64 = 2;
 const ISW_SIZE: usize = 0x24;
 const ISW_DISKS: usize = 0x38;
 const ISW_ARRAYS: usize = 0x39;
 const ISW_DISK_LIST: usize = 0xD8;
 const ISW_DISK: usize = 48;
-/// In `imsm_dev`: `vol.migr_state` and `vol.migr_type`, of which 3 is a change of layout.
+/// In `imsm_dev`: `vol.migr_state` and `vol.migr_type`, where 3 is a change of layout.
 const ISW_MIGRATES: usize = 88;
 const ISW_RESHAPE: u8 = 3;
-/// And `vol.map[0]`.
+/// In `imsm_dev`: `vol.map[0]`.
 const ISW_MAP: usize = 112;
 
 fn isw_array(medium: &dyn Medium) -> Result<Said, Fault> {
@@ -135,7 +136,7 @@ fn isw_array(medium: &dyn Medium) -> Result<Said, Fault> {
     let wide = |low: usize, high: usize| u64::from(le32(map, low)) | u64::from(le32(map, high)) << 32;
     let members = u32::from(byte(map, 16));
     let level = match byte(map, 15) {
-        // Four that are mirrored in pairs.
+        // Four disks, mirrored in pairs.
         1 if members > 2 => 10,
         level => i32::from(level),
     };
@@ -158,10 +159,10 @@ const DDF_RECORD_SECTORS: usize = 134;
 const DDF_MAX_ELEMENTS: usize = 136;
 const DDF_RECORDS_AT: usize = 216;
 const DDF_RECORDS: usize = 220;
-/// What a record of an array begins with (`DDF_VD_CONF_MAGIC`).
+/// The first bytes of an array's record (`DDF_VD_CONF_MAGIC`).
 const DDF_ARRAY: &[u8] = b"\xEE\xEE\xEE\xEE";
-/// In such a record: how many members, log2 of the chunk in sectors, level, arrays of arrays, sectors of each member, and
-/// the numbers of the members, each of 4 bytes.
+/// In such a record: the number of members, log2 of the chunk in sectors, the level, the number of arrays
+/// that are combined, the sectors of each member, and the list of member numbers, 4 bytes each.
 const DDF_ELEMENTS: usize = 64;
 const DDF_CHUNK: usize = 66;
 const DDF_LEVEL: usize = 67;
@@ -187,7 +188,8 @@ fn ddf_array(medium: &dyn Medium) -> Result<Said, Fault> {
     let arrays: Vec<&[u8]> = records.chunks(record).filter(|record| has(record, 0, DDF_ARRAY)).collect();
     let [one] = arrays[..] else { return Ok(Err(several(arrays.len()))) };
     let members = usize::from(be16(one, DDF_ELEMENTS));
-    // Where the data begins on each member stands behind the numbers of all that there may be.
+    // The start of the data on each member comes after the list of member numbers, which has room for the
+    // maximum.
     let starts_at = DDF_MEMBERS + 4 * usize::from(be16(&header, DDF_MAX_ELEMENTS));
     let starts = one.get(starts_at..).unwrap_or_default().as_chunks::<8>().0;
     let mut starts = starts.iter().take(members).map(|start| u64::from_be_bytes(*start));
@@ -196,7 +198,7 @@ fn ddf_array(medium: &dyn Medium) -> Result<Said, Fault> {
     };
     let level = match (byte(one, DDF_LEVEL), byte(one, DDF_SECONDARY)) {
         (level @ (0 | 1 | 4 | 5 | 6), 1) => i32::from(level),
-        // What is striped over mirrors.
+        // Striped over mirrors.
         (1, _) => 10,
         (level, _) => return Ok(Err(format!("its level, {level}, is not followed"))),
     };

@@ -1,6 +1,6 @@
 //! LUKS1 and LUKS2 headers.
 //!
-//! The law of this module: nothing is decrypted; the payload is where the header says, and what it holds stays
+//! The law of this module: nothing is decrypted. The payload is where the header says, and its content stays
 //! unknown. Sources: the LUKS1 and LUKS2 on-disk format specifications; cryptsetup's lib/luks1/luks.h and
 //! lib/luks2/luks2.h.
 
@@ -17,28 +17,28 @@ use crate::model::content::VolumeKind;
 use crate::model::layer::{Facts, Luks};
 use crate::reader::Fault;
 
-/// What is remarked of a container whose payload cannot be read.
+/// The remark on a container whose payload cannot be read.
 pub(crate) const SEALED: &str = "encrypted: what is in it is not seen offline";
 
 const FIRST_MAGIC: &[u8] = b"LUKS\xBA\xBE";
 const SECOND_MAGIC: &[u8] = b"SKUL\xBA\xBE";
 
-/// The binary part of a LUKS2 header, before the JSON area.
+/// The length of the binary part of a LUKS2 header, before the JSON area.
 const BINARY: u64 = 4096;
-/// Sizes of a LUKS2 header with its JSON area; the second header follows the first at once
+/// Sizes of a LUKS2 header with its JSON area. The second header follows the first directly
 /// (`LUKS2_HDR2_OFFSETS`).
 const MIN_HEADER: u64 = 16 * 1024;
 const MAX_HEADER: u64 = 4 * 1024 * 1024;
-/// More segments than this are not kept (`LUKS2_SEGMENT_MAX`).
+/// The most segments to keep (`LUKS2_SEGMENT_MAX`).
 const MAX_SEGMENTS: usize = 32;
 
-/// Whether a second LUKS2 header stands where cryptsetup puts it unless told otherwise, for media whose first one is
-/// gone altogether. One read.
+/// Whether there is a second LUKS2 header in cryptsetup's default place, for media whose first header is
+/// completely gone. Costs one read.
 pub(crate) fn has_second_header(medium: &dyn Medium) -> bool {
     bytes_at(medium, MIN_HEADER, SECOND_MAGIC.len()).is_ok_and(|bytes| bytes == SECOND_MAGIC)
 }
 
-/// What a header of either version says.
+/// The contents of a header of either version.
 struct Header {
     version: u16,
     label: String,
@@ -50,7 +50,7 @@ struct Header {
     remarks: Vec<String>,
 }
 
-/// Reads the header at the start of `medium`, or the second one where the first is damaged or gone.
+/// Reads the header at the start of `medium`, or the second one if the first is damaged or gone.
 pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
     let binary = bytes_at(medium, 0, 512)?;
     let header = if has(&binary, 0, FIRST_MAGIC) && be16(&binary, 6) == 1 {
@@ -61,7 +61,7 @@ pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
     Ok(volume(header, medium.len()))
 }
 
-/// The second LUKS2 header, after `damage` to the first one, whose first bytes are `binary`.
+/// Reads the second LUKS2 header, after `damage` to the first one, whose first bytes are `binary`.
 fn second(medium: &dyn Medium, binary: &[u8], damage: &str) -> Header {
     let at = header_size(binary).unwrap_or(MIN_HEADER);
     let second = bytes_at(medium, at, 512).map_err(|fault| fault.to_string());
@@ -88,7 +88,7 @@ fn second(medium: &dyn Medium, binary: &[u8], damage: &str) -> Header {
     }
 }
 
-/// `struct luks_phdr`, big endian: the payload's offset in sectors of 512 bytes is at byte 104.
+/// Parses `struct luks_phdr`, big-endian: the payload's offset in 512-byte sectors is at byte 104.
 fn version_1(binary: &[u8]) -> Header {
     let payload = Some(sectors(u64::from(be32(binary, 104))));
     let (label, uuid) = (String::new(), uuid(binary));
@@ -121,19 +121,19 @@ fn version_2(medium: &dyn Medium, binary: &[u8], at: u64) -> Result<Header, Stri
     let area = usize::try_from(size - BINARY).map_err(|_| "it is too long".to_owned())?;
     let json = bytes_at(medium, at + BINARY, area).map_err(|fault| fault.to_string())?;
     let end = json.iter().position(|byte| *byte == 0).unwrap_or(json.len());
-    // serde_json stops at 128 levels of nesting, and what we do not ask for is skipped without being kept.
+    // serde_json stops at 128 levels of nesting, and skips unknown fields without storing them.
     let metadata: Metadata =
         serde_json::from_slice(&json[..end]).map_err(|error| format!("its JSON cannot be read: {error}"))?;
     let label = text(binary.get(24..72).unwrap_or_default());
     Ok(from_segments(label, uuid(binary), &metadata.segments.0))
 }
 
-/// The UUID of either version, a text of 40 bytes at byte 168, without its hyphens.
+/// The UUID of either version, without its hyphens: a text of 40 bytes at byte 168.
 fn uuid(binary: &[u8]) -> String {
     text(binary.get(168..208).unwrap_or_default()).chars().filter(|c| *c != '-').collect()
 }
 
-/// The size of a LUKS2 header, if it is one of those that there are.
+/// The size of a LUKS2 header; `None` if it is not one that LUKS2 allows.
 fn header_size(binary: &[u8]) -> Option<u64> {
     let size = be64(binary, 8);
     (size.is_power_of_two() && (MIN_HEADER..=MAX_HEADER).contains(&size)).then_some(size)
@@ -143,7 +143,8 @@ fn be64(bytes: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(array(bytes, at))
 }
 
-/// The payload is where the first segment in use begins (`LUKS2_get_data_offset`).
+/// Makes the header from its segments. The payload is where the first segment in use begins
+/// (`LUKS2_get_data_offset`).
 fn from_segments(label: String, uuid: String, segments: &[Segment]) -> Header {
     let used = || segments.iter().filter(|segment| !segment.is_backup);
     let mut remarks = Vec::new();
@@ -170,10 +171,11 @@ fn from_segments(label: String, uuid: String, segments: &[Segment]) -> Header {
     Header { version: 2, label, uuid, payload, sector_size, size, is_plain, remarks }
 }
 
-/// What is known of the container, on a medium of `len` bytes.
+/// Makes the volume of a container on a medium of `len` bytes.
 fn volume(header: Header, len: ByteCount) -> Volume {
     let Header { version, label, uuid, payload, sector_size, size, is_plain, mut remarks } = header;
-    // Zero is what a detached header says; a payload past the end shows a header or its backup in a file.
+    // Zero marks a detached header; a payload past the end means that the medium is a header file or a header
+    // backup.
     let room = payload.filter(|payload| *payload > 0).and_then(|payload| len.get().checked_sub(payload));
     let here = payload.zip(room).filter(|(_, room)| *room > 0);
     let here = here.map(|(payload, room)| (ByteOffset::new(payload), ByteCount::new(room)));
@@ -193,16 +195,16 @@ fn volume(header: Header, len: ByteCount) -> Volume {
     Volume { kind: VolumeKind::Luks, name: label, uuid, facts, provides, remarks }
 }
 
-/// What we want of the JSON area.
+/// The part of the JSON area that is used.
 #[derive(Deserialize)]
 struct Metadata {
     segments: Segments,
 }
 
-/// The data segments, in the order of their numbers.
+/// The data segments, ordered by number.
 struct Segments(Vec<Segment>);
 
-/// One of them.
+/// One data segment.
 #[derive(Deserialize)]
 struct Segment {
     #[serde(default, deserialize_with = "decimal")]
@@ -213,21 +215,21 @@ struct Segment {
     size: Option<SegmentSize>,
     #[serde(default, rename = "integrity", deserialize_with = "is_there")]
     has_integrity: bool,
-    /// One of its flags marks it as a record of the state before re-encryption.
+    /// One of its flags marks it as a backup of the state before re-encryption.
     #[serde(default, rename = "flags", deserialize_with = "has_backup_flag")]
     is_backup: bool,
 }
 
-/// How long a segment is.
+/// The length of a segment.
 #[derive(Clone, Copy)]
 enum SegmentSize {
     /// To the end of the device.
     Dynamic,
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
 }
 
-/// A text of which only a part matters, so that it is not kept.
+/// Deserialises a string by a function, without storing the string.
 struct Glance<T>(fn(&str) -> T);
 
 impl<'de, T> DeserializeSeed<'de> for Glance<T> {
@@ -250,7 +252,7 @@ impl<T> Visitor<'_> for Glance<T> {
     }
 }
 
-/// A number of 64 bits, which is a decimal string there.
+/// A 64-bit number, which the JSON has as a decimal string.
 fn decimal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     Glance(|text| text.parse().ok()).deserialize(deserializer)
 }

@@ -1,8 +1,8 @@
 //! LVM2 physical volumes: the label, the metadata areas, and the volumes that the metadata lists.
 //!
-//! The law of this module: it reads a label of 2 KiB, one metadata header and one text of at most [`MAX_TEXT`]; a longer
-//! one is refused, not read. Sources: LVM2's lib/label/label.h, lib/format_text/layout.h and
-//! lib/format_text/format-text.c.
+//! The law of this module: it reads a label of 2 KiB, one metadata header and one text of at most
+//! [`MAX_TEXT`]; a longer text is refused, not read. Sources: LVM2's lib/label/label.h,
+//! lib/format_text/layout.h and lib/format_text/format-text.c.
 
 mod group;
 mod map;
@@ -19,7 +19,7 @@ use crate::model::content::VolumeKind;
 use crate::model::layer::{Facts, Pv};
 use crate::reader::Fault;
 
-/// A longer metadata text than this is not read. LVM's own default area holds 1 MiB.
+/// The longest metadata text to read, in bytes. LVM's default area holds 1 MiB.
 const MAX_TEXT: u64 = 4 * 1024 * 1024;
 
 /// The label is in one of the first four sectors (`LABEL_SCAN_SECTORS`).
@@ -36,14 +36,14 @@ const IGNORED: u32 = 1;
 /// `INITIAL_CRC`.
 const SEED: u32 = 0xf597_a6cf;
 
-/// A label and the header behind it.
+/// A label and the PV header after it.
 struct Label {
     uuid: Vec<u8>,
     data_areas: Vec<(u64, u64)>,
     metadata_areas: Vec<(u64, u64)>,
 }
 
-/// Reads the physical volume that `medium` is.
+/// Reads the physical volume on `medium`.
 pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
     let head = bytes_at(medium, 0, LABEL_SECTORS * LABEL_SIZE)?;
     let mut remarks = Vec::new();
@@ -55,8 +55,8 @@ pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
     let uuid = String::from_utf8_lossy(&label.uuid).into_owned();
     pv.data_start = ByteOffset::new(label.data_areas.first().map_or(0, |(start, _)| *start));
     let Some(group) = label.group(medium, &mut remarks) else {
-        // The label says where extents begin, whoever knows what is in them: the metadata may lie on another member of an
-        // array, or there is none yet.
+        // The label gives the start of the extents even if their use is unknown: the metadata may be on
+        // another member of an array, or not written yet.
         let area = label.data_area(medium.len());
         let provides = area.map_or(Provides::Nothing, |area| Provides::Parts(area, Vec::new()));
         return Ok(volume(pv, &uuid, provides, remarks));
@@ -81,15 +81,15 @@ fn volume(pv: Pv, uuid: &str, provides: Provides, remarks: Vec<String>) -> Volum
     Volume { kind: VolumeKind::Pv, name: pv.vg.clone(), uuid, facts: Facts::Pv(pv), provides, remarks }
 }
 
-/// LVM's checksum (`calc_crc`): the usual CRC-32, from a seed of its own and not inverted at the end.
+/// LVM's checksum (`calc_crc`): the usual CRC-32, but with its own seed and without inversion at the end.
 fn crc(bytes: &[u8]) -> u32 {
     let mut crc = crc32fast::Hasher::new_with_initial(!SEED);
     crc.update(bytes);
     !crc.finalize()
 }
 
-/// Whether `sector`, the one of this number, is a label (`_find_lvm_header`, LVM2 lib/label/label.c): it says where it stands,
-/// and its checksum is right.
+/// Whether `sector`, which has number `number`, is a label (`_find_lvm_header`, LVM2 lib/label/label.c): it
+/// records its own position, and its checksum is right.
 pub(crate) fn is_label(sector: &[u8], number: u64) -> bool {
     has(sector, 0, b"LABELONE")
         && has(sector, 24, b"LVM2 001")
@@ -103,14 +103,15 @@ impl Label {
         let mut sectors = (0..).zip(head.chunks_exact(LABEL_SIZE));
         let (_, sector) = sectors.find(|(number, sector)| is_label(sector, *number))?;
         let header = sector.get(usize::try_from(le32(sector, 20)).ok()?..)?;
-        // pv_header: 32 bytes of UUID, 8 of size, then two lists of places that each end with an empty one.
+        // pv_header: 32 bytes of UUID, 8 of size, then two lists of locations, each ended by an empty one.
         let uuid = header.get(..32)?.to_vec();
         let mut places = header.get(40..)?.chunks_exact(16).map(|place| (le64(place, 0), le64(place, 8)));
         let mut list = || places.by_ref().take_while(|(start, _)| *start != 0).collect();
         Some(Self { uuid, data_areas: list(), metadata_areas: list() })
     }
 
-    /// Where extents are, on a volume of `len` bytes: from the first data area on, which mostly has no end of its own.
+    /// The span of the extents on a volume of `len` bytes: from the start of the first data area, which
+    /// usually records no size.
     fn data_area(&self, len: ByteCount) -> Option<Span> {
         let (start, size) = *self.data_areas.first()?;
         let rest = len.get().checked_sub(start).filter(|rest| *rest > 0)?;
@@ -118,7 +119,7 @@ impl Label {
         Span::new(ByteOffset::new(start), ByteCount::new(size))
     }
 
-    /// The volume group, from the first metadata area that can be used.
+    /// Reads the volume group from the first usable metadata area.
     fn group(&self, medium: &dyn Medium, remarks: &mut Vec<String>) -> Option<Group> {
         if self.metadata_areas.is_empty() {
             remarks.push("it has no metadata of its own: what it holds is listed elsewhere".to_owned());
@@ -134,7 +135,7 @@ impl Label {
     }
 }
 
-/// The volume group of the metadata area at byte `start`; `None` when there is none in it.
+/// Reads the volume group of the metadata area at byte `start`; `None` if it has none.
 fn read_group(medium: &dyn Medium, start: u64, remarks: &mut Vec<String>) -> Result<Option<Group>, String> {
     let fault = |fault: Fault| fault.to_string();
     let header = bytes_at(medium, start, 512).map_err(fault)?;
@@ -144,7 +145,7 @@ fn read_group(medium: &dyn Medium, start: u64, remarks: &mut Vec<String>) -> Res
     if crc(&header[4..]) != le32(&header, 0) {
         remarks.push(format!("the checksum of its metadata area at byte {start} is wrong"));
     }
-    // The first of its raw_locns is what was committed last.
+    // The first of its raw_locns is the one committed last.
     let (offset, size, sum) = (le64(&header, 40), le64(&header, 48), le32(&header, 56));
     if offset == 0 || size == 0 || le32(&header, 60) & IGNORED != 0 {
         return Ok(None);
@@ -160,8 +161,8 @@ fn read_group(medium: &dyn Medium, start: u64, remarks: &mut Vec<String>) -> Res
     Group::parse(&text).map(Some)
 }
 
-/// The text of `size` bytes at `offset` in the metadata area of `area` bytes at byte `start`. It goes on behind the
-/// area's header where it passes the area's end.
+/// Reads the text of `size` bytes at `offset` in the metadata area of `area` bytes at byte `start`. A text
+/// that passes the end of the area continues after the area's header.
 fn read_ring(
     medium: &dyn Medium,
     start: u64,

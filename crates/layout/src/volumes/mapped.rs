@@ -1,8 +1,9 @@
 //! Other mappings with a header: dm-integrity, dm-verity, bcache.
 //!
-//! The law of this module: the payload is where the kernel computes it. Sources: drivers/md/dm-integrity.c
-//! (`calculate_journal_section_size`, `calculate_device_limits`, `get_data_sector`), cryptsetup's
-//! lib/verity/verity.c, include/uapi/linux/bcache.h and drivers/md/bcache/super.c (`read_super`).
+//! The law of this module: the payload is where the kernel computes it to be. Sources:
+//! drivers/md/dm-integrity.c (`calculate_journal_section_size`, `calculate_device_limits`,
+//! `get_data_sector`), cryptsetup's lib/verity/verity.c, include/uapi/linux/bcache.h and
+//! drivers/md/bcache/super.c (`read_super`).
 
 use straddle_device::Medium;
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
@@ -14,14 +15,14 @@ use crate::model::layer::{Facts, Mapped};
 use crate::model::view::MAX_PIECES;
 use crate::reader::Fault;
 
-/// `SB_SECTORS`: dm-integrity's superblock, before the journal.
+/// `SB_SECTORS`: the length of dm-integrity's superblock, which is before the journal.
 const SB_SECTORS: u64 = 8;
 /// `JOURNAL_BLOCK_SECTORS`, `JOURNAL_SECTOR_DATA`, `JOURNAL_MAC_PER_SECTOR`, `JOURNAL_ENTRY_ROUNDUP`.
 const JOURNAL_BLOCK_SECTORS: u64 = 8;
 const JOURNAL_SECTOR_DATA: u64 = SECTOR - 8;
 const JOURNAL_MAC_PER_SECTOR: u64 = 8;
 const JOURNAL_ENTRY_ROUNDUP: u64 = 8;
-/// Runs of tags are padded to 8 sectors, or by a mistake that was kept for old volumes to 512 << 8 bytes.
+/// Runs of tags are padded to 8 sectors, or to 512 << 8 bytes by a bug that was kept for old volumes.
 const FIXED_PADDING: u64 = 8 * SECTOR;
 const OLD_PADDING: u64 = SECTOR << 8;
 /// `SB_FLAG_HAVE_JOURNAL_MAC`, `SB_FLAG_FIXED_PADDING`, `SB_FLAG_INLINE`.
@@ -29,7 +30,8 @@ const HAVE_JOURNAL_MAC: u32 = 0x1;
 const HAVE_FIXED_PADDING: u32 = 0x8;
 const INLINE: u32 = 0x20;
 
-/// Where bcache keeps its superblock, and where data starts on a backing device of the first version, in sectors.
+/// The offset of the bcache superblock, and the start of the data on a backing device of the first version,
+/// in sectors.
 const BCACHE_AT: u64 = 4096;
 const BDEV_DATA_START: u64 = 16;
 
@@ -52,7 +54,7 @@ pub(super) fn integrity(medium: &dyn Medium) -> Result<Volume, Fault> {
         _ if flags & INLINE != 0 => {
             Err("its tags are beside the sectors: where its data starts is not known")
         }
-        // Only with a device of its own for the tags are they not interleaved with the data.
+        // Tags and data are not interleaved only if the tags have a device of their own.
         _ if byte(&bytes, 9) == 0 => Err("journal and tags only: the data is on another device"),
         None => Err("its superblock makes no sense: where its data starts is not known"),
         Some(areas) => {
@@ -64,15 +66,15 @@ pub(super) fn integrity(medium: &dyn Medium) -> Result<Volume, Fault> {
     Ok(volume(VolumeKind::Integrity, facts, provides))
 }
 
-/// How dm-integrity interleaves tags and data, in sectors.
+/// How dm-integrity interleaves tags and data; all figures in sectors.
 struct Interleaved {
-    /// The superblock and the journal.
+    /// The length of the superblock and the journal.
     initial: u64,
-    /// The tags of one area, before its data.
+    /// The length of an area's tags, which are before its data.
     metadata_run: u64,
-    /// The data of one area.
+    /// The length of an area's data.
     interleave: u64,
-    /// All the data.
+    /// The length of all data.
     provided: u64,
 }
 
@@ -99,14 +101,14 @@ impl Interleaved {
         })
     }
 
-    /// Where the data of area `area` starts, in bytes.
+    /// The start of the data of area `area`, in bytes.
     fn data(&self, area: u64) -> Option<u64> {
         let tags = area.checked_add(1)?.checked_mul(self.metadata_run)?;
         let before = area.checked_mul(self.interleave)?.checked_add(tags)?;
         self.initial.checked_add(before)?.checked_mul(SECTOR)
     }
 
-    /// The data, one area after the other.
+    /// The space of all data, area after area.
     fn space(&self) -> Space {
         let (len, step) = (ByteCount::new(sectors(self.provided)), ByteCount::new(sectors(self.interleave)));
         let areas = self.provided.div_ceil(self.interleave).min(u64::try_from(MAX_PIECES).unwrap_or(0));
@@ -119,7 +121,8 @@ impl Interleaved {
     }
 }
 
-/// Reads a dm-verity superblock. It heads the hashes; the data that they are of is on another device, or before them.
+/// Reads a dm-verity superblock. It precedes the hashes; the data they protect is on another device, or
+/// before them.
 pub(super) fn verity(medium: &dyn Medium) -> Result<Volume, Fault> {
     let bytes = bytes_at(medium, 0, 512)?;
     let [data, hash] = [64, 68].map(|at| ByteCount::new(u64::from(le32(&bytes, at))));

@@ -1,4 +1,4 @@
-//! Tables built by hand, independently of the code under test, and what the tests ask of a stack.
+//! Tables built by hand, independently of the code under test, and queries on a stack.
 
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
 #![allow(clippy::cast_possible_truncation, reason = "the images are small and built here")]
@@ -9,11 +9,11 @@ use straddle_device::{Medium, MemoryMedium, ReadError};
 use straddle_layout::{Problem, Stack, read_stack};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB};
 
-/// "Linux filesystem", as it stands on disk.
+/// The type GUID "Linux filesystem", as on disk.
 pub(crate) const LINUX: [u8; 16] =
     [0xAF, 0x3D, 0xC6, 0x0F, 0x83, 0x84, 0x72, 0x47, 0x8E, 0x79, 0x3D, 0x69, 0xD8, 0x47, 0x7D, 0xE4];
 
-/// The start of the boot sector of an NTFS of clusters of 4 KiB, with its file table in cluster 2.
+/// The start of the boot sector of an NTFS with clusters of 4 KiB and its file table in cluster 2.
 pub(crate) const NTFS: &[u8] = b"\xEB\x52\x90NTFS    \x00\x02\x08\0\0\0\0\0\0\0\xF8\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x80\0\x80\0\0\0\0\0\0\0\0\0\x02";
 
 /// A GPT image: entries are (number, first LBA, last LBA).
@@ -94,7 +94,7 @@ impl Gpt {
         self.seal(image, lba);
     }
 
-    /// Makes the CRCs of the header at `lba` right, as far as its array is in the image.
+    /// Corrects the CRCs of the header at `lba`, as far as its array is in the image.
     pub(crate) fn seal(&self, image: &mut [u8], lba: usize) {
         let at = lba * self.block;
         let u64_at =
@@ -110,7 +110,7 @@ impl Gpt {
         self.seal_header(image, lba);
     }
 
-    /// Makes the header's own CRC right.
+    /// Corrects the header's own CRC.
     pub(crate) fn seal_header(&self, image: &mut [u8], lba: usize) {
         let at = lba * self.block;
         let size = u32::from_le_bytes(image[at + 12..][..4].try_into().expect("4 bytes")) as usize;
@@ -138,7 +138,7 @@ pub(crate) fn sign(image: &mut [u8], base: usize) {
     put(image, base + 510, &[0x55, 0xAA]);
 }
 
-/// An MBR in a sector of its own.
+/// A sector with an MBR of these entries.
 pub(crate) fn mbr(entries: &[(u8, u32, u32)]) -> Vec<u8> {
     let mut sector = vec![0; 512];
     for (slot, &(id, start, count)) in entries.iter().enumerate() {
@@ -149,7 +149,7 @@ pub(crate) fn mbr(entries: &[(u8, u32, u32)]) -> Vec<u8> {
     sector
 }
 
-/// Makes the bytes from `at` look like an XFS.
+/// Makes the bytes from `at` look like XFS.
 pub(crate) fn put_xfs(image: &mut [u8], at: usize) {
     put(image, at, b"XFSB\x00\x00\x10\x00");
 }
@@ -161,22 +161,22 @@ pub(crate) fn put_fat(image: &mut [u8], at: usize) {
     sign(image, at);
 }
 
-/// Reads an image of which nothing is declared.
+/// Reads an image without a declared sector size.
 pub(crate) fn read(image: &[u8]) -> Stack {
     read_as(image, None, None)
 }
 
-/// Reads an image with these block sizes declared and forced.
+/// Reads an image with these declared and forced block sizes.
 pub(crate) fn read_as(image: &[u8], device: Option<BlockSize>, forced: Option<BlockSize>) -> Stack {
     read_stack(&MemoryMedium::new(image.to_vec()), device, forced).expect("memory can be read")
 }
 
-/// Number, first block, number of blocks, and content of each partition.
+/// Number, first block and number of blocks of each partition.
 pub(crate) fn listed(stack: &Stack) -> Vec<(u32, u64, u64)> {
     stack.partitions.iter().map(|p| (p.number, p.start.get(), p.count.get())).collect()
 }
 
-/// Whether there is a problem that `pattern` matches.
+/// Whether one of the problems matches `pattern`.
 #[macro_export]
 macro_rules! has_problem {
     ($stack:expr, $pattern:pat $(if $guard:expr)?) => {
@@ -194,12 +194,12 @@ pub(crate) fn names(problems: &[Problem]) -> Vec<String> {
     problems.iter().map(|p| format!("{p:?}").split([' ', '{']).next().unwrap_or("").to_owned()).collect()
 }
 
-/// A medium whose bytes are made when they are read, and which counts the reads.
+/// A medium whose bytes are generated on reading, and which counts the reads.
 pub(crate) struct Synthetic<F> {
     pub(crate) len: u64,
     pub(crate) fill: F,
     pub(crate) reads: std::sync::atomic::AtomicUsize,
-    /// Reads that touch a byte of these fail.
+    /// Reads that touch one of these bytes fail.
     pub(crate) bad: std::ops::Range<u64>,
 }
 

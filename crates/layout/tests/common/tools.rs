@@ -1,6 +1,6 @@
-//! Real tools, run on sparse images.
+//! Runs real tools on sparse images.
 //!
-//! A tool that is not there skips its test, loudly; under CI, where it has to be there, that is a failure.
+//! A missing tool skips its test with a message; under CI, where it must be installed, that is a failure.
 
 #[path = "../../../../tests/tools/skip.rs"]
 mod skip;
@@ -17,7 +17,7 @@ use straddle_units::{BlockSize, ByteCount};
 
 pub(crate) use skip::skipped;
 
-/// A sparse image that goes when the test ends.
+/// A sparse image that is removed when the test ends.
 pub(crate) struct Image(pub(crate) PathBuf);
 
 impl Image {
@@ -44,8 +44,8 @@ impl Drop for Image {
     }
 }
 
-/// Runs a tool with `input` on an image, which stands for the argument "IMAGE" or else is the last; its output, or
-/// `None` when there is no such tool.
+/// Runs a tool with `input` on an image, which replaces the argument "IMAGE" or else is the last argument.
+/// Returns its output, or `None` if the tool is not installed.
 pub(crate) fn run(tool: &str, args: &[&str], image: &Path, input: &str) -> Option<String> {
     let image = image.as_os_str();
     let mut all: Vec<&OsStr> =
@@ -53,7 +53,7 @@ pub(crate) fn run(tool: &str, args: &[&str], image: &Path, input: &str) -> Optio
     if !args.contains(&"IMAGE") {
         all.push(image);
     }
-    // Where mkfs and its kin are, which is not in everybody's path.
+    // mkfs and similar tools are in directories that not every user has in the path.
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let child = Command::new(tool)
         .args(all)

@@ -12,13 +12,13 @@ use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
 use crate::common::put;
 
-/// What stands on the whole of a medium.
+/// The layers on the whole of a medium.
 pub(crate) fn layers(medium: &dyn Medium) -> Option<Layer> {
     let whole = Span::new(ByteOffset::ZERO, medium.len()).expect("a medium has an end");
     read_layers(&View::of_drive(medium), whole, None)
 }
 
-/// A layer and all above it.
+/// A layer and all layers above it.
 pub(crate) fn all(layer: &Layer) -> Vec<&Layer> {
     let mut layers = vec![layer];
     layers.extend(layer.children.iter().flat_map(all));
@@ -29,7 +29,7 @@ pub(crate) fn remarked(layer: &Layer, text: &str) -> bool {
     layer.remarks.iter().any(|remark| remark.contains(text))
 }
 
-/// A medium that counts what is read of it.
+/// A medium that counts the bytes read from it.
 pub(crate) struct Counted<M> {
     medium: M,
     reads: AtomicU64,
@@ -62,7 +62,7 @@ impl<M: Medium> Medium for Counted<M> {
     }
 }
 
-/// LVM's checksum, bit by bit.
+/// LVM's checksum, computed bit by bit.
 pub(crate) fn lvm_crc(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0xf597_a6cf, |crc: u32, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
@@ -71,8 +71,8 @@ pub(crate) fn lvm_crc(bytes: &[u8]) -> u32 {
 
 pub(crate) const UUID: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
 
-/// A physical volume whose metadata area of `area` bytes at 4096 holds `text` at `offset`, and says that it has `size`
-/// bytes.
+/// A physical volume whose metadata area of `area` bytes at 4096 holds `text` at `offset`, with a recorded
+/// size of `size` bytes.
 pub(crate) fn pv(text: &str, area: u64, offset: u64, size: u64) -> Vec<u8> {
     let mut image = vec![0; 2 << 20];
     let mut label = vec![0; 512];
@@ -111,7 +111,7 @@ pub(crate) fn plain_pv(text: &str) -> Vec<u8> {
     pv(text, MIB - 4096, 512, text.len() as u64)
 }
 
-/// The metadata of a group whose logical volumes are `volumes`.
+/// The metadata of a group with the logical volumes `volumes`.
 pub(crate) fn group(volumes: &str) -> String {
     format!(
         "# generated\nvg {{ extent_size = 8 physical_volumes {{ pv0 {{ id = \"012345-6789-abcd-efgh-ijkl-mnop-qrstuv\"\n\
@@ -120,7 +120,7 @@ pub(crate) fn group(volumes: &str) -> String {
     )
 }
 
-/// A visible logical volume of one segment of `extents` extents.
+/// A visible logical volume with one segment of `extents` extents.
 pub(crate) fn volume(name: &str, extents: u64, segment: &str) -> String {
     format!(
         "{name} {{ status = [\"READ\", \"VISIBLE\"] segment_count = 1\n\
@@ -130,7 +130,7 @@ pub(crate) fn volume(name: &str, extents: u64, segment: &str) -> String {
 
 pub(crate) const LINEAR: &str = "type = \"striped\" stripe_count = 1 stripes = [ \"pv0\", 3 ]";
 
-/// An md superblock of version 1.`minor` on a RAID1 of `sectors` sectors from sector `data` on.
+/// An md 1.x superblock of a RAID1 with `sectors` sectors from sector `data` on; `at` is its own position.
 pub(crate) fn md_superblock(at: u64, data: u64, sectors: u64) -> Vec<u8> {
     let mut block = vec![0; 4096];
     let words: [(usize, u32); 6] = [(0, 0xa92b_4efc), (4, 1), (72, 1), (92, 2), (220, 128), (256, 0)];
@@ -150,7 +150,7 @@ pub(crate) fn md_superblock(at: u64, data: u64, sectors: u64) -> Vec<u8> {
     block
 }
 
-/// A LUKS2 header with this JSON, on a medium of 8 MiB.
+/// A medium of 8 MiB with a LUKS2 header of `size` bytes that has this JSON.
 pub(crate) fn luks2(json: &[u8], size: u64) -> Vec<u8> {
     let mut image = vec![0; 8 << 20];
     for (magic, at) in [(b"LUKS\xBA\xBE", 0), (b"SKUL\xBA\xBE", usize::try_from(size).expect("a small size"))]

@@ -1,8 +1,8 @@
-//! What was there before: every byte that is overwritten, in a file.
+//! The backup file: the previous contents of every byte that is overwritten.
 //!
-//! The law of this module: a backup is on stable storage before it is said to be stored, it never replaces another file, and
-//! it is only believed when its sum is right. It knows how the new partitions began and ended, so that what was written to
-//! them since is seen.
+//! The law of this module: a backup is on stable storage before it is reported as stored, it never replaces
+//! another file, and it is trusted only if its checksum is right. It also records how the new partitions
+//! began and ended, so that later writes to them are detected.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -22,24 +22,25 @@ use crate::fingerprint::hex;
 use crate::foresee::lay_over;
 use crate::plan::{Change, Plan, Slot, span_of};
 
-/// The version of a backup's form.
+/// The version of the backup file's format.
 const VERSION: u32 = 2;
-/// A power cut leaves units of this size whole.
+/// A power cut leaves each unit of this many bytes either old or new, never mixed.
 pub(super) const UNIT: usize = 512;
-/// How much of the beginning and of the end of a new partition is watched.
+/// How many bytes of the beginning and of the end of a new partition are watched.
 pub(super) const WATCHED: (u64, u64) = (1 << 20, 64 << 10);
-/// No backup is larger: tables and a wipe's 68 KiB for each of 1024 partitions, two digits a byte and twice.
+/// Upper bound of a backup's size: tables, plus a wipe of 68 KiB for each of 1024 partitions, at two
+/// hexadecimal digits per byte, old and new.
 const LARGEST: u64 = 512 << 20;
 
-/// Why a backup is none.
+/// Why a backup cannot be stored or used.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// It cannot be written, or is there already.
+    /// It cannot be written, or the file already exists.
     #[error("{}: cannot store the backup; nothing was written to the disk", path.display())]
     Store {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -48,11 +49,11 @@ pub enum BackupError {
     Load {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// It is not what was stored.
+    /// The file is not a backup as it was stored.
     #[error("{}: no backup that can be trusted: {why}", path.display())]
     Damaged {
         /// The file.
@@ -62,7 +63,7 @@ pub enum BackupError {
     },
 }
 
-/// The bytes of one write, before and after.
+/// One step, with the bytes before and after in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Kept {
@@ -70,40 +71,40 @@ pub(super) enum Kept {
     Flush,
 }
 
-/// Bytes of a partition that a plan has made.
+/// A range of bytes in a partition that a plan made or grew.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Watched {
     pub(super) partition: u32,
     pub(super) start: u64,
     pub(super) size: u64,
-    /// SHA-256 of them, those that the steps write taken for zero.
+    /// SHA-256 of the range, with the bytes that the steps write taken as zero.
     pub(super) sum: String,
 }
 
-/// A backup as its file has it.
+/// The contents of a backup file.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BackupFile {
     version: u32,
     /// The disk's size in bytes.
     pub(super) size: u64,
-    /// Its serial number.
+    /// The disk's serial number.
     pub(super) serial: Option<String>,
-    /// SHA-256 of the JSON of the steps and of what is watched.
+    /// SHA-256 of the JSON of `steps` and `watched`.
     sum: String,
     steps: Vec<Kept>,
     pub(super) watched: Vec<Watched>,
 }
 
-/// What a plan overwrote on which disk, as it was stored in a file.
+/// A backup loaded from its file: what a plan overwrote, and on which disk.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Backup(pub(super) BackupFile);
 
-/// What will be stored.
+/// A backup that is not stored yet.
 pub(super) struct Unstored(BackupFile);
 
-/// Writes a file that gets its name when it is whole, so that not even a kill leaves a part of it.
+/// Writes a file that is named only once it is complete, so that even a kill leaves no partial file behind.
 fn store_unnamed(folder: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
     let flags = OFlags::TMPFILE.bits().cast_signed();
     let mut file = OpenOptions::new().write(true).mode(0o666).custom_flags(flags).open(folder)?;
@@ -114,7 +115,8 @@ fn store_unnamed(folder: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the file system, or the machine, has no files without a name.
+/// Whether the error means that the file system, or the machine, does not support unnamed files
+/// (`O_TMPFILE`).
 fn is_unsupported(error: &io::Error) -> bool {
     use rustix::io::Errno;
     matches!(
@@ -126,17 +128,18 @@ fn is_unsupported(error: &io::Error) -> bool {
 fn store_named(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
     file.write_all(text).and_then(|()| file.sync_all()).inspect_err(|_| {
-        // What is left of it would be in the way of the next one.
+        // A partial file would block the next attempt.
         let _ = std::fs::remove_file(path);
     })
 }
 
 fn sum_of(steps: &[Kept], watched: &[Watched]) -> String {
-    // Strings and numbers: serialising cannot fail.
+    // Only strings and numbers: serialising cannot fail.
     hex(&Sha256::digest(serde_json::to_vec(&(steps, watched)).unwrap_or_default()))
 }
 
-/// The sum of `size` bytes of `medium` from `start` on, without what `steps` write.
+/// Returns the SHA-256 of `size` bytes of `medium` at `start`, with the bytes that `steps` write taken as
+/// zero.
 pub(super) fn sum_without(
     medium: &dyn Medium,
     start: u64,
@@ -153,7 +156,8 @@ pub(super) fn sum_without(
     Ok(hex(&Sha256::digest(&bytes)))
 }
 
-/// The beginning and the end of what each partition has that `plan` makes or lets grow: the partition, first byte, bytes.
+/// Returns the ranges to watch as (partition number, first byte, size): the beginning and the end of the
+/// space that each new or growing partition gains.
 fn to_watch(plan: &Plan) -> Vec<(u32, u64, u64)> {
     let block = plan.block();
     let mut watched = Vec::new();
@@ -185,7 +189,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 }
 
 impl Unstored {
-    /// The backup of what `steps` overwrite on a disk.
+    /// Builds the backup of what `steps` overwrite on a disk.
     pub(super) fn of(steps: &[Step], size: ByteCount, serial: Option<String>) -> Self {
         let kept = |step: &Step| match step {
             Step::Write { at, old, new, what } => {
@@ -198,7 +202,7 @@ impl Unstored {
         Self(BackupFile { version: VERSION, size: size.get(), serial, sum, steps, watched: Vec::new() })
     }
 
-    /// The same, which also knows what the partitions hold at first that `plan` makes with `steps`.
+    /// Adds checksums of what the partitions that `plan` makes or grows with `steps` hold at first.
     pub(super) fn watching(
         mut self,
         disk: &dyn Medium,
@@ -213,8 +217,8 @@ impl Unstored {
         Ok(self)
     }
 
-    /// Stores it in a new file, and returns when it is on stable storage: the file and its name. What could not be stored
-    /// whole is not left behind.
+    /// Stores the backup in a new file. Returns when the file and its name are on stable storage. A file that
+    /// could not be stored completely is removed.
     pub(super) fn store(self, path: &Path) -> Result<(), BackupError> {
         let failed = |source: io::Error| BackupError::Store { path: path.to_owned(), source };
         let text = serde_json::to_vec(&self.0).map_err(|error| failed(error.into()))?;
@@ -224,7 +228,8 @@ impl Unstored {
             stored => stored,
         }
         .and_then(|()| {
-            // It has its name, and that may be lost: then it is not stored.
+            // The file has its name, but a power cut may lose the name: then the backup does not count as
+            // stored.
             File::open(folder).and_then(|folder| folder.sync_all()).inspect_err(|_| {
                 let _ = std::fs::remove_file(path);
             })
@@ -234,7 +239,7 @@ impl Unstored {
 }
 
 impl Backup {
-    /// Reads one that was stored.
+    /// Loads a stored backup and checks it.
     pub fn load(path: &Path) -> Result<Self, BackupError> {
         let failed = |source: io::Error| BackupError::Load { path: path.to_owned(), source };
         let damaged = |why: String| BackupError::Damaged { path: path.to_owned(), why };
@@ -258,7 +263,7 @@ impl Backup {
 }
 
 impl BackupFile {
-    /// The steps that were taken; `None` when the file contradicts itself.
+    /// The steps that were taken; `None` if the file contradicts itself.
     pub(super) fn steps(&self) -> Option<Vec<Step>> {
         let step = |kept: &Kept| match kept {
             Kept::Flush => Some(Step::Flush),

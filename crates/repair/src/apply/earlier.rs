@@ -1,4 +1,4 @@
-//! A backup that is there already: how far what it belongs to has come.
+//! An existing backup: how many of its steps the disk already holds.
 
 use straddle_units::ByteOffset;
 
@@ -7,16 +7,16 @@ use super::backup::{Backup, UNIT};
 use crate::disk::Disk;
 use crate::encode::Step;
 
-/// How much of what a backup's steps write is on a disk.
+/// How much of what a backup's steps write is on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The disk holds what it held before.
+    /// The disk still has its previous contents.
     Nothing,
-    /// A part of it, in bytes that differ from what was there.
+    /// Some of it; both counts are of bytes that the steps change.
     Part {
-        /// Those that are written.
+        /// Changed bytes that are already written.
         written: usize,
-        /// All of them.
+        /// All bytes that the steps change.
         of: usize,
     },
     /// Everything.
@@ -24,8 +24,8 @@ pub enum Progress {
 }
 
 impl Backup {
-    /// How far the steps have come on `disk`. Where it is another one, or somebody else has changed it, as in
-    /// [`undo`](Self::undo).
+    /// Returns how many of the steps are on `disk`. Refuses another disk, and one that has been changed
+    /// otherwise, as [`undo`](Self::undo) does.
     pub fn progress(&self, disk: &dyn Disk, serial: Option<&str>) -> Result<Progress, ApplyError> {
         self.0.undoing(disk, serial)?;
         let contradicts = || ApplyError::OtherDisk("the backup contradicts itself".to_owned());

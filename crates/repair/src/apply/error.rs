@@ -1,4 +1,4 @@
-//! Why nothing, or not everything, was written.
+//! Why writing failed or was refused.
 
 use std::io;
 
@@ -7,50 +7,52 @@ use straddle_device::ReadError;
 use super::BackupError;
 use crate::error::PlanError;
 
-/// Why nothing, or not everything, was written.
+/// Why writing failed or was refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApplyError {
-    /// The disk is not the one that the plan, or the backup, was made for, or is no longer as it was. Nothing was written.
+    /// The disk is not the one that the plan or the backup was made for, or has changed since. Nothing was
+    /// written.
     #[error("nothing was written: {0}")]
     OtherDisk(String),
-    /// Somebody uses it. Nothing was written.
+    /// The disk is in use. Nothing was written.
     #[error("nothing was written: it is in use: {0}")]
     InUse(String),
     /// The plan cannot be encoded. Nothing was written.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The backup cannot be kept, or read. Nothing was written.
+    /// The backup cannot be stored or read. Nothing was written.
     #[error(transparent)]
     Backup(#[from] BackupError),
     /// The disk cannot be read.
     #[error("the disk cannot be read")]
     Read(#[from] ReadError),
-    /// A write failed: the table is the old one or the new one, and the backup has what was there.
+    /// A write failed. The disk has either the old table or the new one, and the backup has the previous
+    /// contents.
     #[error("writing {what} at byte {at} failed: undo with the backup")]
     Write {
         /// What was written.
         what: String,
-        /// Where.
+        /// Its byte offset.
         at: u64,
-        /// What the operating system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// What was written is not what is read.
+    /// Reading back did not return what was written.
     #[error(
         "{what} at byte {at} reads differently from what was written: do not trust this disk; undo with the backup"
     )]
     Differs {
         /// What was written.
         what: String,
-        /// Where.
+        /// Its byte offset.
         at: u64,
     },
-    /// What would be written is not read as the plan's table. Nothing was written.
+    /// Read back, the planned bytes would not give the plan's table. Nothing was written.
     #[error("nothing was written: with these changes the table would be read as another one: {0}")]
     WouldDiffer(String),
-    /// A partition that the plan made holds something now.
+    /// A partition that the plan made or grew has been written to since.
     #[error(
         "nothing was written: partition {partition} has been written to since ({size} bytes from byte {start} on are not as they \
          were), and what is in it would be lost with it"
@@ -58,12 +60,12 @@ pub enum ApplyError {
     WrittenSince {
         /// The partition's number.
         partition: u32,
-        /// The first byte that was compared.
+        /// First byte of the range that differs.
         start: u64,
-        /// How many were.
+        /// Length of that range in bytes.
         size: u64,
     },
-    /// The kernel did not take the new table.
+    /// The kernel did not accept the new table.
     #[error("the table is written, but {0}")]
     Kernel(String),
 }

@@ -1,6 +1,7 @@
-//! The first of the three: a plan held against the disk that it is for.
+//! The first of the three stages: a plan checked against its disk.
 //!
-//! The law of this module: a [`Prepared`] exists only where the disk is the plan's, and its steps were made from that plan.
+//! The law of this module: a [`Prepared`] exists only if the disk is the plan's and the steps were made from
+//! that plan.
 
 use std::path::Path;
 
@@ -18,9 +19,9 @@ use crate::foresee;
 use crate::lost::Lost;
 use crate::plan::{Change, Entry, Plan, Slot};
 
-/// The steps of a plan, on the disk that it was made for. Nothing is written yet.
+/// The steps of a plan, together with the disk that it was made for. Nothing is written yet.
 ///
-/// [`back_up`](Self::back_up) is the only way on; see [`apply`](super) for the whole way.
+/// The only next stage is [`back_up`](Self::back_up); see [`apply`](super) for all stages.
 pub struct Prepared<'a> {
     disk: &'a mut dyn Disk,
     plan: &'a Plan,
@@ -29,24 +30,24 @@ pub struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    /// Holds `plan` against `disk`, whose serial number is `serial`, and against what is on it.
+    /// Checks `plan` against `disk`, whose serial number is `serial`, and against the disk's contents.
     pub fn of(disk: &'a mut dyn Disk, plan: &'a Plan, serial: Option<&str>) -> Result<Self, ApplyError> {
         let steps = steps_of(disk, plan, serial)?;
         Ok(Self { disk, plan, serial: serial.map(str::to_owned), steps })
     }
 
-    /// What will be written, to show it.
+    /// The steps to be written, for display.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// The disk, to read it.
+    /// The disk, for reading.
     pub fn disk(&self) -> &dyn Disk {
         self.disk
     }
 
-    /// Stores what will be overwritten in a new file at `path`, once it is certain that the kernel would take a new table of
-    /// the disk.
+    /// Stores the bytes that will be overwritten in a new file at `path`, after checking that the kernel
+    /// would accept a new table for the disk.
     pub fn back_up(self, path: &Path) -> Result<BackedUp<'a>, ApplyError> {
         let Self { disk, plan, serial, steps } = self;
         check_kernel(disk)?;
@@ -55,7 +56,7 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// The steps that `plan` takes on `disk`, once it is certain that it is the plan's disk.
+/// Returns the steps of `plan` on `disk`, after checking that it is the plan's disk.
 fn steps_of(disk: &dyn Disk, plan: &Plan, serial: Option<&str>) -> Result<Vec<Step>, ApplyError> {
     let (block, planned) = (plan.block(), plan.disk());
     let (size, wanted) = (disk.len().get(), planned.size.get());
@@ -87,7 +88,7 @@ fn steps_of(disk: &dyn Disk, plan: &Plan, serial: Option<&str>) -> Result<Vec<St
     check_kept(plan, &stack)?;
     check_lost(plan, disk, &stack)?;
     if plan.converts().is_some() {
-        // The table is as it was; what is in the partitions may not be.
+        // The fingerprint covers the table, but not the contents of the partitions.
         crate::contents::check(disk, &stack, block)?;
     }
     let steps = encode(plan, disk, &stack)?;
@@ -95,14 +96,15 @@ fn steps_of(disk: &dyn Disk, plan: &Plan, serial: Option<&str>) -> Result<Vec<St
     Ok(steps)
 }
 
-/// Whether nothing is lost that the plan does not name: what is in a disk without a table is not in its fingerprint.
+/// Checks that nothing is lost that the plan does not name. The fingerprint does not cover the contents of a
+/// disk without a table.
 fn check_lost(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<(), ApplyError> {
     if plan.converts().is_some() {
         return Ok(());
     }
     let wipes = !plan.wipe().is_empty();
     let found = crate::lost::find(medium, stack, (plan.table(), plan.block()), plan.is_fresh(), wipes)?;
-    // What was unknown and is now known counts; another label does not.
+    // Content that was unknown to the plan and is now recognised counts; a changed label does not.
     let is_told = |lost: &&Lost| {
         plan.lost().iter().any(|told| (told.partition, &told.content) == (lost.partition, &lost.content))
     };
@@ -114,7 +116,7 @@ fn check_lost(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<(), App
     }
 }
 
-/// Whether what the plan says to keep is there: a file may say anything.
+/// Checks that the partitions that the plan says it keeps are on the disk: a plan file may say anything.
 fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
     if plan.converts().is_some() {
         return check_converted(plan, stack);
@@ -136,8 +138,8 @@ fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
             return invalid("is not there");
         };
         let was = crate::plan::kept(present);
-        // Logical partitions are counted along the chain: their numbers follow from those that go or come before them, and
-        // where the first goes its record becomes the next one's.
+        // Logical partitions are numbered along the chain, so their numbers depend on the partitions before
+        // them. If the first one is removed, its record is taken over by the next.
         let is_renumbered = match (entry.slot, was.slot) {
             (Slot::Logical { .. }, Slot::Logical { .. }) => false,
             (slot, was_slot) => slot != was_slot || number != was.number,
@@ -153,7 +155,7 @@ fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
     check_numbers(plan, stack)
 }
 
-/// Whether logical partitions have the numbers that they will have: the kernel counts them along the chain.
+/// Checks that logical partitions have the numbers that the kernel will give them, counting along the chain.
 fn check_numbers(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
     let invalid = |number: u32, what: &str| {
         ApplyError::from(PlanError::Invalid(format!("logical partition {number}, which it keeps, {what}")))
@@ -183,12 +185,12 @@ fn check_numbers(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
     }
 }
 
-/// Whether the converted table lists the partitions that are there, each with its bytes.
+/// Checks that the converted table lists exactly the present partitions, each with the same bytes.
 fn check_converted(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
     let is_same = |partition: &straddle_layout::Partition| {
         let entry = plan.table().partitions.iter().find(|entry| entry.number == partition.number);
         entry.is_some_and(|entry| match partition.role {
-            // Its records, and so its start, move.
+            // The container's records move, and so does its start.
             Role::Extended => entry.slot == Slot::Extended,
             Role::Primary => entry.slot == Slot::Primary && plan.span(entry) == Some(partition.span),
             Role::Logical { .. } => {

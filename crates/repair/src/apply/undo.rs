@@ -1,7 +1,7 @@
-//! The undo's own start: from a stored backup to what may be written.
+//! How an undo starts: from a stored backup to steps that may be written.
 //!
-//! The law of this module: only what a stored backup has is put back, and only where the disk holds that or what was written
-//! over it.
+//! The law of this module: only bytes from a stored backup are restored, and only if the disk holds these
+//! bytes or those written over them.
 
 use straddle_device::Medium;
 use straddle_units::ByteOffset;
@@ -11,18 +11,18 @@ use super::{ApplyError, BackedUp, check_kernel};
 use crate::disk::Disk;
 use crate::encode::Step;
 
-/// What becomes of data that were written to the plan's new partitions since.
+/// What an undo does with data written since to partitions that the plan made or grew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaterWrites {
-    /// The undo is refused: what is there would be lost with the partitions.
+    /// Refuse the undo: the data would be lost with the partitions.
     Refuse,
-    /// They are lost with the partitions.
+    /// Undo anyway: the data is lost with the partitions.
     Discard,
 }
 
 impl Backup {
-    /// Holds the backup against `disk`, whose serial number is `serial`. Where the disk holds neither what was there before
-    /// nor what was written, somebody else has changed it, and it is refused.
+    /// Checks the backup against `disk`, whose serial number is `serial`. Refuses a disk that holds neither
+    /// the previous contents nor what was written over them: another program has changed it.
     pub fn undo<'a>(
         &self,
         disk: &'a mut dyn Disk,
@@ -37,7 +37,8 @@ impl Backup {
         Ok(BackedUp { disk, plan: None, steps })
     }
 
-    /// The steps of an undo by a backup that was not stored, whatever its sum: to look at, for they cannot be written.
+    /// Returns the steps of an undo from a backup that was not loaded from a file, without checking its
+    /// checksum. They are for inspection only and cannot be written.
     pub fn preview(json: &[u8], disk: &dyn Disk) -> Option<Vec<Step>> {
         let backup: BackupFile = serde_json::from_slice(json).ok()?;
         backup.undoing(disk, None).ok()
@@ -45,7 +46,7 @@ impl Backup {
 }
 
 impl BackupFile {
-    /// Refuses a disk on whose new partitions somebody has written since: what is there would be lost with them.
+    /// Refuses a disk whose new partitions have been written to since: that data would be lost with them.
     fn check_unwritten(&self, disk: &dyn Medium) -> Result<(), ApplyError> {
         let contradicts = || ApplyError::OtherDisk("the backup contradicts itself".to_owned());
         let steps = self.steps().ok_or_else(contradicts)?;
@@ -61,8 +62,9 @@ impl BackupFile {
         Ok(())
     }
 
-    /// The steps that put everything back on `disk`: those that were taken, the other way round. Where the disk holds
-    /// neither what was there before nor what was written, somebody else has changed it, and it is refused.
+    /// Returns the steps that restore the previous contents of `disk`: the recorded steps in reverse order.
+    /// Refuses a disk that holds neither the previous contents nor what was written over them: another
+    /// program has changed it.
     pub(super) fn undoing(&self, disk: &dyn Disk, serial: Option<&str>) -> Result<Vec<Step>, ApplyError> {
         let other = |why: String| ApplyError::OtherDisk(why);
         if disk.len().get() != self.size || self.serial.as_deref() != serial {

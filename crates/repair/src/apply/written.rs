@@ -1,7 +1,7 @@
-//! The second and the third: what is backed up may be written, once.
+//! The second and third stages: steps whose backup is stored may be written, once.
 //!
-//! The law of this module: a [`BackedUp`] is made where every byte that its steps overwrite is in a file on stable storage; a
-//! [`Written`] where what was written has been read back.
+//! The law of this module: a [`BackedUp`] is made only when every byte that its steps overwrite is in a file
+//! on stable storage; a [`Written`] only when what was written has been read back.
 
 use std::io;
 
@@ -15,23 +15,23 @@ use crate::encode::Step;
 use crate::foresee::{self, lay_over};
 use crate::plan::Plan;
 
-/// Steps on their disk, what they overwrite stored. Nothing is written yet.
+/// Steps together with their disk; what they overwrite is stored in a backup. Nothing is written yet.
 ///
-/// [`write`](Self::write) is the only way on; see [`apply`](super) for the whole way.
+/// The only next stage is [`write`](Self::write); see [`apply`](super) for all stages.
 pub struct BackedUp<'a> {
     pub(super) disk: &'a mut dyn Disk,
-    /// What the disk is to hold afterwards; an undo has no plan.
+    /// The plan that the disk is to match afterwards; an undo has none.
     pub(super) plan: Option<&'a Plan>,
     pub(super) steps: Vec<Step>,
 }
 
 impl<'a> BackedUp<'a> {
-    /// What will be written, to show it.
+    /// The steps to be written, for display.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// Writes the steps, and reads everything back: the bytes, and the table where there is a plan.
+    /// Writes the steps and verifies them by reading back: the bytes, and with a plan also the table.
     pub fn write(self) -> Result<Written<'a>, ApplyError> {
         let Self { disk, plan, steps } = self;
         let permit = WritePermit::new();
@@ -52,7 +52,7 @@ impl<'a> BackedUp<'a> {
     }
 }
 
-/// What was written and read back.
+/// A disk whose changes were written and read back.
 pub struct Written<'a> {
     disk: &'a dyn Disk,
     plan: Option<&'a Plan>,
@@ -61,18 +61,19 @@ pub struct Written<'a> {
 }
 
 impl Written<'_> {
-    /// How many bytes were written.
+    /// The number of bytes written.
     pub fn bytes(&self) -> ByteCount {
         self.bytes
     }
 
-    /// In how many places.
+    /// The number of separate writes.
     pub fn places(&self) -> usize {
         self.places
     }
 
-    /// Has the kernel read the table of a block device, which it calls `name`, and compares what it then lists with the plan's
-    /// table. No kernel reads the table of an image.
+    /// Has the kernel reread the partition table of the block device that it calls `name`, and compares the
+    /// partitions it then lists with the plan's table. Does nothing for an image, whose table no kernel
+    /// reads.
     pub fn tell_kernel(&self, name: &str) -> Result<(), ApplyError> {
         let directory = Directory::new(std::path::Path::new("/sys/block").join(name));
         let listed = || -> Vec<(u32, u64)> {
@@ -106,7 +107,7 @@ impl Written<'_> {
             .map(|entry| (entry.number, entry.start.get().saturating_mul(block)))
             .collect();
         wanted.sort_unstable();
-        // Kernels without room for so many minors list none at all.
+        // A kernel without enough minor numbers lists no partitions at all.
         if found != wanted {
             return Err(ApplyError::Kernel(format!(
                 "the kernel lists partitions (number, byte) {found:?}, where the table has {wanted:?}"
@@ -120,13 +121,13 @@ fn flush(disk: &mut dyn Disk) -> Result<(), ApplyError> {
     disk.flush().map_err(|source| ApplyError::Write { what: "the cache".to_owned(), at: 0, source })
 }
 
-/// Compares what is on the disk with what was written last at each place.
+/// Compares the disk with what was last written to each place.
 fn verify(disk: &dyn Disk, steps: &[Step]) -> Result<(), ApplyError> {
     for (index, step) in steps.iter().enumerate() {
         let Step::Write { at, new, what, .. } = step else { continue };
         let mut found = vec![0; new.len()];
         disk.read_at(ByteOffset::new(*at), &mut found)?;
-        // A later step may have written over a part of it.
+        // A later step may have overwritten part of it.
         let mut expected = new.clone();
         for later in &steps[index + 1..] {
             if let Step::Write { at: from, new, .. } = later {
@@ -140,7 +141,7 @@ fn verify(disk: &dyn Disk, steps: &[Step]) -> Result<(), ApplyError> {
     Ok(())
 }
 
-/// Whether the table that is read from `disk` is the plan's: every partition with its number and place.
+/// Checks that the table read from `disk` is the plan's: every partition with its number and position.
 fn check_table(disk: &dyn Disk, plan: &Plan) -> Result<(), ApplyError> {
     let stack = read_stack(disk, Some(plan.block()), None)?;
     match foresee::difference(&stack, plan.table()) {
@@ -161,20 +162,20 @@ fn places_of(steps: &[Step]) -> usize {
     steps.iter().filter(|step| matches!(step, Step::Write { .. })).count()
 }
 
-/// An error with its causes.
+/// Formats an error with its causes.
 fn told(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// Has the kernel read the present table of a block device again, before anything is written: it refuses while a partition is
-/// open (BLKRRPART), by whomever, and so would refuse the new one.
+/// Has the kernel reread the present table of a block device before anything is written. BLKRRPART fails
+/// while any process has a partition open, and would then also fail for the new table.
 pub(super) fn check_kernel(disk: &dyn Disk) -> Result<(), ApplyError> {
     match disk.reread_table() {
         Some(Err(error)) if error.os_kind() == io::ErrorKind::ResourceBusy => {
             Err(ApplyError::InUse(format!("somebody has a partition of it open ({})", told(&error))))
         }
-        // A kernel that reads no tables, or none of this device, has none to give up.
+        // A kernel that reads no tables, or none from this device, has none to replace.
         _ => Ok(()),
     }
 }

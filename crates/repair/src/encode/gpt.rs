@@ -1,8 +1,8 @@
-//! GUID partition tables as bytes (UEFI specification, chapter 5).
+//! Encoding GUID partition tables (UEFI specification, chapter 5).
 //!
-//! The law of this module: a header or an entry that was there is patched, so that what it says beyond the fields of the
-//! specification stays; of two copies the one that does not count is written first, then the one that does, and a protective
-//! MBR where there was none comes last, because it is what makes a GPT count.
+//! The law of this module: an existing header or entry is patched, so that bytes beyond the fields of the
+//! specification are kept. Of the two copies, the one that does not count is written first, then the one that
+//! does. A protective MBR where there was none is written last, because it is what makes a GPT count.
 
 use straddle_device::Medium;
 use straddle_device::fields::{array, has, le32, le64};
@@ -19,7 +19,7 @@ use crate::error::PlanError;
 use crate::fingerprint::bytes_of;
 use crate::plan::{Change, Entry, GPT_ENTRY_BYTES, Plan, primary_is_damaged};
 
-/// What the header's fields take, as a length of bytes.
+/// The length in bytes of the header's specified fields.
 const HEADER_LENGTH: usize = header::ENTRIES_CRC + 4;
 /// Revision 1.0.
 const REVISION: u32 = 0x0001_0000;
@@ -33,18 +33,18 @@ fn put64(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// The copy of the present table that counts, as bytes.
+/// The copy of the present table that counts.
 #[derive(Clone, Debug)]
 pub(crate) struct CurrentGpt {
     block: u64,
     /// The header's whole block.
     header: Vec<u8>,
-    /// The array of entries, in whole entries.
+    /// The array of entries.
     array: Vec<u8>,
 }
 
 impl CurrentGpt {
-    /// Reads the copy that the layout crate took: the primary one unless it is damaged.
+    /// Reads the copy that the layout crate used: the primary one unless it is damaged.
     pub(crate) fn read(medium: &dyn Medium, stack: &Stack) -> Result<Self, PlanError> {
         let block = stack.block;
         let last = block.blocks_floor(medium.len()).get().saturating_sub(1);
@@ -61,7 +61,7 @@ impl CurrentGpt {
         backup.ok_or_else(missing)
     }
 
-    /// The copy whose header stands at `lba`, if its sums are right.
+    /// Reads the copy whose header is at `lba`, if its checksums are right.
     fn at(medium: &dyn Medium, block: BlockSize, lba: u64) -> Option<Self> {
         let header = block_at(medium, block, lba).filter(|header| has(header, 0, SIGNATURE))?;
         let size = usize::try_from(le32(&header, header::HEADER_SIZE)).ok()?;
@@ -101,7 +101,7 @@ impl CurrentGpt {
         u64::from(le32(&self.header, header::ENTRY_SIZE))
     }
 
-    /// The same table in blocks of another size, with no places yet.
+    /// Returns the same table in blocks of another size; the addresses in it are not converted yet.
     fn in_blocks_of(mut self, block: u64) -> Result<Self, PlanError> {
         let len = usize::try_from(block).unwrap_or(HEADER_LENGTH);
         if usize::try_from(le32(&self.header, header::HEADER_SIZE)).is_ok_and(|size| size > len) {
@@ -112,7 +112,7 @@ impl CurrentGpt {
         Ok(self)
     }
 
-    /// Blocks that the array fills.
+    /// The number of blocks that the array takes.
     pub(crate) fn array_blocks(&self) -> u64 {
         u64::try_from(self.array.len()).unwrap_or(u64::MAX).div_ceil(self.block)
     }
@@ -121,7 +121,7 @@ impl CurrentGpt {
         le64(&self.header, header::MY_LBA)
     }
 
-    /// Where the other copy is said to be.
+    /// The address of the other copy, by the header's own account.
     pub(crate) fn other_lba(&self) -> u64 {
         le64(&self.header, header::ALTERNATE_LBA)
     }
@@ -130,18 +130,20 @@ impl CurrentGpt {
         self.my_lba() == PRIMARY_LBA
     }
 
-    /// Where the backup is, or belongs where it says nothing that can be.
+    /// The address of the backup header as recorded, or the disk's last block if the recorded address is
+    /// impossible.
     fn backup_lba(&self, last: u64) -> u64 {
         let lba = if self.is_primary() { le64(&self.header, header::ALTERNATE_LBA) } else { self.my_lba() };
         if (PRIMARY_LBA + 1..=last).contains(&lba) && lba > self.last_usable() { lba } else { last }
     }
 
-    /// Where the array of the primary copy is, or belongs.
+    /// The address of the primary copy's array: as recorded, or block 2 if the primary header is not the one
+    /// read.
     fn primary_array_lba(&self) -> u64 {
         if self.is_primary() { le64(&self.header, header::ENTRIES_LBA) } else { PRIMARY_LBA + 1 }
     }
 
-    /// A table with nothing in it.
+    /// An empty table.
     fn new(block: u64, entries: u32) -> Self {
         let mut header = vec![0; usize::try_from(block).unwrap_or(HEADER_LENGTH)];
         header[..8].copy_from_slice(SIGNATURE);
@@ -155,7 +157,7 @@ impl CurrentGpt {
         Self { block, header, array: vec![0; usize::try_from(len).unwrap_or(0)] }
     }
 
-    /// Makes the array say what `plan` says.
+    /// Updates the array to match `plan`.
     fn patch(&mut self, plan: &Plan) -> Result<(), PlanError> {
         let size = usize::try_from(le32(&self.header, header::ENTRY_SIZE)).unwrap_or(entry::NAME.end);
         for (bytes, number) in self.array.chunks_exact_mut(size).zip(1..) {
@@ -180,7 +182,7 @@ impl CurrentGpt {
         Ok(())
     }
 
-    /// The header of one copy.
+    /// Returns the header of the copy at `my_lba`.
     fn header_for(
         &self,
         plan: &Plan,
@@ -214,7 +216,7 @@ fn block_at(medium: &dyn Medium, block: BlockSize, lba: u64) -> Option<Vec<u8>> 
     bytes_of(medium, span).ok()
 }
 
-/// Fills the bytes of a new entry.
+/// Fills in the bytes of a new entry.
 fn fill(bytes: &mut [u8], planned: &Entry) -> Result<(), PlanError> {
     let guid = |text: &str| {
         parse_guid(text)
@@ -231,7 +233,7 @@ fn fill(bytes: &mut [u8], planned: &Entry) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Where the copies go.
+/// The block addresses at which the copies are placed.
 struct Places {
     last: u64,
     backup_array: u64,
@@ -246,7 +248,7 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
         Some(old) => old.clone(),
         None => CurrentGpt::new(steps.block, plan.table().entries),
     };
-    // Where a table is converted, nothing of it has its place yet.
+    // If the table is converted, none of its structures is in its final place yet.
     let placed = old.as_ref().filter(|_| plan.converts().is_none());
     let backup = match placed {
         Some(old) if !plan.relocates_backup() => old.backup_lba(last),
@@ -261,7 +263,8 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
     table.patch(plan)?;
     let primary = Copy { table: &table, lba: PRIMARY_LBA, array: places.primary_array, name: "primary" };
     let second = Copy { table: &table, lba: backup, array: places.backup_array, name: "backup" };
-    // The copy that counts is the last to be touched. One that stands elsewhere is not touched at all.
+    // The copy that counts is written last. If it is in a place that the plan does not use, it is not touched
+    // at all.
     let backup_counts = match placed {
         Some(old) => old.my_lba() == backup,
         None => primary_is_damaged(stack),
@@ -280,7 +283,7 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
     Ok(())
 }
 
-/// Takes away the headers of the table in sectors of the former size, where nothing of the new one stands.
+/// Clears the headers of the table in sectors of the former size, except where the new table was written.
 fn forget(old: &CurrentGpt, steps: &mut Steps<'_>) -> Result<(), PlanError> {
     let last = (steps.medium.len().get() / old.block).saturating_sub(1);
     let mut headers = vec![PRIMARY_LBA, old.my_lba(), old.other_lba(), last];
@@ -296,7 +299,7 @@ fn forget(old: &CurrentGpt, steps: &mut Steps<'_>) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Whether both arrays have room beside the usable space.
+/// Checks that both arrays fit outside the usable space.
 fn check_room(plan: &Plan, table: &CurrentGpt, places: &Places) -> Result<(), PlanError> {
     let array = table.array_blocks();
     let primary_end = places.primary_array.saturating_add(array);
@@ -311,7 +314,7 @@ fn check_room(plan: &Plan, table: &CurrentGpt, places: &Places) -> Result<(), Pl
     Err(PlanError::Unchangeable(why.to_owned()))
 }
 
-/// A copy to write.
+/// A copy to be written.
 struct Copy<'a> {
     table: &'a CurrentGpt,
     lba: u64,
@@ -329,7 +332,8 @@ impl Copy<'_> {
     }
 }
 
-/// The MBR of a disk with a GPT: an entry over everything, so that who knows only MBRs sees no free space.
+/// Writes the MBR of a GPT disk: one entry over the whole disk, so that software that knows only MBRs sees no
+/// free space.
 fn protect(plan: &Plan, stack: &Stack, places: &Places, steps: &mut Steps<'_>) -> Result<(), PlanError> {
     let mut sector = steps.read(0, steps.block)?;
     let covered = u32::try_from(places.last).unwrap_or(u32::MAX);
@@ -337,7 +341,8 @@ fn protect(plan: &Plan, stack: &Stack, places: &Places, steps: &mut Steps<'_>) -
     let slots = || (0..4).map(|slot| mbr::ENTRIES_AT + slot * mbr::ENTRY_BYTES);
     let protective = slots().find(|at| is_signed && sector[at + 4] == 0xEE && le32(&sector, at + 8) == 1);
     match protective {
-        // A hybrid one, and one that covers less on purpose, stays; where the disk has another size it is brought up to date.
+        // A hybrid MBR, or an entry that covers less on purpose, is kept. After a relocation or a conversion
+        // the disk's size in sectors differs, and the entry of an MBR that is not hybrid is updated.
         Some(at) if !plan.is_fresh() => {
             if (plan.relocates_backup() || plan.converts().is_some()) && stack.kind != TableKind::HybridMbr {
                 put32(&mut sector, at + 12, covered);
@@ -350,7 +355,7 @@ fn protect(plan: &Plan, stack: &Stack, places: &Places, steps: &mut Steps<'_>) -
             }
             sector[mbr::ENTRIES_AT..mbr::SIGNATURE_AT].fill(0);
             let entry = &mut sector[mbr::ENTRIES_AT..mbr::ENTRIES_AT + mbr::ENTRY_BYTES];
-            // From LBA 1, cylinder 0, head 0, sector 2, to what cannot be said in these terms (table 5-4).
+            // From LBA 1 (cylinder 0, head 0, sector 2) to an end too large for these fields (table 5-4).
             entry[..8].copy_from_slice(&[0x00, 0x00, 0x02, 0x00, 0xEE, 0xFF, 0xFF, 0xFF]);
             put32(entry, 8, 1);
             put32(entry, 12, covered);

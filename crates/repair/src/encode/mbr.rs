@@ -1,7 +1,8 @@
-//! MBRs and chains of extended boot records as bytes.
+//! Encoding MBRs and chains of extended boot records.
 //!
-//! The law of this module: the new table comes true with one sector, the MBR or one record of the chain; every record that is
-//! new is written before, where the old table has none. What takes more is refused.
+//! The law of this module: writing one sector, the MBR or one record of the chain, makes the new table valid.
+//! All new records are written before that, in sectors where the old table has none. A change that needs more
+//! than one such sector is refused.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +19,13 @@ use super::{Steps, wipes_boot_code};
 use crate::error::PlanError;
 use crate::plan::{Change, Entry, Plan, Slot, last_of};
 
-/// More records than this are followed by nobody.
+/// No reader follows more records than this.
 const MOST_RECORDS: usize = 1024;
-/// The geometry that every BIOS pretends for large disks.
+/// The geometry that every BIOS reports for large disks.
 const HEADS: u64 = 255;
 const TRACK: u64 = 63;
 
-/// One table of four entries.
+/// The byte range of an entry in a table of four.
 fn slot(index: usize) -> std::ops::Range<usize> {
     ENTRIES_AT + index * ENTRY_BYTES..ENTRIES_AT + (index + 1) * ENTRY_BYTES
 }
@@ -36,7 +37,7 @@ fn put32(bytes: &mut [u8], at: usize, value: u64) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Cylinder, head and sector of an address, or the largest there is.
+/// Returns the cylinder, head and sector of an address, or the largest values that can be encoded.
 fn chs(lba: Lba) -> [u8; 3] {
     let lba = lba.get();
     let (cylinder, head, sector) = (lba / (HEADS * TRACK), lba / TRACK % HEADS, lba % TRACK + 1);
@@ -47,12 +48,12 @@ fn chs(lba: Lba) -> [u8; 3] {
     [low(head), low(sector | (cylinder >> 2 & 0xC0)), low(cylinder)]
 }
 
-/// The sector `count` behind `lba`, or the last that can be counted.
+/// The sector `count` sectors after `lba`; saturates.
 fn behind(lba: Lba, count: u32) -> Lba {
     lba.checked_add(LbaCount::new(u64::from(count))).unwrap_or(Lba::new(u64::MAX))
 }
 
-/// Fills an entry for a partition whose start is counted from `base`.
+/// Fills in an entry for a partition whose start is counted from `base`.
 fn fill(bytes: &mut [u8], entry: &Entry, base: Lba) -> Result<(), PlanError> {
     let invalid = || PlanError::Invalid(format!("partition {}: its type is none", entry.number));
     let id = u8::from_str_radix(&entry.kind, 16).map_err(|_| invalid())?;
@@ -74,7 +75,7 @@ fn fill_with(
     put32(bytes, 12, sectors.get())
 }
 
-/// Changes the place of an entry, whose start is counted from `base`.
+/// Changes the position of an entry, whose start is counted from `base`.
 fn replace(bytes: &mut [u8], entry: &Entry, base: Lba) -> Result<(), PlanError> {
     fill_with(bytes, bytes[0], bytes[4], (entry.start, entry.sectors), base)
 }
@@ -85,7 +86,8 @@ fn resize(bytes: &mut [u8], entry: &Entry) -> Result<(), PlanError> {
     put32(bytes, 12, entry.sectors.get())
 }
 
-/// The numbers of the MBR's entries that list no partition and hold something: boot code of hybrid images reads them.
+/// Returns the numbers of the MBR's entries that list no partition but are not zero: the boot code of hybrid
+/// images reads them.
 pub(crate) fn unlisted_slots(medium: &dyn Medium) -> Result<Vec<u32>, ReadError> {
     let mut mbr = [0; SIGNATURE_AT + 2];
     medium.read_at(ByteOffset::ZERO, &mut mbr)?;
@@ -113,7 +115,7 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
     for number in 1..=4 {
         let bytes = &mut mbr[slot(usize::try_from(number - 1).unwrap_or(0))];
         match plan.table().partitions.iter().find(|entry| entry.number == number) {
-            // An entry of no size or type is none, and stays.
+            // An entry with no size or type lists no partition, and is kept.
             None if byte(bytes, 4) == 0 || le32(bytes, 12) == 0 => {}
             None => bytes.fill(0),
             Some(entry) => match entry.change {
@@ -141,14 +143,14 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
     forget_gpt(plan, stack, steps)
 }
 
-/// A chain of records: each sector with its bytes, in the order of their links.
+/// A chain of records: the sector and the bytes of each, in the order of their links.
 #[derive(Clone, Debug, Default)]
 struct Chain {
     records: Vec<(Lba, Vec<u8>)>,
 }
 
 impl Chain {
-    /// The chain of the present table's container, if the container stays.
+    /// Reads the present table's chain, if its container is kept.
     fn read(plan: &Plan, stack: &Stack, steps: &Steps<'_>) -> Result<Self, PlanError> {
         let mut chain = Self::default();
         let kept = |entry: &&Entry| entry.slot == Slot::Extended && entry.change != Change::New;
@@ -183,7 +185,7 @@ impl Chain {
         }
     }
 
-    /// The chain of a table that counts in `former` sectors, said again at new places.
+    /// Rewrites the chain of a table that counts in sectors of `former` for its new positions.
     fn converted(
         plan: &Plan,
         stack: &Stack,
@@ -235,7 +237,8 @@ impl Chain {
         Ok(chain)
     }
 
-    /// The chain that `plan` wants: records of partitions that are gone left out, new ones at the end.
+    /// Returns the chain that `plan` requires: the records of removed partitions are left out, new ones come
+    /// at the end.
     fn changed(&self, plan: &Plan, steps: &Steps<'_>) -> Result<Self, PlanError> {
         let Some(extended) = plan.table().partitions.iter().find(|entry| entry.slot == Slot::Extended) else {
             return Ok(Self::default());
@@ -249,7 +252,7 @@ impl Chain {
             }
         }
         let is_old = |at: Lba| self.records.iter().any(|(old, _)| *old == at);
-        // The first record stands at the container's start, in use or not.
+        // The first record is always at the container's start, in use or not.
         let mut places = vec![extended.start];
         places.extend(
             self.records
@@ -287,7 +290,8 @@ impl Chain {
 }
 
 impl Chain {
-    /// Puts what another record lists at `entry`'s start into the one at sector `at`, where that does not list it itself.
+    /// Copies the entry that lists `entry`'s start from another record into the record at sector `at`, unless
+    /// that record lists it itself.
     fn take_over(&self, bytes: &mut [u8], entry: &Entry, at: Lba) -> Result<(), PlanError> {
         let lists = |(at, record): &&(Lba, Vec<u8>)| behind(*at, le32(&record[slot(0)], 8)) == entry.start;
         match self.records.iter().find(lists) {
@@ -300,7 +304,7 @@ impl Chain {
     }
 }
 
-/// Sets a record's link to the next one, and leaves one that already leads there as it is.
+/// Points a record's link at the next record; a link that already leads there is left unchanged.
 fn link(record: &mut [u8], extended: &Entry, next: Option<(Lba, Option<&&Entry>)>) -> Result<(), PlanError> {
     let bytes = &mut record[slot(1)];
     let Some((next, entry)) = next else {
@@ -309,20 +313,21 @@ fn link(record: &mut [u8], extended: &Entry, next: Option<(Lba, Option<&&Entry>)
         }
         return Ok(());
     };
-    // The size that a link tells is nobody's business: what follows a right one stays, so that growing takes one sector.
+    // No reader uses the size of a link. The size of a correct link is kept, so that growing a partition
+    // changes only one sector.
     if is_extended(bytes[4]) && behind(extended.start, le32(bytes, 8)) == next {
         return Ok(());
     }
-    // As DOS has it, a link covers the next record and its partition.
+    // As in DOS, a link covers the next record and its partition.
     let end = entry.map_or(behind(next, 1), |entry| entry.end());
     let sectors = end.checked_since(next).unwrap_or_default();
     fill_with(bytes, 0, 0x05, (next, sectors), extended.start)
 }
 
-/// Writes the records that are new, and then the one sector that makes them count.
+/// Writes the new records, and then the one sector that makes them count.
 fn commit(old: &Chain, new: &Chain, mbr: &[u8], steps: &mut Steps<'_>) -> Result<(), PlanError> {
     let is_old = |at: Lba| old.records.iter().any(|(old, _)| *old == at);
-    // The last of the chain first: no link leads to what is not there yet.
+    // The last of the chain first, so that no link leads to a record that is not written yet.
     for (at, record) in new.records.iter().rev().filter(|(at, _)| !is_old(*at)) {
         steps.write(steps.byte(*at), record, "extended boot record")?;
     }
@@ -346,7 +351,7 @@ fn commit(old: &Chain, new: &Chain, mbr: &[u8], steps: &mut Steps<'_>) -> Result
     Ok(())
 }
 
-/// Takes the signatures of a GPT away that is one no longer: tools that look further than the MBR would offer it.
+/// Clears the headers of a GPT that is replaced: tools that look beyond the MBR would still offer that table.
 fn forget_gpt(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Result<(), PlanError> {
     if !plan.is_fresh() || !matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr) {
         return Ok(());

@@ -1,7 +1,9 @@
-//! A table written for the other logical sector size, said again in the disk's own: every partition keeps its bytes.
+//! Converting a table that was written for the other logical sector size to the disk's own: every partition
+//! keeps its bytes.
 //!
-//! The law of this module: only what can be said exactly in the new sectors is converted, and nothing in a partition may
-//! depend on sectors of the old size ([`crate::contents`]); what is refused is told with its partition and the reason.
+//! The law of this module: only what can be expressed exactly in the new sectors is converted, and nothing in
+//! a partition may depend on sectors of the old size ([`crate::contents`]). A refusal names the partition and
+//! the reason.
 
 use straddle_device::Medium;
 use straddle_layout::{Partition, Problem, Role, Stack, TableKind, types};
@@ -13,9 +15,9 @@ use crate::encode::CurrentGpt;
 use crate::error::PlanError;
 use crate::fingerprint::hex;
 
-/// What an MBR or an extended boot record fills of its sector.
+/// How many bytes of its sector an MBR or an extended boot record fills.
 const RECORD: ByteCount = ByteCount::new(512);
-/// So many places for a record are tried before a partition.
+/// How many sectors before a partition are tried for its record.
 const PLACES: u64 = 16;
 
 fn cannot(why: String) -> PlanError {
@@ -23,7 +25,7 @@ fn cannot(why: String) -> PlanError {
 }
 
 impl Draft<'_> {
-    /// The present table in the new sectors.
+    /// Returns the present table in the new sectors.
     pub(super) fn converted_table(&mut self) -> Result<Table, PlanError> {
         let request = self.request;
         let changes = !request.parts.is_empty() || !request.delete.is_empty() || !request.grow.is_empty();
@@ -50,7 +52,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Damage that a conversion mends is noted, other damage keeps it from being made.
+    /// Remarks on damage that a conversion repairs; refuses the conversion for other damage.
     fn check_problems(&mut self, stack: &Stack) -> Result<(), PlanError> {
         for problem in &stack.problems {
             match problem {
@@ -79,7 +81,7 @@ impl Draft<'_> {
         let last_free = blocks.checked_sub(array + 2).ok_or_else(too_small)?;
         let old_end = Lba::new(current.last_usable().saturating_add(1)).to_bytes(old);
         let old_end = old_end.map_or(u64::MAX, |end| Lba::containing(end, new).get());
-        // Where the old table left nothing free before its backup, neither does the new one.
+        // If the old table left no free space before its backup, neither does the new one.
         let old_array =
             (u64::from(current.entries()) * current.entry_size().max(GPT_ENTRY_BYTES)).div_ceil(old.get());
         let old_free = old.blocks_floor(self.situation.size()).get().saturating_sub(old_array + 2);
@@ -138,7 +140,7 @@ impl Draft<'_> {
         }
         let id: Vec<u8> = stack.disk_id.iter().rev().copied().collect();
         let last_usable = self.situation.blocks().min(MBR_LBAS).saturating_sub(1);
-        // A partition that begins in the old track does so still.
+        // A partition that begins in the first 63 sectors still does so.
         let first = partitions.iter().map(|entry| entry.start.get()).min().unwrap_or(u64::MAX);
         let first_usable = MBR_LEAD.get().div_ceil(new.get()).min(first).max(1);
         let (first_usable, last_usable) = (Lba::new(first_usable), Lba::new(last_usable));
@@ -146,7 +148,7 @@ impl Draft<'_> {
     }
 }
 
-/// Whether the table counts in the one size and is wanted in the other.
+/// Checks that the table's size and the wanted one differ, and that both are 512 or 4096 bytes.
 fn check_sizes(stack: &Stack, new: BlockSize) -> Result<(), PlanError> {
     let old = stack.block;
     if old == new {
@@ -165,17 +167,17 @@ fn check_sizes(stack: &Stack, new: BlockSize) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// The first byte of a sector, or the last that can be counted.
+/// The first byte of a sector; saturates.
 fn byte(lba: u64, block: BlockSize) -> ByteOffset {
     Lba::new(lba).to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX))
 }
 
-/// The first sector of size `new` that starts at, or behind, sector `lba` of size `old`.
+/// The first sector of size `new` that starts at or after sector `lba` of size `old`.
 fn convert_up(lba: u64, old: BlockSize, new: BlockSize) -> u64 {
     Lba::new(lba).to_bytes(old).map_or(u64::MAX, |at| at.get().div_ceil(new.get()))
 }
 
-/// A partition in the new sectors.
+/// Returns a partition in the new sectors.
 fn converted(partition: &Partition, new: BlockSize) -> Result<Entry, PlanError> {
     let number = partition.number;
     let (start, end) = (partition.span.start(), partition.span.end());
@@ -194,13 +196,14 @@ fn no_room(number: u32, new: BlockSize) -> PlanError {
     cannot(format!("there is no free {new}-byte sector before logical partition {number} for its new record"))
 }
 
-/// The logical partitions and their container. The new records stand beside the old ones, so that the one write of the MBR
-/// decides which chain counts: therefore the container begins a sector later.
+/// The logical partitions and their container. The new records are written beside the old ones, so that the
+/// single write of the MBR decides which chain counts. For this the container starts at least one sector
+/// later.
 struct Chain<'a> {
     stack: &'a Stack,
     extended: &'a Partition,
     new: BlockSize,
-    /// What is in the way of a new record.
+    /// Spans that a new record must not overlap.
     taken: Vec<Span>,
 }
 
@@ -216,7 +219,7 @@ impl<'a> Chain<'a> {
         Self { stack, extended, new, taken }
     }
 
-    /// Whether a record can stand at sector `lba`.
+    /// Whether a record can be placed at sector `lba`.
     fn is_free(&self, lba: Lba) -> bool {
         Span::of_blocks(lba, LbaCount::new(1), self.new)
             .is_some_and(|span| !self.taken.iter().any(|t| t.start() < span.end() && span.start() < t.end()))
@@ -226,10 +229,10 @@ impl<'a> Chain<'a> {
         self.taken.extend(Span::of_blocks(lba, LbaCount::new(1), self.new));
     }
 
-    /// The container and what is in it.
+    /// Returns the container and the partitions in it.
     fn converted(mut self) -> Result<Vec<Entry>, PlanError> {
         let (number, span) = (self.extended.number, self.extended.span);
-        // The container is no partition with bytes of its own: it ends with the last whole sector.
+        // The container has no data of its own, so it may end with the last whole sector.
         let end = Lba::containing(span.end(), self.new);
         let first = span.start().get().div_ceil(self.new.get());
         let start = (first..first.saturating_add(PLACES)).map(Lba::new).find(|lba| self.is_free(*lba));
@@ -260,7 +263,7 @@ impl<'a> Chain<'a> {
 }
 
 impl Plan {
-    /// The present table on `medium`, as this plan takes it.
+    /// Reads the present table on `medium` in the sector size from which this plan starts.
     pub(crate) fn read_present(&self, medium: &dyn Medium) -> Result<Stack, PlanError> {
         let former = self.converts;
         Ok(straddle_layout::read_stack(medium, Some(former.unwrap_or(self.block())), former)?)

@@ -1,4 +1,4 @@
-//! Changes to the table that is there: what is not named stays as it is, bit for bit.
+//! Changes to the present table: what a request does not name is kept bit for bit.
 
 use straddle_layout::{Problem, TableKind};
 use straddle_units::{ByteCount, ByteOffset, Lba, LbaCount, Span};
@@ -11,7 +11,7 @@ use crate::fingerprint::hex;
 use crate::request::{Grow, Part, Size};
 
 impl Draft<'_> {
-    /// The present table with the changes that are asked for.
+    /// Returns the present table with the requested changes.
     pub(super) fn changed_table(&mut self) -> Result<Table, PlanError> {
         let request = self.request;
         let rewrites = request.repair || request.relocate_backup;
@@ -44,7 +44,7 @@ impl Draft<'_> {
         Ok(table)
     }
 
-    /// The table that is there, all of it kept.
+    /// Returns the present table, with every partition kept.
     fn present_table(&mut self) -> Result<Table, PlanError> {
         let stack = self.situation.stack;
         let unchangeable = |why: String| Err(PlanError::Unchangeable(why));
@@ -102,7 +102,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Grows a partition into the free space behind it.
+    /// Grows a partition into the free space after it.
     fn grow(&mut self, table: &mut Table, grow: Grow) -> Result<(), PlanError> {
         let Grow { number, size } = grow;
         let block = self.block();
@@ -113,7 +113,7 @@ impl Draft<'_> {
         let span = span_of(entry, block).ok_or_else(|| cannot("its end cannot be counted".to_owned()))?;
         let space = self.space_of(table, entry.slot);
         let obstacles = self.obstacles(table, entry.slot);
-        // What reaches over its end begins there.
+        // An obstacle that overlaps the partition's end counts as beginning there.
         let begins = obstacles.iter().filter(|o| o.end() > span.end()).map(|o| o.start().max(span.end()));
         let next = begins.min();
         let limit = next.unwrap_or(space.end()).min(space.end());
@@ -149,7 +149,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// What to do where the space up to `limit` ends at the backup GPT, and that is not at the end of the disk.
+    /// Returns a hint if the space up to `limit` ends at the backup GPT and the backup is not at the end of
+    /// the disk.
     fn behind_backup(&self, table: &Table, limit: ByteOffset) -> Result<Option<String>, PlanError> {
         let usable_ends = table.usable_end().to_bytes(self.block());
         if table.format == Format::Mbr || self.request.relocate_backup || usable_ends != Some(limit) {
@@ -167,7 +168,7 @@ impl Draft<'_> {
         }))
     }
 
-    /// Gives logical partitions the numbers that they will have: the kernel counts them along the chain.
+    /// Gives logical partitions the numbers that the kernel will give them, counting along the chain.
     fn renumber(&mut self, table: &mut Table) {
         let mut logical: Vec<&mut Entry> =
             table.partitions.iter_mut().filter(|e| matches!(e.slot, Slot::Logical { .. })).collect();
@@ -180,7 +181,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Adds a partition where there is room.
+    /// Adds a partition where it fits.
     fn add(&mut self, table: &mut Table, part: &Part) -> Result<(), PlanError> {
         self.check_part(part, table.format)?;
         let has_extended = table.partitions.iter().any(|entry| entry.slot == Slot::Extended);
@@ -212,7 +213,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Why there is no place for a part.
+    /// Returns why a part cannot be placed.
     fn does_not_fit(
         &self,
         table: &Table,
@@ -248,7 +249,7 @@ impl Draft<'_> {
         PlanError::TooBig { number, needed, free }
     }
 
-    /// Where a part would be in a gap, and the record of a logical one.
+    /// Returns where a part would be in a gap, and the sector of its record if it is logical.
     fn in_gap(
         &self,
         table: &Table,
@@ -280,8 +281,8 @@ impl Draft<'_> {
         Ok(None)
     }
 
-    /// The sector of a new extended boot record in a gap from `at` on, and the first byte behind it. The first record
-    /// stands at the container's start; where no partition uses it, it is taken.
+    /// Returns the sector of a new extended boot record in a gap from `at` on, and the first byte after it.
+    /// The first record is always at the container's start; if no partition uses it, it is used.
     fn record(&self, table: &Table, at: ByteOffset) -> Option<(Lba, ByteOffset)> {
         let block = self.block();
         let extended = table.partitions.iter().find(|entry| entry.slot == Slot::Extended)?;
@@ -294,7 +295,7 @@ impl Draft<'_> {
         Some((Lba::containing(lead.start(), block), lead.end()))
     }
 
-    /// Adds an extended partition over the largest gap.
+    /// Adds an extended partition in the largest gap.
     fn add_extended(&mut self, table: &mut Table) -> Result<(), PlanError> {
         let number = next_primary(table, &self.spared.slots)?;
         let block = self.block();
@@ -314,14 +315,14 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// What is in the way of a partition of this kind.
+    /// Returns the spans that a partition in this slot must not overlap.
     fn obstacles(&self, table: &Table, slot: Slot) -> Vec<Span> {
         let mut spans = listed(table, slot, self.block());
         spans.extend(self.spared.optical);
         spans
     }
 
-    /// The bytes in which a partition of this kind may lie.
+    /// Returns the bytes in which a partition in this slot may lie.
     fn space_of(&self, table: &Table, slot: Slot) -> Span {
         let block = self.block();
         let byte = |lba: Lba| lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
@@ -335,15 +336,15 @@ impl Draft<'_> {
     }
 }
 
-/// Removes a partition, and with an extended one all that is in it.
+/// Removes a partition; removing an extended one also removes the logical ones in it.
 fn delete(table: &mut Table, number: u32) -> Result<(), PlanError> {
     let index = table.partitions.iter().position(|entry| entry.number == number);
     let removed = table.partitions.remove(index.ok_or(PlanError::NoSuchPartition(number))?);
     if removed.slot == Slot::Extended {
         table.partitions.retain(|entry| !matches!(entry.slot, Slot::Logical { .. }));
     }
-    // The first record stands at the container's start: it takes the partition that is first now, as with fdisk, or else
-    // it would be one that lists none.
+    // The first record is always at the container's start. As with fdisk, it takes over the partition that is
+    // now first; otherwise it would list none.
     let first = table.partitions.iter().find(|entry| entry.slot == Slot::Extended).map(|entry| entry.start);
     if let (Slot::Logical { ebr }, Some(first)) = (removed.slot, first)
         && ebr == first
@@ -356,7 +357,7 @@ fn delete(table: &mut Table, number: u32) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// What the table lists in the way of a partition of this kind.
+/// Returns the spans listed in the table that a partition in this slot must not overlap.
 fn listed(table: &Table, slot: Slot, block: straddle_units::BlockSize) -> Vec<Span> {
     let one = |lba: Lba| Span::of_blocks(lba, LbaCount::new(1), block);
     let mut spans = Vec::new();

@@ -1,7 +1,7 @@
-//! A plan as its file has it.
+//! The file format of a plan.
 //!
-//! The law of this module: every [`Plan`] becomes a [`PlanFile`], and a [`PlanFile`] becomes a [`Plan`] only where it passes
-//! all that a plan has to fulfil.
+//! The law of this module: every [`Plan`] can be stored as a [`PlanFile`]. A [`PlanFile`] becomes a [`Plan`]
+//! only if it passes every check of a plan.
 
 use serde::{Deserialize, Serialize};
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Lba, LbaCount, Span};
@@ -13,77 +13,77 @@ use crate::fingerprint::Fingerprint;
 use crate::grain::Considered;
 use crate::lost::Lost;
 
-/// A plan as JSON has it: numbers without units, and nothing checked.
+/// A plan as JSON: numbers without units, and unchecked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanFile {
-    /// [`VERSION`].
+    /// The format's version, [`VERSION`].
     pub version: u32,
-    /// The disk that it is for.
+    /// The fingerprint of the disk that the plan is for.
     pub disk: FingerprintFile,
-    /// Whether the table is made anew; else the present one is changed.
+    /// Whether a new table is made; otherwise the present one is changed.
     pub fresh: bool,
-    /// The sector size that the present table counts in, where the plan converts it.
+    /// The sector size in which the present table counts, if the plan converts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub converts: Option<u64>,
-    /// Whether both copies of a GPT are written where they belong, the backup at the disk's end.
+    /// Whether both copies of a GPT are written to their proper places, the backup at the end of the disk.
     pub relocate_backup: bool,
-    /// What was there.
+    /// The partitions before the change.
     pub before: Vec<EntryFile>,
-    /// The table.
+    /// The new table.
     pub table: TableFile,
-    /// Starts are multiples of so many bytes …
+    /// Partitions start at multiples of this many bytes, shifted by `phase`.
     pub grain: u64,
-    /// … from this byte on.
+    /// The byte from which the grain counts.
     pub phase: u64,
     /// The boundaries that were considered for the grain.
     pub considered: Vec<ConsideredFile>,
-    /// What is overwritten with zeros.
+    /// The ranges that are overwritten with zeros.
     #[serde(default)]
     pub wipe: Vec<WipeFile>,
-    /// What is on the disk and is not reached from the table.
+    /// What is on the disk but cannot be reached from the new table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<LostFile>,
-    /// What is worth knowing before it is applied.
+    /// Remarks to read before applying the plan.
     pub notes: Vec<String>,
-    /// Where new identities came from.
+    /// The seed of the new identifiers.
     pub seed: String,
 }
 
-/// A [`Fingerprint`].
+/// A [`Fingerprint`] as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FingerprintFile {
     /// Its size in bytes.
     pub size: u64,
-    /// Its logical sector in bytes.
+    /// Its logical sector size in bytes.
     pub sector: u64,
-    /// Its serial number, where it says one.
+    /// Its serial number, if it reports one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
-    /// SHA-256 of the bytes that its table is made of.
+    /// SHA-256 of the bytes that make up its table.
     pub table: String,
 }
 
-/// A [`Table`].
+/// A [`Table`] as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableFile {
     /// Its format.
     pub format: Format,
-    /// The disk's identity: a GUID, or eight hexadecimal digits.
+    /// The disk's identifier: a GUID, or eight hexadecimal digits.
     pub id: String,
     /// The first sector that partitions may use.
     pub first_usable: u64,
-    /// The last one.
+    /// The last sector that partitions may use.
     pub last_usable: u64,
-    /// How many entries the array of a GPT has; 0 for an MBR.
+    /// Number of entries in the array of a GPT; 0 for an MBR.
     pub entries: u32,
     /// The partitions, by number.
     pub partitions: Vec<EntryFile>,
 }
 
-/// An [`Entry`].
+/// An [`Entry`] as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EntryFile {
@@ -93,12 +93,12 @@ pub struct EntryFile {
     pub start: u64,
     /// Number of sectors.
     pub sectors: u64,
-    /// What it is for the table.
+    /// Its place in the table.
     pub slot: SlotFile,
     /// A GUID in capitals, or an MBR type in hexadecimal digits.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Its identity (GPT).
+    /// Its unique GUID (GPT).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<String>,
     /// Its name (GPT).
@@ -110,17 +110,17 @@ pub struct EntryFile {
     /// Its active flag (MBR).
     #[serde(default)]
     pub bootable: bool,
-    /// What becomes of it.
+    /// What happens to it.
     pub change: ChangeFile,
-    /// The file system that is to be made in it.
+    /// The file system that is to be created in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fs: Option<String>,
-    /// Why it is where it is.
+    /// Why it is placed where it is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub why: Vec<String>,
 }
 
-/// A [`Slot`].
+/// A [`Slot`] as JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SlotFile {
@@ -135,62 +135,62 @@ pub enum SlotFile {
     },
 }
 
-/// A [`Change`].
+/// A [`Change`] as JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeFile {
-    /// It is as it was.
+    /// It is unchanged.
     Kept,
     /// It is new.
     New,
-    /// It ends later.
+    /// It keeps its start and ends later.
     Grown {
-        /// How many sectors it had.
+        /// Its former number of sectors.
         from: u64,
     },
 }
 
-/// Bytes that are overwritten with zeros once the table is written.
+/// A range that is overwritten with zeros after the table is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WipeFile {
-    /// First byte.
+    /// Offset of the first byte.
     pub start: u64,
-    /// Number of bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
-/// A [`Considered`].
+/// A [`Considered`] as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConsideredFile {
-    /// What it is called: `physical sector`, `stripe`.
+    /// Its name, such as `physical sector` or `stripe`.
     pub name: String,
     /// Its size in bytes.
     pub size: u64,
-    /// Its source.
+    /// Where the figure comes from.
     pub source: String,
-    /// Why starts are not on it; `None` when they are.
+    /// Why starts are not on it; `None` if they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<String>,
 }
 
-/// A [`Lost`].
+/// A [`Lost`] as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LostFile {
-    /// The partition's number; absent for what is on the disk as a whole.
+    /// The partition's number; `None` for content of the disk as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<u32>,
-    /// What it is, as blkid names it; absent where nothing is known.
+    /// The content's type, as blkid names it; `None` if it is not recognised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// The content's own name.
+    /// The content's own label.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
-    /// First byte.
+    /// Offset of the first byte.
     pub start: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub size: u64,
 }
 
@@ -228,7 +228,7 @@ impl TryFrom<PlanFile> for Plan {
     }
 }
 
-/// Whether a plan of this version is read.
+/// Checks that this program reads plans of this version.
 pub(super) fn check_version(version: Option<u64>) -> Result<(), PlanError> {
     if version == Some(u64::from(VERSION)) {
         return Ok(());

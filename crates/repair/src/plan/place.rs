@@ -1,4 +1,4 @@
-//! Where the partitions of a new table go: one behind the other, in the order in which they are asked for.
+//! Placing the partitions of a new table: one after the other, in the requested order.
 
 use std::collections::BTreeSet;
 
@@ -10,23 +10,23 @@ use crate::error::PlanError;
 use crate::kinds;
 use crate::request::{Part, Place, Size};
 
-/// An extended partition that can hold any logical one, by LBA.
+/// The type of an extended partition that is addressed by LBA and can hold any logical partition.
 pub(super) const EXTENDED: u8 = 0x0F;
 /// The first number of a logical partition.
 const FIRST_LOGICAL: u32 = 5;
 
-/// The way through the free space of a new table.
+/// The position in the free space of a new table, while partitions are placed.
 struct Cursor {
-    /// The first byte that can be used.
+    /// The first usable byte.
     first: ByteOffset,
     /// The first free byte.
     at: ByteOffset,
-    /// The first byte that cannot be used.
+    /// The byte just past the usable space.
     end: ByteOffset,
 }
 
 impl Draft<'_> {
-    /// A new table with the partitions that are asked for.
+    /// Returns a new table with the requested partitions.
     pub(super) fn new_table(&mut self, format: Format) -> Result<Table, PlanError> {
         let request = self.request;
         if !request.delete.is_empty() || !request.grow.is_empty() || request.repair || request.relocate_backup
@@ -78,13 +78,13 @@ impl Draft<'_> {
             let slot = ebr.map_or(Slot::Primary, |ebr| Slot::Logical { ebr });
             table.partitions.push(self.entry(part, number, slot, span, format, why)?);
         }
-        // What is behind the last logical partition belongs to the container, as free space.
+        // Space after the last logical partition belongs to the container and stays free.
         self.close_extended(&mut table, &mut extended, cursor.end)?;
         table.partitions.sort_by_key(|entry| entry.number);
         Ok(table)
     }
 
-    /// Whether the table's format has what the part asks for.
+    /// Checks that the table's format supports what the part asks for.
     pub(super) fn check_part(&self, part: &Part, format: Format) -> Result<(), PlanError> {
         if part.logical && format == Format::Gpt {
             return Err(PlanError::Contradiction(
@@ -97,8 +97,9 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// The room of an extended boot record at or after `at`, up to the first start behind it. The record is not put where the
-    /// present table has one: that must stay readable until the new one is complete.
+    /// Returns the space for an extended boot record at or after `at`, up to the first aligned start after
+    /// it. The record is not placed where the present table has one, which must stay readable until the new
+    /// table is complete.
     pub(super) fn lead_in(&self, at: ByteOffset) -> Option<Span> {
         let block = self.block();
         let taken: BTreeSet<Lba> = (self.situation.stack.partitions.iter())
@@ -119,7 +120,7 @@ impl Draft<'_> {
         Span::new(start, end.checked_since(start)?)
     }
 
-    /// Adds the extended partition from its start to `end`.
+    /// Adds the extended partition, from its start to `end`.
     fn close_extended(
         &mut self,
         table: &mut Table,
@@ -135,7 +136,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Where a part starts: where it says, or at the first boundary in the free space.
+    /// Returns the start of a part: the requested one, or the first boundary in the free space.
     fn start_of(
         &self,
         part: &Part,
@@ -159,7 +160,7 @@ impl Draft<'_> {
         Ok(start)
     }
 
-    /// The byte of a start that was given, if it may be one.
+    /// Returns the byte of a requested start, if it is allowed.
     pub(super) fn checked_start(&self, place: Place, number: u32) -> Result<ByteOffset, PlanError> {
         let block = self.block();
         let outside = |at: u64| PlanError::Outside { number, at, first: 0, end: self.situation.size().get() };
@@ -188,13 +189,13 @@ impl Draft<'_> {
         Ok(start)
     }
 
-    /// The boundaries of the grain in words.
+    /// Lists the boundaries of the grain in words.
     pub(super) fn taken(&self) -> String {
         let named: Vec<String> = self.grain.taken().map(|c| format!("{} {}", c.name, c.size)).collect();
         named.join(", ")
     }
 
-    /// The bytes of a part that starts at `start`, behind what lies before it from `free_from` on.
+    /// Returns the span of a part that starts at `start`. The free space before it begins at `free_from`.
     fn span_of(
         &self,
         part: &Part,
@@ -211,7 +212,7 @@ impl Draft<'_> {
                 let room = self.room_before(&request.parts[index + 1..], cursor)?;
                 room.map_or(start, |room| self.full_end(start, room))
             }
-            // The record of a logical partition is paid from its share.
+            // The record of a logical partition is taken from the partition's own share.
             Size::Percent(_) => {
                 let from = self.grain.start.ceil(free_from).unwrap_or(start).min(start);
                 self.end_of_size(part.size, from, self.shared(cursor.first, cursor.end))
@@ -221,7 +222,7 @@ impl Draft<'_> {
         self.fitting(number, start, end, cursor.end, free)
     }
 
-    /// The span from `start` to `end`, if it is one and ends at `limit` at the latest.
+    /// Returns the span from `start` to `end`, if it is not empty and does not end after `limit`.
     pub(super) fn fitting(
         &self,
         number: u32,
@@ -239,7 +240,7 @@ impl Draft<'_> {
         }
     }
 
-    /// The end of a partition of a size that is known by itself; `shared` is what percents are of.
+    /// Returns the end of a partition whose size does not depend on the others. Percentages are of `shared`.
     pub(super) fn end_of_size(&self, size: Size, start: ByteOffset, shared: ByteCount) -> ByteOffset {
         let block = self.block();
         let far = ByteOffset::new(u64::MAX);
@@ -261,20 +262,22 @@ impl Draft<'_> {
         }
     }
 
-    /// The last good end up to `limit`: on the grain, or where that would leave nothing, on the end's own boundary.
+    /// Returns the last suitable end up to `limit`: on the grain, or on the boundary of ends if the grain
+    /// would leave nothing.
     pub(super) fn full_end(&self, start: ByteOffset, limit: ByteOffset) -> ByteOffset {
         let on_grain = self.grain.start.floor(limit).filter(|end| *end > start);
         on_grain.or_else(|| self.grain.end.floor(limit)).unwrap_or(start)
     }
 
-    /// What percents are of: all that can be used between the first boundary and the last.
+    /// The space that percentages refer to: all usable space between its first and its last boundary.
     pub(super) fn shared(&self, first: ByteOffset, end: ByteOffset) -> ByteCount {
         let first = self.grain.start.ceil(first);
         let last = self.grain.start.floor(end);
         first.zip(last).and_then(|(first, last)| last.checked_since(first)).unwrap_or_default()
     }
 
-    /// Up to where a part with the rest may reach, so that the `following` ones fit behind it.
+    /// Returns the byte up to which a partition of the rest may reach, so that the `following` ones still
+    /// fit.
     fn room_before(&self, following: &[Part], cursor: &Cursor) -> Result<Option<ByteOffset>, PlanError> {
         let stop = following.iter().position(|part| part.start.is_some()).unwrap_or(following.len());
         let end_of_room = match following.get(stop).and_then(|part| part.start) {
@@ -299,7 +302,7 @@ impl Draft<'_> {
         PlanError::TooBig { number, needed: self.grain.end.size(), free }
     }
 
-    /// Why a partition starts where it does.
+    /// Returns the reasons why a partition starts where it does.
     pub(super) fn why(&self, part: &Part, start: ByteOffset, free_from: ByteOffset) -> Vec<String> {
         let lba = Lba::containing(start, self.block());
         let mut why = Vec::new();
@@ -324,7 +327,7 @@ impl Draft<'_> {
         why
     }
 
-    /// The entry of a part.
+    /// Returns the table entry of a part.
     pub(super) fn entry(
         &mut self,
         part: &Part,
@@ -391,7 +394,7 @@ pub(super) fn extended_entry(number: u32, start: Lba, sectors: LbaCount) -> Entr
     }
 }
 
-/// Refuses more than one rest, and more than everything.
+/// Refuses more than one part with the rest, and percentages that add up to more than 100.
 pub(super) fn check_percents(parts: &[Part]) -> Result<(), PlanError> {
     if parts.iter().filter(|part| part.size == Size::Rest).count() > 1 {
         return Err(PlanError::TwoRests);
@@ -406,7 +409,7 @@ pub(super) fn check_percents(parts: &[Part]) -> Result<(), PlanError> {
     }
 }
 
-/// The number of the next partition: the one it asks for, or the lowest free one.
+/// Returns the number of the next partition: the requested one, or the lowest free one.
 pub(super) fn next_number(
     table: &Table,
     part: &Part,

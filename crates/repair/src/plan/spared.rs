@@ -1,4 +1,4 @@
-//! What a change to a table leaves alone, though the table does not list it.
+//! What a change to a table preserves although the table does not list it.
 //!
 //! The law of this module: it only reads.
 
@@ -9,12 +9,12 @@ use super::Situation;
 use crate::encode::unlisted_slots;
 use crate::error::PlanError;
 
-/// What is on the disk beside its table, and stays.
+/// Content of the disk outside its table that is kept.
 #[derive(Debug, Default)]
 pub(super) struct Spared {
-    /// The bytes of an optical medium's file system: none of them is free.
+    /// The span of an optical medium's file system: none of it is free space.
     pub(super) optical: Option<Span>,
-    /// The numbers of an MBR's entries that list no partition and are not empty.
+    /// The numbers of the MBR's entries that list no partition but are not zero.
     pub(super) slots: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! A partition table as a plan has it.
+//! A partition table as a plan represents it.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// What a partition is for the table.
+/// A partition's place in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
     /// An entry of the table itself.
@@ -38,16 +38,16 @@ pub enum Slot {
     },
 }
 
-/// What becomes of a partition.
+/// What happens to a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is as it was: its entry keeps every bit.
+    /// It is unchanged: its entry keeps every bit.
     Kept,
     /// It is new.
     New,
-    /// It ends later.
+    /// It keeps its start and ends later.
     Grown {
-        /// How many sectors it had.
+        /// Its former number of sectors.
         from: LbaCount,
     },
 }
@@ -61,11 +61,11 @@ pub struct Entry {
     pub start: Lba,
     /// Number of sectors.
     pub sectors: LbaCount,
-    /// What it is for the table.
+    /// Its place in the table.
     pub slot: Slot,
     /// A GUID in capitals, or an MBR type in hexadecimal digits.
     pub kind: String,
-    /// Its identity (GPT).
+    /// Its unique GUID (GPT).
     pub uuid: Option<String>,
     /// Its name (GPT).
     pub name: String,
@@ -73,27 +73,27 @@ pub struct Entry {
     pub attributes: u64,
     /// Its active flag (MBR).
     pub bootable: bool,
-    /// What becomes of it.
+    /// What happens to it.
     pub change: Change,
-    /// The file system that is to be made in it.
+    /// The file system that is to be created in it.
     pub fs: Option<String>,
-    /// Why it is where it is.
+    /// Why it is placed where it is.
     pub why: Vec<String>,
 }
 
 impl Entry {
-    /// The sector behind it; the last that can be counted where there is none.
+    /// The sector just past its last; saturates.
     pub fn end(&self) -> Lba {
         self.start.checked_add(self.sectors).unwrap_or(Lba::new(u64::MAX))
     }
 
-    /// Its last sector; its first one where it is empty.
+    /// Its last sector; its first one if it is empty.
     pub(crate) fn last(&self) -> Lba {
         last_of(self.start, self.sectors)
     }
 }
 
-/// The last of `sectors` sectors from `start` on; `start` where there are none.
+/// The last of `sectors` sectors from `start` on; `start` if `sectors` is zero.
 pub(crate) fn last_of(start: Lba, sectors: LbaCount) -> Lba {
     let behind_first = sectors.last_lba().unwrap_or_default();
     start.checked_add(LbaCount::new(behind_first.get())).unwrap_or(Lba::new(u64::MAX))
@@ -104,20 +104,20 @@ pub(crate) fn last_of(start: Lba, sectors: LbaCount) -> Lba {
 pub struct Table {
     /// Its format.
     pub format: Format,
-    /// The disk's identity: a GUID, or eight hexadecimal digits.
+    /// The disk's identifier: a GUID, or eight hexadecimal digits.
     pub id: String,
     /// The first sector that partitions may use.
     pub first_usable: Lba,
-    /// The last one.
+    /// The last sector that partitions may use.
     pub last_usable: Lba,
-    /// How many entries the array of a GPT has; 0 for an MBR.
+    /// Number of entries in the array of a GPT; 0 for an MBR.
     pub entries: u32,
     /// The partitions, by number.
     pub partitions: Vec<Entry>,
 }
 
 impl Table {
-    /// The first sector behind those that partitions may use.
+    /// The sector just past those that partitions may use.
     pub(crate) fn usable_end(&self) -> Lba {
         self.last_usable.checked_add(LbaCount::new(1)).unwrap_or(self.last_usable)
     }

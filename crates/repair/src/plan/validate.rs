@@ -1,4 +1,4 @@
-//! What every plan has to fulfil, whoever wrote it.
+//! The checks that every plan must pass, wherever it comes from.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,13 @@ use super::{Change, Entry, Format, MBR_LBAS, Plan, Slot, Table};
 use crate::error::PlanError;
 use crate::kinds;
 
-/// The units of UTF-16 in a name (UEFI specification, table 5-6).
+/// The length of a name in UTF-16 units (UEFI specification, table 5-6).
 const NAME_UNITS: usize = 36;
-/// More entries than this are in no array that is read again.
+/// The most entries of an array: this program reads no larger one.
 const MOST_ENTRIES: u32 = 1024;
 
 impl Plan {
-    /// The plan, if it is one.
+    /// Returns the plan if it is valid.
     pub(super) fn checked(self) -> Result<Self, PlanError> {
         self.validate()?;
         Ok(self)
@@ -40,7 +40,7 @@ impl Plan {
         Ok(())
     }
 
-    /// A conversion keeps every partition, and each has to fit the new table.
+    /// Checks a conversion: it keeps every partition, and each must fit the new table.
     fn validate_conversion(&self, block: BlockSize) -> Result<(), PlanError> {
         let Some(former) = self.converts else { return Ok(()) };
         let sizes = [BlockSize::B512, BlockSize::B4096];
@@ -125,7 +125,7 @@ impl Table {
         )))
     }
 
-    /// Nothing but logical partitions may be in the extended one.
+    /// Checks that only logical partitions are in the extended one.
     fn validate_containers(&self, occupied: &[(u64, u64, u32)]) -> Result<(), PlanError> {
         if self.extended().count() > 1 {
             return Err(invalid("it has two extended partitions".to_owned()));
@@ -161,7 +161,7 @@ impl Entry {
         if kinds::parsed(&self.kind, table.format).is_none() {
             return Err(PlanError::UnknownType { text: self.kind.clone(), format: table.format });
         }
-        // What is kept keeps its own bits, whatever they are.
+        // A kept entry keeps its bits, whatever they are.
         if self.change == Change::Kept {
             return Ok(());
         }
@@ -185,7 +185,7 @@ impl Entry {
         }
         Ok(())
     }
-    /// Whether it is in the usable space, and the table has bits enough for it.
+    /// Checks that the entry is in the usable space, and that its figures fit the table's fields.
     fn validate_place(&self, table: &Table, block: BlockSize) -> Result<(), PlanError> {
         let number = self.number;
         if self.start < table.first_usable || self.last() > table.last_usable {

@@ -1,4 +1,4 @@
-//! What the tests share: disks in memory, random requests, and what is read back.
+//! Shared parts of the tests: disks in memory, random requests, and readings.
 
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
 
@@ -15,7 +15,7 @@ use straddle_repair::disk::{Disk, WritePermit};
 use straddle_repair::{Part, Plan, PlanError, Request, Seed, Situation, Size, Step, make};
 use straddle_units::{BlockSize, ByteCount, ByteOffset};
 
-/// Draws for tests: the same seed, the same draws.
+/// Random draws for tests: the same seed gives the same draws.
 pub(crate) struct Random(SplitMix64);
 
 impl Random {
@@ -27,7 +27,7 @@ impl Random {
         self.0.next()
     }
 
-    /// From 0 to `end - 1`.
+    /// A number from 0 to `end - 1`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
@@ -41,7 +41,7 @@ impl Random {
     }
 }
 
-/// How many seeds, from the environment or `usual`.
+/// The number of seeds, from the environment variable or `usual`.
 pub(crate) fn seeds(variable: &str, usual: u64) -> u64 {
     std::env::var(variable).ok().map_or(usual, |n| n.parse().expect("a number"))
 }
@@ -53,7 +53,7 @@ pub(crate) struct Memory {
     pub(crate) len: u64,
 }
 
-/// What is written whole or not at all.
+/// The unit that is written completely or not at all, in bytes.
 pub(crate) const UNIT: usize = 512;
 
 impl Memory {
@@ -122,14 +122,14 @@ pub(crate) fn stack_of(medium: &dyn Medium, block: BlockSize) -> Stack {
     read_stack(medium, Some(block), None).unwrap()
 }
 
-/// The plan of a request for a disk of this topology.
+/// Makes the plan of a request for a disk with this topology.
 pub(crate) fn plan(medium: &dyn Medium, assume: &str, request: &Request) -> Result<Plan, PlanError> {
     let topology = topology(assume);
     let stack = stack_of(medium, topology.logical.value());
     make(&Situation { medium, topology: &topology, stack: &stack, serial: None }, request)
 }
 
-/// Writes `plan` on `disk`; returns the steps that it took, and their backup.
+/// Writes `plan` to `disk`; returns its steps and their backup.
 pub(crate) fn write(
     disk: &mut dyn Disk,
     plan: &Plan,
@@ -137,7 +137,7 @@ pub(crate) fn write(
 ) -> Result<(Vec<Step>, Backup), ApplyError> {
     let prepared = Prepared::of(disk, plan, serial)?;
     let steps = prepared.steps().to_vec();
-    // In memory where that is to be had: there are many, and nobody needs one after a power cut.
+    // In memory if possible: there are many backups, and none is needed after a power cut.
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let path = folder.path().join("undo");
     let written = prepared.back_up(&path)?.write()?;
@@ -145,7 +145,7 @@ pub(crate) fn write(
     Ok((steps, Backup::load(&path)?))
 }
 
-/// Takes back what `backup` has; returns the steps that it took.
+/// Restores what `backup` holds; returns the steps.
 pub(crate) fn undo(disk: &mut dyn Disk, backup: &Backup) -> Vec<Step> {
     let backed_up = backup.undo(disk, None, LaterWrites::Refuse).unwrap();
     let steps = backed_up.steps().to_vec();
@@ -153,7 +153,7 @@ pub(crate) fn undo(disk: &mut dyn Disk, backup: &Backup) -> Vec<Step> {
     steps
 }
 
-/// Plans, and writes what was planned; returns the plan, the steps that it took, and their backup.
+/// Plans, and writes the plan; returns the plan, its steps and their backup.
 pub(crate) fn plan_and_back_up(
     disk: &mut Memory,
     assume: &str,
@@ -167,7 +167,7 @@ pub(crate) fn plan_and_back_up(
     }
 }
 
-/// Plans, and writes what was planned; returns the plan, and the steps that it took.
+/// Plans, and writes the plan; returns the plan and its steps.
 pub(crate) fn plan_and_write(
     disk: &mut Memory,
     assume: &str,
@@ -188,7 +188,7 @@ impl Reading {
         Self::of_stack(stack_of(medium, block))
     }
 
-    /// As a reader sees it who knows only this sector size.
+    /// The reading of a reader that knows only this sector size.
     pub(crate) fn forced(medium: &dyn Medium, block: BlockSize) -> Self {
         Self::of_stack(read_stack(medium, Some(block), Some(block)).unwrap())
     }
@@ -206,14 +206,14 @@ impl Reading {
         Self { partitions: stack.partitions.iter().map(partition).collect(), id: stack.disk_id }
     }
 
-    /// Whether it is the same table. Where no partition is listed, identities tell nothing: an unreadable header of an empty
-    /// table loses nobody's data.
+    /// Whether it is the same table. If no partition is listed, identifiers do not matter: an unreadable
+    /// header of an empty table loses no data.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.partitions == other.partitions && (self.id == other.id || self.partitions.is_empty())
     }
 }
 
-/// A request for a new table, by chance.
+/// A random request for a new table.
 pub(crate) fn random_table(random: &mut Random, size: u64) -> Request {
     let mut request = Request::new(Seed(u128::from(random.next())));
     let is_gpt = random.chance(60);
@@ -254,7 +254,7 @@ pub(crate) fn random_part(random: &mut Random, size: u64, is_gpt: bool, has_rest
     part
 }
 
-/// A topology, and a size of disk, by chance.
+/// A random topology and disk size.
 pub(crate) fn random_disk(random: &mut Random, blocks: &[&'static str]) -> (String, u64) {
     let mut assume = random.one_of(blocks).to_owned();
     if random.chance(30) {
@@ -279,12 +279,12 @@ pub(crate) fn random_disk(random: &mut Random, blocks: &[&'static str]) -> (Stri
     (assume, size / block * block)
 }
 
-/// Up to so many units every set of them is tried.
+/// Up to this many changed units, every set of them is tried.
 const EXHAUSTIVE: usize = 9;
-/// Sets by seed where there are more.
+/// The number of random sets if there are more units.
 const SETS: u64 = 64;
 
-/// The units that change between two flushes.
+/// The units that change, grouped by flush.
 pub(crate) fn groups(steps: &[Step]) -> Vec<Vec<(u64, Vec<u8>)>> {
     let mut groups = vec![Vec::new()];
     for step in steps {
@@ -301,8 +301,8 @@ pub(crate) fn groups(steps: &[Step]) -> Vec<Vec<(u64, Vec<u8>)>> {
     groups
 }
 
-/// Shows every state in which a cut of `steps` can leave `before`, or by seed some of them where there are many, and returns
-/// what all steps make.
+/// Passes `judge` every state in which a power cut during `steps` can leave `before`, or random ones if there
+/// are many. Returns the disk after all steps.
 pub(crate) fn each_cut(
     before: &Memory,
     steps: &[Step],

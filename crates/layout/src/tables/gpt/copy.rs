@@ -1,12 +1,12 @@
 //! One copy of a GUID partition table: a header and the array of entries that it points to.
 //!
-//! The law of this module: a [`GptCopy`] exists only when every check has passed, and what was wrong otherwise is a
-//! [`Flaw`] at its byte. Whatever the header claims, no more than 64 KiB of the array is held at a time and no
-//! more than [`MAX_PARTITIONS`] entries are kept.
+//! The law of this module: a [`GptCopy`] exists only if every check has passed; otherwise the first failed
+//! check is a [`Flaw`] with its byte. Whatever the header claims, at most 64 KiB of the array are held at a
+//! time and at most [`MAX_PARTITIONS`] entries are kept.
 //!
-//! The fields are read by their offsets rather than by a structure of gpt_disk_types or zerocopy: entries larger
-//! than 128 bytes, headers larger than 92, both block sizes and the flaw that names its byte would have to be
-//! written around such a structure anyway.
+//! Fields are read by offset, not through a structure of gpt_disk_types or zerocopy. Entries larger than 128
+//! bytes, headers larger than 92, both block sizes, and flaws that name their byte would need code around
+//! such a structure anyway.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use crate::fields::{array, le32, le64};
 use crate::reader::{Fault, Reader};
 use crate::tables::format::gpt::{ENTRY_BYTES, HEADER_BYTES, MAX_ARRAY_BYTES, SIGNATURE, header, header_crc};
 
-/// How much of an array is read at once.
+/// How many bytes of an array are read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// What is wrong with a copy.
@@ -64,14 +64,14 @@ impl fmt::Display for Flaw {
     }
 }
 
-/// A copy that cannot be used.
+/// An unusable copy.
 #[derive(Clone, Debug)]
 pub(crate) struct Broken {
-    /// Where the damaged structure starts: the header, or the array when the header is good.
+    /// Start of the damaged structure: the header, or the array if the header is good.
     pub(crate) at: ByteOffset,
     /// What is wrong with it.
     pub(crate) flaw: Flaw,
-    /// Where the other copy is said to be, if there is a header at all.
+    /// Where the header places the other copy, if there is a header at all.
     pub(crate) other: Option<Lba>,
 }
 
@@ -81,7 +81,8 @@ impl Broken {
         self.other.is_some()
     }
 
-    /// Whether the header is whole, and says that it stands elsewhere: what was a disk is now a part of one, or cut out of one.
+    /// Whether the header is intact but records another position: the medium was part of another disk, or is
+    /// now.
     pub(crate) fn is_of_other_disk(&self) -> bool {
         matches!(self.flaw, Flaw::MyLba { .. })
     }
@@ -91,20 +92,20 @@ impl Broken {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) block: BlockSize,
-    /// Where it stands.
+    /// Its position.
     pub(crate) at: ByteOffset,
     pub(crate) my_lba: Lba,
     pub(crate) alternate: Lba,
     pub(crate) first_usable: Lba,
     pub(crate) last_usable: Lba,
     pub(crate) disk_guid: [u8; 16],
-    /// The bytes of the array of entries: all on the medium, at most [`MAX_ARRAY_BYTES`].
+    /// The bytes of the array of entries: entirely on the medium, at most [`MAX_ARRAY_BYTES`].
     pub(crate) array: Span,
     pub(crate) entry_size: u32,
     pub(crate) array_crc: u32,
 }
 
-/// An entry in use, as it stands on disk; what an entry has past its first 128 bytes is not defined.
+/// An entry in use, as on disk. Bytes of an entry after its first 128 are undefined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RawEntry {
     pub(crate) number: u32,
@@ -115,9 +116,9 @@ pub(crate) struct RawEntry {
 /// The entries of an array.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listing {
-    /// Those in use, the first [`MAX_PARTITIONS`] of them.
+    /// The first [`MAX_PARTITIONS`] entries in use.
     pub(crate) used: Vec<RawEntry>,
-    /// The first used entry that is not in the list.
+    /// The first used entry that was left out.
     pub(crate) cut_at: Option<ByteOffset>,
 }
 
@@ -129,7 +130,7 @@ pub(crate) struct GptCopy {
 }
 
 impl GptCopy {
-    /// Reads the copy whose header stands at `lba`.
+    /// Reads the copy whose header is at `lba`.
     pub(crate) fn read(reader: &Reader<'_>, block: BlockSize, lba: Lba) -> Result<Self, Broken> {
         let at = lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
         let mut bytes = vec![0; usize::try_from(block.get()).unwrap_or(CHUNK_BYTES)];
@@ -150,7 +151,8 @@ impl GptCopy {
 }
 
 impl Header {
-    /// Checks the header in `bytes`, one block, in the order in which a flaw makes the later fields worthless.
+    /// Checks the header in `bytes`, one block long. The order is such that a field is checked before those
+    /// that depend on it.
     fn check(
         bytes: &[u8],
         block: BlockSize,
@@ -220,7 +222,7 @@ impl Header {
 }
 
 impl Listing {
-    /// Reads the array chunk by chunk, each a whole number of entries, and checks its CRC on the way.
+    /// Reads the array in chunks of whole entries, and checks its CRC on the way.
     fn read(reader: &Reader<'_>, header: &Header) -> Result<Self, Flaw> {
         let mut listing = Self::default();
         let mut crc = crc32fast::Hasher::new();
@@ -242,7 +244,7 @@ impl Listing {
         }
     }
 
-    /// Keeps `entry` if it is in use: if its type is not the GUID of zeros.
+    /// Keeps `entry` if it is in use, that is, if its type is not the zero GUID.
     fn add(&mut self, number: u32, at: ByteOffset, entry: &[u8]) {
         if self.cut_at.is_some() || entry.starts_with(&[0; 16]) {
             return;
@@ -255,7 +257,7 @@ impl Listing {
     }
 }
 
-/// Gives `span` to `visit` in pieces of `piece` bytes, until it returns false.
+/// Passes `span` to `visit` in pieces of `piece` bytes, until `visit` returns false.
 fn each_chunk(
     reader: &Reader<'_>,
     span: Span,
@@ -276,8 +278,8 @@ fn each_chunk(
     Ok(())
 }
 
-/// The first byte of `second`'s array that differs from `first`'s; where one is the beginning of the other, the
-/// first that only one has. `None` when they are the same or cannot be read.
+/// Returns the first byte of `second`'s array that differs from `first`'s. If one array is the beginning of
+/// the other, this is the first byte beyond the shorter one. `None` if they are equal or cannot be read.
 pub(crate) fn first_difference(reader: &Reader<'_>, first: &Header, second: &Header) -> Option<ByteOffset> {
     let common = Span::new(second.array.start(), first.array.len().min(second.array.len()))?;
     let mut mine = vec![0; CHUNK_BYTES];

@@ -1,7 +1,7 @@
-//! A volume group, as its metadata text lists it.
+//! A volume group, as its metadata text describes it.
 //!
-//! The law of this module: the text's words are kept as they are, at most [`MAX_ITEMS`] of them; nothing is computed and
-//! no name is followed.
+//! The law of this module: the text's values are stored as they are, at most [`MAX_ITEMS`] items. Nothing is
+//! computed and no name is resolved.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,11 +10,11 @@ use straddle_units::ByteCount;
 use super::text::{Event, Events, Value};
 use crate::volumes::sectors;
 
-/// More volumes, segments and areas than this, all counted together, are not kept. A text of 4 MiB as LVM writes it
-/// lists fewer.
+/// The most volumes, segments and areas to keep, all counted together. A text of 4 MiB as LVM writes it lists
+/// fewer.
 const MAX_ITEMS: usize = 65_536;
 
-/// Sections nested deeper than this are an error; LVM's own are four deep.
+/// The deepest nesting of sections that is accepted; LVM's own is four deep.
 const MAX_NESTING: usize = 16;
 
 /// A volume group.
@@ -35,7 +35,7 @@ pub(super) struct Group {
 /// One of its physical volumes.
 #[derive(Debug, Default)]
 pub(super) struct Physical {
-    /// What its areas are referred to by, "pv0".
+    /// The name by which areas refer to it, such as "pv0".
     pub(super) name: String,
     /// Its 32 characters, without the hyphens.
     uuid: String,
@@ -45,7 +45,7 @@ pub(super) struct Physical {
     pub(super) pe_count: u64,
 }
 
-/// One of its logical volumes, visible or part of another.
+/// One of its logical volumes, visible or a part of another.
 #[derive(Debug, Default)]
 pub(super) struct Logical {
     pub(super) name: String,
@@ -55,26 +55,26 @@ pub(super) struct Logical {
     pub(super) segments: Vec<Segment>,
 }
 
-/// A segment; counts are extents, sizes sectors.
+/// A segment; counts are in extents, sizes in sectors.
 #[derive(Debug, Default)]
 pub(super) struct Segment {
     pub(super) start: u64,
     pub(super) count: u64,
     pub(super) kind: String,
-    /// Stripes, images or mirrors, as the text counts them.
+    /// The number of stripes, images or mirrors, as in the text.
     pub(super) stripes: u64,
     pub(super) stripe_size: u64,
     /// How many images of a RAID10 hold the same data.
     pub(super) copies: Option<u64>,
     /// Its stripes or images, in order.
     pub(super) areas: Vec<Area>,
-    /// The volume in which its data lies one to one, where there is one ("origin").
+    /// The volume that holds its data one to one, if there is one ("origin").
     pub(super) origin: Option<String>,
-    /// The volume in which its data lies in an order of its own ("pool", "data", "cow_store", "thin_pool").
+    /// The volume that holds its data in an order of its own ("pool", "data", "cow_store", "thin_pool").
     pub(super) store: Option<String>,
 }
 
-/// A part of a physical or logical volume, from an extent on.
+/// A part of a physical or logical volume, from the extent `start` on.
 #[derive(Debug)]
 pub(super) struct Area {
     pub(super) name: String,
@@ -82,7 +82,7 @@ pub(super) struct Area {
 }
 
 impl Group {
-    /// Reads the text. What stands before an error is kept, and the error is a remark.
+    /// Parses the text. What comes before a syntax error is kept, and the error becomes a remark.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut group = Self::default();
         let mut path: Vec<&str> = Vec::new();
@@ -127,7 +127,7 @@ impl Group {
         Ok(group)
     }
 
-    /// How many volumes, segments and areas it lists, about.
+    /// The approximate number of volumes, segments and areas that it lists.
     pub(super) fn items(&self) -> usize {
         self.items
     }
@@ -137,17 +137,18 @@ impl Group {
         ByteCount::new(sectors(self.extent_sectors))
     }
 
-    /// The physical volume with this UUID, as it stands in a PV header.
+    /// The physical volume with this UUID, in the form that a PV header has.
     pub(super) fn volume_with(&self, uuid: &[u8]) -> Option<&Physical> {
         self.physical.iter().find(|physical| physical.uuid.as_bytes() == uuid)
     }
 
-    /// Whether `name` is that of a physical volume.
+    /// Whether `name` is the name of a physical volume.
     pub(super) fn is_physical(&self, name: &str) -> bool {
         self.physical_names.contains(name)
     }
 
-    /// What device mapper knows `logical` by: the group's UUID and its own. Empty where one of them is not listed.
+    /// The UUID by which device-mapper knows `logical`: the group's followed by its own. Empty if one of them
+    /// is not listed.
     pub(super) fn uuid_of(&self, logical: &Logical) -> String {
         if self.uuid.is_empty() || logical.uuid.is_empty() {
             return String::new();
@@ -160,7 +161,7 @@ impl Group {
         self.logical.get(*self.by_name.get(name)?)
     }
 
-    /// Counts one thing more; `false` when that is too many.
+    /// Counts one more item; `false` if that exceeds the limit.
     fn has_room(&mut self) -> bool {
         self.items += 1;
         self.items <= MAX_ITEMS
@@ -260,12 +261,12 @@ impl Segment {
     }
 }
 
-/// A UUID as device mapper and the headers have it.
+/// A UUID in the form that device-mapper and the headers use.
 fn without_hyphens(id: &str) -> String {
     straddle_device::shown::printable(id).chars().filter(|c| *c != '-').collect()
 }
 
-/// Areas listed as a name and an extent, each.
+/// Areas in a list of name and extent pairs.
 fn pairs(list: &[Value<'_>]) -> Vec<Area> {
     let area = |pair: &[Value<'_>]| match pair {
         [Value::Text(name), Value::Number(start)] => Some(Area { name: (*name).to_owned(), start: *start }),
@@ -274,7 +275,8 @@ fn pairs(list: &[Value<'_>]) -> Vec<Area> {
     list.chunks(2).map_while(area).collect()
 }
 
-/// Areas listed by name, the last of every `step`: RAID lists a volume of metadata before each image.
+/// Areas in a list of names, of which the last of every `step` counts: RAID lists a metadata volume before
+/// each image.
 fn images(list: &[Value<'_>], step: usize) -> Vec<Area> {
     let area = |names: &[Value<'_>]| match names.last() {
         Some(Value::Text(name)) => Some(Area { name: (*name).to_owned(), start: 0 }),

@@ -1,7 +1,8 @@
-//! Where a volume group's logical volumes lie on one of its physical volumes.
+//! Mapping a volume group's logical volumes to one of its physical volumes.
 //!
-//! The law of this module: names are followed to a depth of [`MAX_DEPTH`] and for [`STEPS_EACH`] for each thing listed,
-//! so that volumes that refer to each other, or to themselves, cost no more than real ones. What lies elsewhere is not mapped.
+//! The law of this module: names are resolved to a depth of [`MAX_DEPTH`], with [`STEPS_EACH`] steps per
+//! listed item. Volumes that refer to each other or to themselves therefore cost no more than real ones. What
+//! is on another PV is not mapped.
 
 use std::cell::Cell;
 
@@ -15,27 +16,27 @@ use super::stripes::{geometry, within};
 use crate::model::layer::{Facts, Lv, MAX_LAYERS, Segment as SegmentFacts};
 use crate::model::view::MAX_PIECES;
 
-/// A cache over a RAID with integrity is four deep.
+/// The deepest nesting of volumes that is followed; a cache over a RAID with integrity is four deep.
 const MAX_DEPTH: usize = 8;
 
-/// Segments, areas and runs that are looked at for each one listed. Every one is asked twice, and again for each volume
-/// that it is a part of.
+/// How many segments, areas and runs are visited per listed item. Each is visited twice, and again for each
+/// volume of which it is a part.
 const STEPS_EACH: usize = 64;
 const LEAST_STEPS: usize = 4096;
 
-/// A run of bytes: where it is in what it belongs to, how long, and where it is on the physical volume.
+/// A run of bytes: its start in its segment or volume, its length, and its start on the physical volume.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) start: u64,
     pub(super) len: u64,
     pub(super) on_pv: u64,
-    /// How it is cut, where it is striped; `None` where all of it follows in one piece.
+    /// The striping of the run; `None` if it is contiguous.
     pub(super) every: Option<Every>,
 }
 
 impl Run {
-    /// The part of the run in the `len` bytes from `from` on, counted from there. A striped one begins with its first whole
-    /// piece.
+    /// The part of the run in the `len` bytes from `from` on, counted from there. A striped run begins with its
+    /// first whole piece.
     fn part(self, from: u64, len: u64) -> Option<Self> {
         let before = from.saturating_sub(self.start);
         let (into, there) = match self.every {
@@ -51,24 +52,24 @@ impl Run {
         Some(Self { start: start - from, len, on_pv: self.on_pv.checked_add(there)?, every: self.every })
     }
 
-    /// The same, as the space of a volume has it.
+    /// The run in the form that a volume's space uses.
     fn spread(&self) -> Option<Spread> {
         let span = Span::new(ByteOffset::new(self.start), ByteCount::new(self.len))?;
         Some(Spread { span, offset: ByteOffset::new(self.on_pv), every: self.every })
     }
 
-    /// The run, `by` bytes further on in what it belongs to.
+    /// The run, `by` bytes further on in its segment or volume.
     fn shifted(self, by: u64) -> Option<Self> {
         Some(Self { start: self.start.checked_add(by)?, ..self })
     }
 }
 
-/// What is looked for.
+/// What to look for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     /// Runs of content, in the order of the volume's bytes.
     Content,
-    /// Everything that the volume occupies, in whatever order.
+    /// Everything that the volume occupies, in any order.
     Places,
 }
 
@@ -86,7 +87,7 @@ impl<'g> Mapper<'g> {
         Self { group, ours, extent: group.extent_size().get(), steps: Cell::new(steps) }
     }
 
-    /// The logical volumes that have something here, in the order of the text.
+    /// Returns the logical volumes that have a part on this PV, in the order of the text.
     pub(super) fn parts(&self) -> Vec<Part> {
         let visible = self.group.logical.iter().filter(|logical| logical.is_visible);
         visible.filter_map(|logical| self.logical(logical)).take(MAX_LAYERS).collect()
@@ -100,7 +101,7 @@ impl<'g> Mapper<'g> {
             let places = merged(self.segment(segment, Wanted::Places, 0));
             let span = self.span(segment)?;
             is_here |= !places.is_empty();
-            // Of a thin volume only its pool has a place.
+            // A thin volume has no place of its own, only its pool has.
             let first =
                 places.first().filter(|_| !is_thin(&segment.kind)).map(|run| ByteOffset::new(run.on_pv));
             stands = stands.or(first);
@@ -135,7 +136,7 @@ impl<'g> Mapper<'g> {
         })
     }
 
-    /// What LVM calls it: a snapshot has the name of the volume that stores what has changed.
+    /// The name that LVM shows: a snapshot has the name of the volume that stores its changes.
     fn shown_name(&self, logical: &'g Logical) -> &'g str {
         let first = logical.segments.first();
         let store =
@@ -170,14 +171,14 @@ impl<'g> Mapper<'g> {
         Span::new(ByteOffset::new(start?), ByteCount::new(len?))
     }
 
-    /// Counts `steps`; `false` when there were too many.
+    /// Counts `steps`; `false` if the limit is exceeded.
     fn may(&self, steps: usize) -> bool {
         let left = self.steps.get().saturating_sub(steps);
         self.steps.set(left);
         left > 0
     }
 
-    /// The runs of a logical volume, from its start.
+    /// Returns the runs of a logical volume, counted from its start.
     fn runs(&self, logical: &Logical, wanted: Wanted, depth: usize) -> Vec<Run> {
         let mut runs = Vec::new();
         for segment in &logical.segments {
@@ -191,7 +192,7 @@ impl<'g> Mapper<'g> {
         runs
     }
 
-    /// The runs of a segment, from its own start.
+    /// Returns the runs of a segment, counted from its own start.
     fn segment(&self, segment: &Segment, wanted: Wanted, depth: usize) -> Vec<Run> {
         if depth >= MAX_DEPTH || !self.may(1) {
             return Vec::new();
@@ -202,7 +203,7 @@ impl<'g> Mapper<'g> {
         };
         if wanted == Wanted::Places {
             let areas = segment.areas.iter().flat_map(|area| self.area(area, segment, wanted, depth));
-            // A snapshot's origin is another volume, not a part of it.
+            // A snapshot's origin is another volume, not a part of the snapshot.
             let origin = if is_store(&segment.kind) { Vec::new() } else { named(&segment.origin) };
             return areas.chain(origin).chain(named(&segment.store)).collect();
         }
@@ -219,7 +220,8 @@ impl<'g> Mapper<'g> {
         }
     }
 
-    /// The runs of a striped or RAID segment, from its own start: every stripe that is here.
+    /// Returns the runs of a striped or RAID segment, counted from its own start: every stripe that is on
+    /// this PV.
     fn striped(&self, segment: &Segment, depth: usize) -> Vec<Run> {
         let mut runs = Vec::new();
         let Some((geometry, span)) = geometry(segment).zip(self.span(segment)) else { return runs };
@@ -240,7 +242,7 @@ impl<'g> Mapper<'g> {
         runs
     }
 
-    /// The runs of an area, from its own start.
+    /// Returns the runs of an area, counted from its own start.
     fn area(&self, area: &Area, segment: &Segment, wanted: Wanted, depth: usize) -> Vec<Run> {
         let Some(start) = area.start.checked_mul(self.extent).filter(|_| self.may(1)) else {
             return Vec::new();
@@ -266,23 +268,23 @@ impl<'g> Mapper<'g> {
     }
 }
 
-/// Whether a volume of this kind keeps what belongs to others, in an order of its own.
+/// Whether a volume of this kind stores data of other volumes, in an order of its own.
 fn is_store(kind: &str) -> bool {
     matches!(kind, "thin-pool" | "vdo-pool" | "snapshot" | "thin" | "vdo")
 }
 
-/// Whether the blocks of a segment of this kind lie in a pool, as the pool's own metadata has it.
+/// Whether the blocks of a segment of this kind are in a pool, placed by the pool's own metadata.
 fn is_thin(kind: &str) -> bool {
     matches!(kind, "thin" | "vdo")
 }
 
-/// Whether content of a segment of this kind is followed.
+/// Whether the content of a segment of this kind is followed.
 fn is_followed(kind: &str) -> bool {
     matches!(kind, "striped" | "linear" | "mirror" | "cache" | "writecache" | "integrity")
         || kind.starts_with("raid")
 }
 
-/// The space of a volume of `len` bytes whose runs are these.
+/// Makes the space of a volume of `len` bytes from its runs.
 fn space(len: ByteCount, runs: &[Run]) -> Space {
     let runs: Vec<Spread> = runs.iter().filter_map(Run::spread).collect();
     if runs.iter().any(|run| run.every.is_some()) {
@@ -292,7 +294,7 @@ fn space(len: ByteCount, runs: &[Run]) -> Space {
     Space { len, runs, block: None, spread: None }
 }
 
-/// Places in order of where they are, those that touch as one.
+/// Sorts runs by position on the PV, and joins those that touch.
 fn merged(mut runs: Vec<Run>) -> Vec<Run> {
     runs.sort_by_key(|run| run.on_pv);
     let mut merged: Vec<Run> = Vec::new();

@@ -1,8 +1,8 @@
-//! How striped and RAID segments spread a volume over its areas.
+//! How striped and RAID segments distribute a volume over their areas.
 //!
-//! The law of this module: what the kernel would do for certain; a kind that is not known has no geometry. LVM's names of
-//! the layouts are those of lib/metadata/segtype.h, their numbers those of drivers/md/raid5.h (`raid_types`,
-//! drivers/md/dm-raid.c).
+//! The law of this module: only what the kernel certainly does is computed; an unknown kind has no geometry.
+//! LVM's layout names are those of lib/metadata/segtype.h, their numbers those of drivers/md/raid5.h
+//! (`raid_types`, drivers/md/dm-raid.c).
 
 use straddle_device::live::{Geometry, Run as Spread};
 use straddle_units::ByteCount;
@@ -11,13 +11,13 @@ use super::super::sectors;
 use super::group::Segment;
 use super::map::Run;
 
-/// What a RAID10 of LVM's holds its data in, unless its segment says.
+/// The number of copies in LVM's RAID10, unless the segment records another.
 const DEFAULT_COPIES: u64 = 2;
 
-/// One far copy: `setup_geo`, drivers/md/raid10.c.
+/// The layout bits for one far copy: `setup_geo`, drivers/md/raid10.c.
 const ONE_FAR: u32 = 1 << 8;
 
-/// How `segment` is spread over its areas.
+/// Returns how `segment` is distributed over its areas.
 pub(super) fn geometry(segment: &Segment) -> Option<Geometry> {
     let (level, layout) = match segment.kind.as_str() {
         "striped" | "raid0" | "raid0_meta" => (0, 0),
@@ -45,10 +45,10 @@ pub(super) fn geometry(segment: &Segment) -> Option<Geometry> {
     Some(Geometry { level, layout, chunk, disks: u32::try_from(segment.areas.len()).ok()? })
 }
 
-/// What `cell`, a run on a whole area from its byte 0 on, has in the part of the area that `image` is: from the first piece
-/// on that begins there.
+/// Returns the part of `cell`, a run on a whole area counted from the area's byte 0, that is in `image`, a
+/// part of that area: from the first piece that begins in `image` on.
 pub(super) fn within(cell: &Spread, image: &Run) -> Option<Run> {
-    // What is striped in itself is not followed.
+    // An image that is striped itself is not followed.
     let every = cell.every.filter(|every| image.every.is_none() && every.step != ByteCount::ZERO)?;
     let (chunk, period, step) = (every.chunk.get(), every.period.get(), every.step.get());
     let before = image.start.saturating_sub(cell.offset.get()).div_ceil(step);
@@ -82,7 +82,7 @@ mod tests {
         ["striped", "raid4", "raid5_ls", "raid5_ra", "raid6_zr", "raid6_ls_6", "raid10", "raid0"];
 
     proptest! {
-        /// An area in two parts, on two places of the volume, holds the bytes that it would hold in one.
+        /// An area in two parts, at two places of the volume, holds the same bytes as an area in one part.
         #[test]
         fn an_area_in_parts_holds_what_it_holds_whole(
             kind in 0..KINDS.len(), areas in 4_u32..7, role in 0_u32..4, cut in 1_u64..40, count in 1_u64..60,

@@ -1,9 +1,9 @@
-//! The grammar of LVM's metadata text.
+//! A parser for LVM's metadata text.
 //!
-//! The law of this module: one pass, no recursion, nothing kept but a list of at most [`MAX_LIST`] values at a time.
-//! Source: LVM2's libdm/libdm-config.c.
+//! The law of this module: one pass, no recursion, and nothing stored but a list of at most [`MAX_LIST`]
+//! values at a time. Source: LVM2's libdm/libdm-config.c.
 
-/// Longer lists than this are cut: a stripe or an image for each is more than LVM allows.
+/// Longer lists are cut: one stripe or image per value is more than LVM allows.
 const MAX_LIST: usize = 4096;
 
 /// A value.
@@ -11,13 +11,13 @@ const MAX_LIST: usize = 4096;
 pub(super) enum Value<'a> {
     Number(u64),
     Text(&'a str),
-    /// What stands between brackets, without what is neither a number nor a text.
+    /// The values between brackets.
     List(Vec<Value<'a>>),
-    /// A negative or fractional number, or one past 2^64.
+    /// A negative or fractional number, or one that exceeds 64 bits.
     Other,
 }
 
-/// What the text says, from its start to its end.
+/// One element of the text, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event<'a> {
     /// `name {`
@@ -28,14 +28,14 @@ pub(super) enum Event<'a> {
     Close,
 }
 
-/// What went wrong: a byte of the text, and what should have been there.
+/// A syntax error: its byte in the text, and what was expected there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SyntaxError {
     pub(super) at: usize,
     pub(super) expected: &'static str,
 }
 
-/// The text, event by event. It ends after the first error.
+/// An iterator over the text's events. It ends after the first error.
 pub(super) struct Events<'a> {
     text: &'a str,
     at: usize,
@@ -55,7 +55,7 @@ impl<'a> Events<'a> {
         Err(SyntaxError { at: self.at, expected })
     }
 
-    /// Passes blanks, and comments up to the end of their lines. Zero bytes count as blanks: they fill what is left.
+    /// Skips blanks, and comments up to the end of their line. Zero bytes count as blanks: they pad the text.
     fn skip_blanks(&mut self) {
         loop {
             let rest = self.rest();
@@ -68,7 +68,7 @@ impl<'a> Events<'a> {
         }
     }
 
-    /// Passes `wanted` if it is next.
+    /// Skips `wanted` if it is next.
     fn take(&mut self, wanted: char) -> bool {
         let found = self.rest().starts_with(wanted);
         if found {
@@ -77,7 +77,7 @@ impl<'a> Events<'a> {
         found
     }
 
-    /// As many characters as `belongs` accepts.
+    /// Takes as many characters as `belongs` accepts.
     fn take_while(&mut self, belongs: fn(char) -> bool) -> &'a str {
         let rest = self.rest();
         let word = &rest[..rest.find(|c| !belongs(c)).unwrap_or(rest.len())];
@@ -85,7 +85,7 @@ impl<'a> Events<'a> {
         word
     }
 
-    /// A number, or a text in quotes.
+    /// Parses a number, or a text in quotes.
     fn scalar(&mut self) -> Result<Value<'a>, SyntaxError> {
         let quote = self.rest().chars().next();
         if let Some(quote) = quote.filter(|c| matches!(c, '"' | '\'')) {
