@@ -323,7 +323,7 @@ struct SgIoHdr {
 const SG_IO: Opcode = 0x2285;
 /// SG_DXFER_FROM_DEV.
 const FROM_DEVICE: i32 = -3;
-/// How often a command is sent while the device answers with a unit attention.
+/// How many unit attentions in a row are ignored. The next one fails the command.
 const ATTENTIONS: usize = 2;
 /// DRIVER_SENSE: sense data is present. Kernels since 5.14 always leave it 0.
 const DRIVER_SENSE: u16 = 0x08;

@@ -46,7 +46,7 @@ struct Host {
     completed: Vec<bool>,
     /// The changes of each sector, in order. A discard among them may leave the sector unchanged, or zeroes.
     history: BTreeMap<u64, Vec<usize>>,
-    /// For each sector the change that must survive, or a later one.
+    /// For each sector, the change that must survive unless a later one does.
     promised: BTreeMap<u64, usize>,
     /// For each open flush, the changes that had completed when it was submitted.
     flushes: BTreeMap<usize, Vec<usize>>,

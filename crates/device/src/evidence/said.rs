@@ -145,7 +145,7 @@ fn what_a_namespace_says_of_atomic_writes_and_formats_is_read() {
         boundary: ByteCount::new(boundary),
     };
     assert_eq!(atomic(OPTPERF_AND_NSABP, &fields, &[]), Some((sizes(512, 16384, 32768), 0)));
-    assert_eq!(atomic(OPTPERF, &fields, &[]), None); // the controller's hold
+    assert_eq!(atomic(OPTPERF, &fields, &[]), None); // the controller's values apply
     assert_eq!(atomic(OPTPERF_AND_NSABP, &[(36, 31), (42, 1)], &[]), None); // shifted by NABO
     let offered =
         [("queue/atomic_write_unit_min_bytes", "512"), ("queue/atomic_write_unit_max_bytes", "4096")];

@@ -100,8 +100,8 @@ impl AtaIdentify {
     }
 
     /// Returns the byte of the first logical sector that starts a physical one: the kernel's
-    /// `alignment_offset` (`ata_id_logical_sector_offset`, include/linux/ata.h), which is (2^exponent - word
-    /// 209) mod 2^exponent logical sectors. `None` when word 106 or word 209 is not valid.
+    /// `alignment_offset` (`ata_id_logical_sector_offset`, include/linux/ata.h). In logical sectors it is
+    /// (2^exponent - word 209) mod 2^exponent. `None` when word 106 or word 209 is not valid.
     pub fn alignment_offset_bytes(&self) -> Option<ByteCount> {
         let per_physical = 1u64 << (self.physical_exponent? & 0x0f);
         let behind = u64::from(self.sector0_offset?) % per_physical;

@@ -3,7 +3,7 @@
 use super::ImageError;
 use super::host::Host;
 
-/// At most this many bits are examined at once. With sectors of 512 bytes these are 2 MiB.
+/// At most this many bits are examined at once, because the next change may be far away.
 const MAX_RUN: u64 = 4096;
 
 /// The bit of a byte that stands for the first sector.

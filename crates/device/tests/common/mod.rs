@@ -88,14 +88,15 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// `len` bytes of `medium` from `at`, or why not.
+/// Reads `len` bytes of `medium` from `at`, or returns the error.
 pub(crate) fn read(medium: &dyn Medium, at: u64, len: usize) -> Result<Vec<u8>, String> {
     let mut bytes = vec![0xA5; len];
     medium.read_at(ByteOffset::new(at), &mut bytes).map_err(|error| chain(&error))?;
     Ok(bytes)
 }
 
-/// Compares every byte of `medium` with `disk`, read in pieces that fit no block. Past its end are zeros.
+/// Compares every byte of `medium` with `disk`, in pieces that match no block size. Past the end of `disk` it
+/// must be zeros.
 pub(crate) fn assert_holds(medium: &dyn Medium, disk: &[u8], what: &str) {
     let len = usize::try_from(medium.len().get()).expect("it fits memory");
     assert!(len >= disk.len(), "{what}: {len} bytes");
@@ -115,13 +116,14 @@ pub(crate) fn assert_holds(medium: &dyn Medium, disk: &[u8], what: &str) {
     assert!(read(medium, len as u64, 1).is_err(), "{what}: there is a byte past the end");
 }
 
-/// Everything in `dir` but `image`.
+/// Returns every file in `dir` except `image`.
 pub(crate) fn others(dir: &Path, image: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).expect("the folder is there");
     entries.map(|entry| entry.expect("an entry").path()).filter(|path| path != image).collect()
 }
 
-/// CRC-32C by bits, as the specification of VHDX wants it: over the structure with zeros for the checksum.
+/// Writes the CRC-32C of a structure as the specification of VHDX requires: over the structure, with zeros for
+/// the checksum. It is computed bit by bit.
 pub(crate) fn sign_vhdx(structure: &mut [u8]) {
     structure[4..8].fill(0);
     let mut crc = u32::MAX;
@@ -134,7 +136,7 @@ pub(crate) fn sign_vhdx(structure: &mut [u8]) {
     structure[4..8].copy_from_slice(&(!crc).to_le_bytes());
 }
 
-/// The checksum of VHD's footer (at 64) and header (at 36).
+/// Writes the checksum of a VHD footer (at 64) or header (at 36).
 pub(crate) fn sign_vhd(structure: &mut [u8], at: usize) {
     structure[at..at + 4].fill(0);
     let sum = structure.iter().fold(0_u32, |sum, byte| sum.wrapping_add(u32::from(*byte)));

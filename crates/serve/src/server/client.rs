@@ -28,7 +28,7 @@ const LONGEST_LINE: usize = 256;
 pub(super) enum Gone {
     /// It disconnected, or its connection failed.
     Left,
-    /// It broke the protocol.
+    /// It violated the protocol.
     Broken,
 }
 
