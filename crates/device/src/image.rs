@@ -150,7 +150,7 @@ impl Format {
     }
 
     /// Returns the format of `medium`, or the unsupported form in which it may hold a disk. Needs a few short
-    /// reads. An unreadable medium counts as raw: whoever reads its bytes will see the error.
+    /// reads. An unreadable medium counts as raw; reading its bytes later returns the error.
     pub fn detect(medium: &dyn Medium) -> Result<Self, &'static Foreign> {
         let mut head = [0; HEAD];
         let have = usize::try_from(medium.len().get()).unwrap_or(HEAD).min(HEAD);

@@ -156,7 +156,7 @@ pub enum AlignmentOffset {
     Misaligned,
 }
 
-/// What a device can write atomically, in bytes (Documentation/ABI/stable/sysfs-block, kernel 6.11 and later).
+/// The atomic writes of a device, in bytes (Documentation/ABI/stable/sysfs-block, kernel 6.11 and later).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicWrites {
     /// The smallest atomic write, which is also the alignment it needs.

@@ -24,7 +24,7 @@ struct report {
 	uint64_t slept;       /* nanoseconds in all of those */
 	uint64_t ticks;       /* given to a kernel that was spinning */
 	uint64_t late_ticks;  /* ticks whose time depended on the host: the run does not repeat exactly */
-	uint64_t computed;    /* nanoseconds charged to programs that computed: measured, so the run does not repeat exactly */
+	uint64_t computed;    /* nanoseconds charged to programs that computed, as measured: the run does not repeat exactly */
 	uint64_t random_addresses; /* 1 where the host may give this process other addresses in each run */
 	uint64_t digest;      /* of all events with their times: equal for runs that are equal in every respect */
 };

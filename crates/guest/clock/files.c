@@ -94,7 +94,7 @@ __attribute__((constructor)) static void start(void)
 		give_up("no memory for the table of files");
 }
 
-/* --- files that are opened when needed ------------------------------------------------------------------------------ */
+/* --- files that are opened when needed --------------------------------------------------------------------------- */
 
 static struct file *file_of(int fd)
 {

@@ -1,5 +1,5 @@
-//! NVMe Identify data structures: 4096 bytes, little-endian (NVM Express Base Specification 2.1 and NVM Command
-//! Set Specification 1.1). Offsets are in bytes.
+//! NVMe Identify data structures: 4096 bytes, little-endian (NVM Express Base Specification 2.1 and NVM
+//! Command Set Specification 1.1). Offsets are in bytes.
 
 use straddle_units::{BlockSize, ByteCount, Lba, LbaCount};
 
@@ -81,9 +81,9 @@ pub struct NvmeIdentifyNamespace {
     /// Byte 24 bit 1, NSFEAT.NSABP: `atomic_normal` and `atomic_power_fail` apply to this namespace.
     /// Otherwise the controller's AWUN and AWUPF apply.
     pub own_atomics: bool,
-    /// Byte 24 bits 5:4, NSFEAT.OPTPERF: which of the preferred sizes are defined. Bit 4 defines all five; bit 5
-    /// was reserved before NVMe 2.1 and is taken here to define all but NPDG and NPDA, which have wider successors
-    /// in another data structure (not checked against the standard's text).
+    /// Byte 24 bits 5:4, NSFEAT.OPTPERF: which of the preferred sizes are defined. Bit 4 defines all five.
+    /// Bit 5 was reserved before NVMe 2.1; here it is taken to define all but NPDG and NPDA, which have wider
+    /// successors in another data structure (not checked against the standard's text).
     pub optperf: u8,
     /// Bytes 34-35, NAWUN: a write up to this size is atomic in normal operation. `None` without NSABP, and
     /// for a value of 0, which means "as the controller's AWUN".
@@ -91,7 +91,8 @@ pub struct NvmeIdentifyNamespace {
     /// Bytes 36-37, NAWUPF: a write up to this size is atomic even across a power failure. `None` under the
     /// same conditions, where the controller's AWUPF applies.
     pub atomic_power_fail: Option<ByteCount>,
-    /// Bytes 40-41, NABSN: writes that cross a boundary of this size are not atomic. `None` for 0: no boundary.
+    /// Bytes 40-41, NABSN: writes that cross a boundary of this size are not atomic. `None` for 0, no
+    /// boundary.
     pub atomic_boundary_normal: Option<ByteCount>,
     /// Bytes 42-43, NABO: the LBA of the first atomic boundary.
     pub atomic_boundary_offset: Lba,

@@ -34,7 +34,8 @@ pub struct ReadCapacity16 {
     /// Byte 13 bits 3:0, LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT: a physical block is 2^this logical ones
     /// (0 means "one or more").
     pub physical_exponent: u8,
-    /// Bytes 14-15 bits 13:0, LOWEST ALIGNED LOGICAL BLOCK ADDRESS: the first one that starts a physical block.
+    /// Bytes 14-15 bits 13:0, LOWEST ALIGNED LOGICAL BLOCK ADDRESS: the first block that starts a physical
+    /// block.
     pub lowest_aligned: Lba,
     /// Byte 14 bit 7, LBPME: blocks can be unmapped.
     pub unmap: bool,

@@ -4,9 +4,9 @@
 //! The law of this module: a file in one of these forms is never taken for a raw image unless the user says
 //! so. A file that is not in the list is left to the other readers.
 //!
-//! Sources: qemu `block/{qcow,vmdk,dmg,bochs,cloop}.c`; VMware "Virtual Disk Format 5.0" and VMFSsparse of ESX; wimlib
-//! `include/wimlib/header.h`; file(1) `magic/Magdir/{compress,archive,filesystems,forensics}`; RFC 1952, RFC 8878,
-//! and the .xz file format 1.2.
+//! Sources: qemu `block/{qcow,vmdk,dmg,bochs,cloop}.c`; VMware "Virtual Disk Format 5.0" and VMFSsparse of
+//! ESX; wimlib `include/wimlib/header.h`; file(1) `magic/Magdir/{compress,archive,filesystems,forensics}`;
+//! RFC 1952, RFC 8878, and the .xz file format 1.2.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Microsoft's Virtual Hard Disk ("Virtual Hard Disk Image Format Specification" 1.0; all numbers are big-endian).
+//! Microsoft's Virtual Hard Disk ("Virtual Hard Disk Image Format Specification" 1.0; all numbers are
+//! big-endian).
 
 use straddle_units::ByteOffset;
 

@@ -122,8 +122,8 @@ pub(crate) fn others(dir: &Path, image: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.expect("an entry").path()).filter(|path| path != image).collect()
 }
 
-/// Writes the CRC-32C of a structure as the specification of VHDX requires: over the structure, with zeros for
-/// the checksum. It is computed bit by bit.
+/// Writes the CRC-32C of a structure as the specification of VHDX requires: over the structure, with zeros
+/// for the checksum. It is computed bit by bit.
 pub(crate) fn sign_vhdx(structure: &mut [u8]) {
     structure[4..8].fill(0);
     let mut crc = u32::MAX;

@@ -250,7 +250,7 @@ mod tests {
         // What Linux 6.1 showed for arrays and mappings of scsi_debug disks.
         let (d0, d7, d1) = (disk(4096, 524_288, 0), disk(4096, 524_288, 3584), disk(4096, 524_288, 512));
         for (below, chunk, expected) in [
-            (vec![(d0, 2048 * 512), (d0, 2049 * 512)], 65536, None), // raid5, the second member off
+            (vec![(d0, 2048 * 512), (d0, 2049 * 512)], 65536, None), // raid5, the second member misaligned
             (vec![(d0, 2048 * 512), (d0, 2048 * 512)], 65536, Some(0)),
             (vec![(d0, 512)], 0, Some(3584)), // dm-linear at +1
             (vec![(d0, 7 * 512)], 0, Some(512)),
