@@ -62,8 +62,8 @@ pub struct Answers {
 /// The byte at which the IDENTIFY data begins in an ATA Information VPD page (SAT-4, page 89h).
 const VPD_89_IDENTIFY: usize = 60;
 
-/// Queries an open device's limits and, where permitted, its identification. All commands sent only read. ATA
-/// IDENTIFY is sent only to disks behind libata, because some USB bridges hang on it.
+/// Queries an open device's limits and, where permitted, its identification. Sends only commands that read.
+/// ATA IDENTIFY is sent only to disks behind libata, because some USB bridges hang on it.
 pub fn ask(kind: DeviceKind, device: &dyn Attributes, file: &File, remarks: &mut Vec<String>) -> Answers {
     let mut answers = Answers { ioctl: Some(ioctl::block_limits(file)), ..Answers::default() };
     let mut refused = |what: &str, error: &dyn std::error::Error, kind: io::ErrorKind| {

@@ -1,8 +1,8 @@
 //! Targets, which are block devices and images: their bytes, and what is known about their sectors.
 //!
 //! The law of this crate: every figure of a [`Topology`](topology::Topology) carries the source that reported
-//! it, sources that disagree are all kept, and nothing is ever written. All `unsafe` code of the workspace is
-//! in [`ioctl`].
+//! it, sources that disagree are all kept, and nothing is ever written. All `unsafe` code of this crate is in
+//! [`ioctl`].
 
 #[cfg(test)]
 #[path = "../../../tests/tools/skip.rs"]

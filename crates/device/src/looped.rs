@@ -60,7 +60,8 @@ fn boundary(disk: &Directory, block: &Path, depth: usize) -> Option<Boundary> {
             let physical = ByteCount::new(disk.number("queue/physical_block_size")?);
             Boundary::new(physical, ByteCount::new(device.number("alignment_offset")?))?
         }
-        // A file is known only to begin on a sector. A loop device that shows all of it needs no correction.
+        // Of a file it is known only that it begins on a sector. A loop device that shows all of it keeps the
+        // kernel's figures.
         None if offset == ByteOffset::ZERO => return None,
         None => Boundary::multiples_of(Topology::unknown().physical.value())?,
     };

@@ -116,7 +116,7 @@ fn a_limit_of_the_kernel_is_no_word_of_the_drive() {
     for (kind, opt, limit, is_limit) in [
         (DeviceKind::Scsi, "1310720", "1280", true),
         (DeviceKind::Scsi, "122880", "120", true),
-        (DeviceKind::Scsi, "16773120", "16383", true), // 16776704 bytes rounded to 4096; max_sectors_kb to 1024
+        (DeviceKind::Scsi, "16773120", "16383", true), // 16776704, rounded to 4096 and to 1024
         (DeviceKind::Scsi, "1310720", "512", false),
         (DeviceKind::Virtual, "1310720", "1280", false),
     ] {

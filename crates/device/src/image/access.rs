@@ -36,7 +36,7 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// Takes the files at `paths`, which must exist. An error is returned with its path.
+    /// Takes the files at `paths`, which must exist. An error comes with the path of the file that failed.
     pub fn new(paths: &[PathBuf]) -> Result<Self, (PathBuf, io::Error)> {
         let entry = |path: &PathBuf| match fs::canonicalize(path) {
             Ok(path) => Ok(Entry { path, medium: OnceLock::new() }),

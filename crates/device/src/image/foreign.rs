@@ -51,9 +51,9 @@ enum Magic {
     /// These bytes in the frame that follows a skippable frame (RFC 8878, 3.1.2; lz4
     /// `doc/lz4_Frame_format.md`).
     Skippable(&'static [u8]),
-    /// A header of raw LZMA, which has no magic (xz `doc/lzma-file-format.txt`): the properties that lzma(1)
-    /// writes, a dictionary of 2^n or 2^n + 2^(n-1) bytes, a plausible or unknown size, and the zero byte at
-    /// the start of the data.
+    /// A header of .lzma (LZMA_Alone), which has no magic (xz `doc/lzma-file-format.txt`): the properties
+    /// that lzma(1) writes, a dictionary of 2^n or 2^n + 2^(n-1) bytes, a plausible or unknown size, and the
+    /// zero byte at the start of the data.
     Lzma,
 }
 
@@ -155,7 +155,7 @@ fn is_behind_skippable(head: &[u8], medium: &dyn Medium, magic: &[u8]) -> bool {
     medium.read_at(behind, &mut found).is_ok() && found == *magic
 }
 
-/// Whether `head` begins with a header of raw LZMA.
+/// Whether `head` begins with a header of .lzma (LZMA_Alone).
 fn is_lzma(head: &[u8]) -> bool {
     const HEADER: usize = 13;
     /// lc = 3, lp = 0, pb = 2, as lzma(1) and 7z write.
