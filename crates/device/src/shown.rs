@@ -1,7 +1,7 @@
 //! Shows untrusted text on a terminal and in a shell: file names, labels, serial numbers.
 //!
-//! The law of this module: a terminal does not act on what it returns, the text shown is the text stored, and
-//! a shell reads it as exactly one word.
+//! The law of this module: what it returns makes a terminal do nothing, looks like no other text than the one
+//! stored, and is exactly one word for a shell.
 
 use std::borrow::Cow;
 use std::error::Error;
