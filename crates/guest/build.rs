@@ -1,9 +1,9 @@
-//! Compiles the clock, which is preloaded into User-Mode Linux, to a shared library that the binary carries.
+//! Compiles the clock, which is preloaded into User-Mode Linux, to a shared library that the binary contains.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The first one's constructor is the first that runs.
+/// The constructor of the first source runs first.
 const SOURCES: [&str; 6] = [
     "clock/clock.c",
     "clock/events.c",

@@ -7,7 +7,7 @@ use std::error::Error;
 use straddle_bench::{Host, Modelled, Pattern, Silent, Sweep, Workload, sweep};
 use straddle_drive::Profile;
 
-/// 300 random 4 KiB writes at each of three distances from the sectors' boundaries, each on a fresh drive.
+/// Runs 300 random 4 KiB writes at each of three distances from a sector boundary, each on a new drive.
 pub(crate) fn measure(drive: &str) -> Result<Sweep, Box<dyn Error>> {
     let profile = Profile::open(drive)?;
     let workload = Workload { count: Some(300), ..Pattern::RANDOM_WRITE.into() };

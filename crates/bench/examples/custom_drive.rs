@@ -1,5 +1,5 @@
-//! Describes a drive in TOML and writes to it, aligned and misaligned. `straddle bench random-write drive:./FILE.toml` does the
-//! same from the command line.
+//! Describes a drive in TOML and writes to it, aligned and misaligned. `straddle bench random-write
+//! drive:./FILE.toml` does the same from the command line.
 //!
 //!     cargo run --example custom_drive
 
@@ -8,10 +8,11 @@ use std::error::Error;
 use straddle_bench::{Host, Modelled, Pattern, Silent, Workload, run};
 use straddle_drive::Profile;
 
-/// The profile, laid over a shipped one.
+/// The profile, which extends a shipped one.
 const PROFILE: &str = include_str!("custom_drive.toml");
 
-/// Sectors that the drive had to read to complete 100 writes of 16 KiB at `offset` bytes past its boundaries.
+/// Returns how many sectors the drive had to read to complete 100 writes of 16 KiB at `offset` bytes past its
+/// boundaries.
 pub(crate) fn reads_caused(offset: u64) -> Result<u64, Box<dyn Error>> {
     let profile = Profile::parse("custom", PROFILE, &[])?;
     let mut drive = Modelled::new("custom", &profile);

@@ -1,4 +1,4 @@
-//! Of which kind each error is.
+//! The [`ErrorKind`] of each error of this crate.
 
 use straddle_units::ErrorKind;
 
@@ -8,7 +8,7 @@ use crate::target::TargetError;
 use crate::workload::WorkloadError;
 
 impl WorkloadError {
-    /// What kind of failure it is.
+    /// Returns the class of this failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Zero { .. }
@@ -20,7 +20,7 @@ impl WorkloadError {
 }
 
 impl RunError {
-    /// What kind of failure it is.
+    /// Returns the class of this failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Workload(error) => error.kind(),
@@ -31,7 +31,7 @@ impl RunError {
 }
 
 impl TargetError {
-    /// What kind of failure it is.
+    /// Returns the class of this failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Refused { .. } | Self::Failed { .. } | Self::Stalled { .. } | Self::Idle => {
@@ -43,7 +43,7 @@ impl TargetError {
 }
 
 impl FioError {
-    /// What kind of failure it is.
+    /// Returns the class of this failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Workload(_) | Self::Name(_) => ErrorKind::Usage,

@@ -1,8 +1,8 @@
-//! The same run by fio: its job file, and what it says afterwards.
+//! Runs a workload with fio: writes its job file, and reads its output.
 //!
-//! The law of this module: a workload that fio cannot run as we do is refused, not approximated; what is taken from fio's
-//! answer is what fio measured, and nothing is made up where it is silent. Source: fio's own documentation (HOWTO, "job file parameters", "JSON
-//! output").
+//! The law of this module: a workload that fio cannot run as we do is refused, not approximated. Results
+//! contain only what fio measured; nothing is invented for what it does not report. Source: fio's own
+//! documentation (HOWTO, "job file parameters", "JSON output").
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,36 +14,36 @@ use crate::samples::{Samples, Stop, float};
 use crate::sweep::{Arm, Sweep};
 use crate::workload::{Parameters, Pattern, RANDOM_BLOCKS, Sync, Workload};
 
-/// What a job file needs beside the workload.
+/// What a job file needs besides the workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job<'a> {
-    /// The file or device, as fio is to open it.
+    /// The file or device for fio to open.
     pub target: &'a str,
-    /// The arms.
+    /// The offsets of the arms.
     pub offsets: &'a [u64],
-    /// What offsets count, in bytes.
+    /// The unit of the offsets, in bytes.
     pub sector: u64,
-    /// Past the page cache.
+    /// Whether to bypass the page cache.
     pub direct: bool,
-    /// Bytes from the start of the target that are used.
+    /// How many bytes from the start of the target to use.
     pub bytes: Option<u64>,
-    /// Seconds of each arm, where the workload has no number of requests.
+    /// The seconds for each arm, if the workload has no number of requests.
     pub seconds: f64,
 }
 
-/// Why there is no job, or no result.
+/// Why there is no job file, or no result.
 #[derive(Debug, thiserror::Error)]
 pub enum FioError {
-    /// fio has no such workload.
+    /// fio does not support the workload.
     #[error("fio cannot run {0} as it is meant here")]
     Workload(&'static str),
-    /// A name that a job file cannot hold.
+    /// A name that cannot be written in a job file.
     #[error("{0:?}: a job file cannot hold this name")]
     Name(String),
-    /// Not what fio prints.
+    /// The text is not fio's output.
     #[error("not fio's JSON (--output-format=json or json+)")]
     Json(#[from] serde_json::Error),
-    /// A job without requests, or of another kind.
+    /// A job without requests, or of an unsupported kind.
     #[error("job {job:?}: {what}")]
     Job {
         /// The job's name.
@@ -51,14 +51,14 @@ pub enum FioError {
         /// What is wrong.
         what: String,
     },
-    /// No jobs.
+    /// The output has no jobs.
     #[error("there is no job in it")]
     Empty,
 }
 
-/// The job file of a run: one job for each arm, one after the other.
+/// Returns the job file of a run, with one job for each arm, run one after another.
 pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
-    // fio splits names at colons, and reads what begins with a semicolon or a hash as a comment.
+    // fio splits names at colons, and treats what begins with a semicolon or a hash as a comment.
     if job.target.is_empty() || job.target.contains(['\n', ':', ';', '#']) {
         return Err(FioError::Name(job.target.to_owned()));
     }
@@ -95,7 +95,7 @@ pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
         set("end_fsync", &1);
     }
     if workload.pattern.is_random() {
-        // A block may come twice, as in our runs.
+        // A block may be chosen twice, as in our runs.
         set("norandommap", &1);
         set("randseed", &workload.seed(job.sector).unwrap_or(1).max(1));
     }
@@ -117,16 +117,16 @@ pub fn emit(workload: &Workload, job: &Job<'_>) -> Result<String, FioError> {
     Ok(text)
 }
 
-/// What fio measured.
+/// The results of fio.
 #[derive(Clone, Debug)]
 pub struct FioRun {
     /// fio's version.
     pub version: String,
-    /// The file or device.
+    /// The file or device that was measured.
     pub target: String,
-    /// What was run, as its options say.
+    /// The workload, from the options in the output.
     pub workload: Workload,
-    /// An arm for each job. There is no uncertainty: fio runs one arm after the other.
+    /// An arm for each job. There is no uncertainty, because fio runs one arm after another.
     pub sweep: Sweep,
 }
 
@@ -155,7 +155,7 @@ struct OneJob {
 struct Direction {
     io_bytes: u64,
     total_ios: u64,
-    /// Milliseconds.
+    /// In milliseconds.
     runtime: u64,
     iops: f64,
     clat_ns: Times,
@@ -174,9 +174,9 @@ struct Times {
     bins: BTreeMap<String, u64>,
 }
 
-/// Reads what fio printed.
+/// Reads fio's output.
 pub fn import(text: &str) -> Result<FioRun, FioError> {
-    // fio may say something before the JSON begins.
+    // fio may print messages before the JSON.
     let from = text.find('{').unwrap_or(0);
     let output: Output = serde_json::from_str(&text[from..])?;
     let mut arms = Vec::new();
@@ -208,7 +208,7 @@ fn arm<'a>(job: &OneJob, option: &dyn Fn(&str) -> Option<&'a str>) -> Result<Arm
     let workload = workload(size, option).ok_or_else(|| wrong("its kind of requests (rw)".to_owned()))?;
     let mut samples = Samples::none();
     (samples.requests, samples.bytes, samples.stop) = (done.total_ios, done.io_bytes, Stop::Count);
-    // The runtime is whole milliseconds; the rate is not rounded, but nought where it ended at once.
+    // The runtime is in whole milliseconds. The rate is not rounded, but is zero where the job ended at once.
     let seconds = if done.iops > 0.0 { float(done.total_ios) / done.iops } else { float(done.runtime) / 1e3 };
     samples.elapsed = Nanos::from_seconds(seconds).unwrap_or_default();
     done.clat_ns.fill(done.total_ios, &mut samples.latency);
@@ -216,12 +216,13 @@ fn arm<'a>(job: &OneJob, option: &dyn Fn(&str) -> Option<&'a str>) -> Result<Arm
         samples.flushes = sync.total_ios;
         sync.lat_ns.fill(sync.total_ios, &mut samples.flush_latency);
     }
-    // The arm's name for its offset counts 512-byte sectors, as the job file that we write does.
+    // The arm's offset is in units of 512-byte sectors, as in the job file that we write.
     Ok(Arm { offset: offset / 512, workload: workload.at(offset), samples, turns: Vec::new() })
 }
 
 impl Times {
-    /// The bins, if fio was asked for them (json+); else so many of each percentile that they are as frequent.
+    /// Fills `latency` from the bins, if fio was asked for them (json+), and otherwise from the percentiles,
+    /// each with its share of the `count` requests.
     fn fill(&self, count: u64, latency: &mut straddle_io::Latency) {
         let number = |text: &String| text.parse::<u64>().ok();
         for (nanos, times) in &self.bins {
@@ -264,7 +265,7 @@ fn workload<'a>(size: u64, option: &dyn Fn(&str) -> Option<&'a str>) -> Option<W
     Some(Workload { count, seconds, size, queue_depth, ..pattern.into() })
 }
 
-/// fio's sizes: `4096`, `4k`, `2M`, powers of 1024 unless told otherwise.
+/// Parses fio's sizes: `4096`, `4k`, `2M`, with powers of 1024 unless configured otherwise.
 fn bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
     let factor: u64 = match text[digits.len()..].to_ascii_lowercase().as_str() {

@@ -1,46 +1,47 @@
-//! How far two arms are apart, from paired rounds: an estimate, its interval, and whether it may be chance.
+//! Compares two arms by paired rounds: an estimate of the difference, its interval, and whether it may be
+//! chance.
 //!
-//! Times of a disk are skewed, have outliers of a hundred times the median, and drift. So nothing here assumes a
-//! distribution: the logarithms of the two times of a round are subtracted, and the estimate is the median of all
-//! pairwise means of these differences (J. L. Hodges and E. L. Lehmann, 1963). The interval holds every difference that
-//! Wilcoxon's signed-rank test would not reject; its coverage is exact for any symmetric distribution, from six rounds
-//! on, where a bootstrap of so few values is too narrow.
+//! The times of a disk are skewed, have outliers of a hundred times the median, and drift. So no distribution
+//! is assumed here. The logarithms of the two times of a round are subtracted, and the estimate is the median
+//! of all pairwise means of these differences (J. L. Hodges and E. L. Lehmann, 1963). The interval contains
+//! every difference that Wilcoxon's signed-rank test would not reject. Its coverage is exact for any
+//! symmetric distribution, from six rounds on; a bootstrap of so few values is too narrow.
 
-/// A difference with the doubt about it.
+/// An estimate with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// The best single value.
+    /// The best estimate.
     pub value: f64,
-    /// The lowest value that the data do not speak against.
+    /// The lowest value that the data do not contradict.
     pub low: f64,
-    /// The highest.
+    /// The highest value that the data do not contradict.
     pub high: f64,
 }
 
 impl Interval {
-    /// Whether `value` is inside.
+    /// Whether `value` is in the interval.
     pub fn holds(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
 
-    /// The same of the exponentials: differences of logarithms become ratios.
+    /// Returns the exponentials, which turn differences of logarithms into ratios.
     #[must_use]
     pub fn exponentials(self) -> Self {
         Self { value: self.value.exp(), low: self.low.exp(), high: self.high.exp() }
     }
 
-    /// How far the ends are from the value, as a share of it; the greater of both.
+    /// Returns the larger distance from the value to an end of the interval, as a fraction of the value.
     pub fn relative_margin(&self) -> f64 {
         ((self.high - self.value).max(self.value - self.low) / self.value).abs()
     }
 }
 
-/// Beyond so many differences the normal distribution takes the place of the exact one: it differs in the fourth
-/// figure there.
+/// Above this many differences the normal distribution replaces the exact one, from which it differs only in
+/// the fourth digit.
 const EXACT: usize = 64;
 
-/// The centre of `differences` and the interval in which it is with a probability of 1 - `alpha`. `None` of so few that
-/// no interval is so sure.
+/// Returns the centre of `differences`, and the interval that contains it with a probability of 1 - `alpha`.
+/// `None` if there are too few for such a probability.
 pub fn centre(differences: &[f64], alpha: f64) -> Option<Interval> {
     let rank = critical(differences.len(), alpha)?;
     let mut means = Vec::with_capacity(differences.len() * (differences.len() + 1) / 2);
@@ -52,7 +53,7 @@ pub fn centre(differences: &[f64], alpha: f64) -> Option<Interval> {
     Some(Interval { value: median(&means), low: means[rank], high: means[last - rank] })
 }
 
-/// The middle of sorted values; zero of none.
+/// Returns the median of sorted values, or zero without values.
 pub fn median(sorted: &[f64]) -> f64 {
     match sorted {
         [] => 0.0,
@@ -60,8 +61,8 @@ pub fn median(sorted: &[f64]) -> f64 {
     }
 }
 
-/// The index, from 0, of the pairwise mean at which the interval begins: the greatest number c for which the sum of the
-/// positive ranks is below c with a probability of at most `alpha` / 2; less one.
+/// Returns the index, from 0, of the pairwise mean at which the interval begins: the greatest number c for
+/// which the sum of the positive ranks is below c with a probability of at most `alpha` / 2, less one.
 fn critical(count: usize, alpha: f64) -> Option<usize> {
     if count == 0 || alpha.is_nan() || alpha <= 0.0 {
         return None;
@@ -70,7 +71,8 @@ fn critical(count: usize, alpha: f64) -> Option<usize> {
     below.checked_sub(1)
 }
 
-/// The greatest c with P(T < c) ≤ `tail`, T being the sum of positive ranks of `count` differences of random sign.
+/// Returns the greatest c with P(T < c) ≤ `tail`, where T is the sum of the positive ranks of `count`
+/// differences with random signs.
 fn exact(count: usize, tail: f64) -> usize {
     let mut ways = vec![0.0_f64; count * (count + 1) / 2 + 1];
     ways[0] = 1.0;
@@ -80,7 +82,7 @@ fn exact(count: usize, tail: f64) -> usize {
         for sum in (rank..=highest).rev() {
             ways[sum] += ways[sum - rank];
         }
-        // Probabilities, not numbers of ways, which would pass what a float holds exactly.
+        // Probabilities rather than counts, which would exceed what a float can hold exactly.
         ways.iter_mut().for_each(|way| *way /= 2.0);
     }
     let mut below = 0.0;
@@ -106,8 +108,8 @@ fn approximate(count: usize, tail: f64) -> usize {
     whole
 }
 
-/// The standard normal distribution's quantile, to 4.5e-4: M. Abramowitz and I. A. Stegun, Handbook of Mathematical
-/// Functions, 26.2.23.
+/// Returns a quantile of the standard normal distribution, to 4.5e-4: M. Abramowitz and I. A. Stegun,
+/// Handbook of Mathematical Functions, 26.2.23.
 fn quantile(share: f64) -> f64 {
     let t = (-2.0 * (1.0 - share).ln()).sqrt();
     let above = 2.515_517 + t * (0.802_853 + t * 0.010_328);
@@ -119,7 +121,7 @@ fn quantile(share: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Critical values of the signed-rank test, two-sided 5 %, as tabulated: T is significant if at most this.
+    /// Critical values of the signed-rank test, two-sided 5 %, from tables: T is significant if at most this.
     #[test]
     fn critical_values_are_the_tabulated_ones() {
         for (count, value) in

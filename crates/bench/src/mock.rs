@@ -1,4 +1,4 @@
-//! A target for tests: no drive at all, only a time for each request.
+//! A target for tests, without a drive: it has only a time for each request.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,11 +9,11 @@ use straddle_units::{Boundary, ByteCount, Span};
 
 use crate::target::{Clock, Description, Target, TargetError};
 
-/// The mock's physical sector.
+/// The mock's physical sector size in bytes.
 const PHYSICAL: u64 = 4096;
 
-/// A target that takes `service` for each request and `penalty` more for each physical sector that is only partly
-/// written, works on `channels` requests at a time, and remembers what it was sent.
+/// A target that takes `service` for each request, and `penalty` more for each physical sector that is only
+/// partly written. It works on `channels` requests at a time and records what it is sent.
 #[derive(Clone, Debug)]
 pub struct Mock {
     description: Description,
@@ -22,7 +22,7 @@ pub struct Mock {
     penalty: Nanos,
     fails_at: Option<usize>,
     now: Time,
-    /// When each channel is next free.
+    /// When each channel will be free.
     channels: Vec<Time>,
     pending: BinaryHeap<Reverse<(Time, u64)>>,
     counters: Counters,
@@ -30,7 +30,7 @@ pub struct Mock {
 }
 
 impl Mock {
-    /// A mock of `capacity` bytes with one channel and no penalty.
+    /// Creates a mock of `capacity` bytes with one channel and no penalty.
     pub fn new(capacity: u64, service: Nanos) -> Self {
         let description =
             Description { name: "mock".to_owned(), title: "Mock".to_owned(), clock: Clock::Virtual };
@@ -48,28 +48,28 @@ impl Mock {
         }
     }
 
-    /// The same with a penalty for each partly written physical sector of 4096 bytes.
+    /// Sets a penalty for each partly written physical sector of 4096 bytes.
     #[must_use]
     pub const fn with_penalty(mut self, penalty: Nanos) -> Self {
         self.penalty = penalty;
         self
     }
 
-    /// The same with `channels` requests in service at a time, at least one.
+    /// Sets the number of requests in service at a time, at least one.
     #[must_use]
     pub fn with_channels(mut self, channels: usize) -> Self {
         self.channels = vec![Time::ZERO; channels.max(1)];
         self
     }
 
-    /// The same, but request number `index`, from 0, fails.
+    /// Makes request number `index`, from 0, fail.
     #[must_use]
     pub const fn failing_at(mut self, index: usize) -> Self {
         self.fails_at = Some(index);
         self
     }
 
-    /// Every request so far, with the time when it was sent.
+    /// Returns every request so far, with the time when it was sent.
     pub fn log(&self) -> &[(Time, Request)] {
         &self.log
     }

@@ -1,22 +1,23 @@
-//! The C library's `random()`, so that a program's blocks are the ones it asked for when its figures were published.
+//! The C library's `random()`, so that a program's blocks are the same as when its figures were published.
 //!
-//! glibc's default generator: additive feedback over 31 words (`TYPE_3`, x³¹ + x³ + 1) of which the low bit is dropped;
-//! the words are filled by a linear congruential generator and the first 310 outputs thrown away (stdlib/random_r.c).
+//! This is glibc's default generator: additive feedback over 31 words (`TYPE_3`, x³¹ + x³ + 1), of which the
+//! lowest bit is dropped. The words are filled by a linear congruential generator, and the first 310 outputs
+//! are discarded (stdlib/random_r.c).
 
-/// Words of state.
+/// The number of words of state.
 const DEGREE: usize = 31;
-/// Distance of the two words that are added.
+/// The distance between the two words that are added.
 const SEPARATION: usize = 3;
-/// So many outputs for each word are thrown away after seeding.
+/// The number of outputs per word that are discarded after seeding.
 const DISCARDED: usize = 10;
-/// Seeding: word = word · 16807 mod (2³¹ - 1), by Schrage's division.
+/// Seeding computes word = word · 16807 mod (2³¹ - 1), by Schrage's division.
 const MULTIPLIER: i64 = 16_807;
 const MODULUS: i64 = 2_147_483_647;
 
-/// The largest number that [`GlibcRandom::next`] gives.
+/// The largest number that [`GlibcRandom::next`] returns.
 pub const RANDOM_MAX: u32 = 0x7FFF_FFFF;
 
-/// `srandom(seed)`, then `random()` again and again.
+/// The sequence of `random()` after `srandom(seed)`.
 #[derive(Clone, Debug)]
 pub struct GlibcRandom {
     state: [u32; DEGREE],
@@ -25,14 +26,15 @@ pub struct GlibcRandom {
 }
 
 impl GlibcRandom {
-    /// As after `srandom(seed)`.
+    /// Creates the state after `srandom(seed)`.
     pub fn new(seed: u32) -> Self {
         let seed = if seed == 0 { 1 } else { seed };
         let mut state = [seed; DEGREE];
-        // The C code keeps the words in int32_t: a seed from 2³¹ on is negative there.
+        // The C code keeps the words in int32_t, so seeds from 2³¹ on are negative there.
         let mut word = i64::from(seed.cast_signed());
         for place in state.iter_mut().skip(1) {
-            // `%` cuts towards zero, as Schrage's method in C does; what is below zero is brought back above.
+            // `%` truncates towards zero, as Schrage's method in C does. Negative results are made positive
+            // again.
             word = (word * MULTIPLIER) % MODULUS;
             if word < 0 {
                 word += MODULUS;
@@ -46,7 +48,7 @@ impl GlibcRandom {
         generator
     }
 
-    /// The next number, 0 to [`RANDOM_MAX`].
+    /// Returns the next number, 0 to [`RANDOM_MAX`].
     #[allow(
         clippy::should_implement_trait,
         reason = "it never ends, and the name is that of every generator"
@@ -64,7 +66,7 @@ impl GlibcRandom {
 mod tests {
     use super::*;
 
-    /// Seeds with the first six numbers and the ten thousandth, as glibc 2.36 gave them on x86-64.
+    /// Seeds with their first six numbers and the ten thousandth, from glibc 2.36 on x86-64.
     const GLIBC: [(u32, [u32; 6], u32); 8] = [
         (1, [1804289383, 846930886, 1681692777, 1714636915, 1957747793, 424238335], 1908609430),
         (0, [1804289383, 846930886, 1681692777, 1714636915, 1957747793, 424238335], 1908609430),

@@ -1,9 +1,10 @@
-//! The same workload at several offsets in turns, so that whatever changes meanwhile changes all of them.
+//! Runs the same workload at several offsets in turns, so that anything that changes meanwhile changes all of
+//! them.
 //!
-//! The law of this module: no arm is better placed than another. A round gives every arm two turns, first in an order
-//! that is drawn for the round, then in the reverse (A B B A), so that a steady drift cancels; all turns of a round are in
-//! the same region, each at places of its own, because what one arm has just written is in the drive's cache. The arms are
-//! compared within rounds only.
+//! The law of this module: no arm has an advantage over another. A round gives every arm two turns, first in
+//! an order drawn for the round, then in the reverse order (A B B A), so that a steady drift cancels. All
+//! turns of a round are in the same region, but each at places of its own, because what one arm has just
+//! written is in the drive's cache. Arms are compared within rounds only.
 
 use straddle_io::{Nanos, SplitMix64, Time};
 use straddle_units::Span;
@@ -14,100 +15,101 @@ use crate::sweep::{Arm, Sweep};
 use crate::target::{Target, TargetError};
 use crate::workload::{Workload, WorkloadError};
 
-/// No ratio is called known of fewer rounds.
+/// The fewest rounds after which a ratio is considered known.
 pub const FEWEST_ROUNDS: usize = 10;
 
-/// More rounds than this tell nothing new.
+/// The most rounds; further ones add no information.
 const MOST_ROUNDS: usize = 400;
 
-/// The first try at how many requests a turn has.
+/// The number of requests of a turn that is tried first.
 const PILOT: u64 = 4;
 
-/// Latencies that are kept of one turn, at most.
+/// The most latencies that are kept of one turn.
 const KEPT: u64 = 1 << 16;
 
-/// Places in a region at which a sequence begins are so far apart: no boundary that matters is greater.
+/// The distance between the places in a region at which a sequence may begin, in bytes. No relevant boundary
+/// is larger.
 const GRAIN: u64 = 1 << 20;
 
 /// How to measure in turns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {
-    /// The arms: how many logical sectors each request is past its place.
+    /// The arms: the distance of each request from its place, in logical sectors.
     pub offsets: Vec<u64>,
-    /// Where on the target; nothing outside is touched.
+    /// The regions of the target that are used. Nothing outside is touched.
     pub regions: Vec<Span>,
-    /// How long a turn lasts, about.
+    /// The approximate duration of a turn.
     pub turn: Nanos,
-    /// Requests of a turn, if that is not to be found out.
+    /// The number of requests of a turn; `None` to determine it.
     pub requests: Option<u64>,
     /// No round begins later than this after the start.
     pub limit: Nanos,
-    /// When every ratio is known so well, as a share of it, the run ends.
+    /// The run ends when every ratio is known to this fraction of it.
     pub precision: f64,
-    /// Where the order of turns and the places come from.
+    /// The seed for the order of turns and the places.
     pub seed: u64,
 }
 
-/// One arm's turn: a sample.
+/// One turn of an arm: a sample.
 #[derive(Clone, Debug)]
 pub struct Turn {
-    /// Which round, from 0.
+    /// The number of the round, from 0.
     pub round: usize,
-    /// Which arm.
+    /// The index of the arm.
     pub arm: usize,
     /// Its offset in logical sectors.
     pub offset: u64,
-    /// Where in the order of regions.
+    /// The index of the region in the order.
     pub region: usize,
-    /// The byte from which the workload was run.
+    /// The byte at which the workload started.
     pub start: u64,
     /// The seed of its places.
     pub seed: u32,
-    /// When it began.
+    /// When the turn began.
     pub began: Time,
-    /// How long it took, with the flush at its end.
+    /// Its duration, including the flush at its end.
     pub elapsed: Nanos,
-    /// Requests done.
+    /// Requests completed.
     pub requests: u64,
-    /// The first of the latencies, in the order of completion.
+    /// The latencies, in order of completion, if there are few enough to keep.
     pub latencies: Vec<Nanos>,
 }
 
 /// Why no further round was begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Every ratio is known as well as was asked for.
+    /// Every ratio is known to the requested precision.
     Precise,
-    /// The time was up, or there were very many rounds.
+    /// The time limit or the maximum number of rounds was reached.
     Limit,
-    /// Somebody asked for an end.
+    /// The user interrupted the run.
     Interrupted,
 }
 
-/// Who watches.
+/// Receives the results of each round.
 pub trait Watch: Progress {
-    /// A round is complete: its turns, and what all rounds together say so far.
+    /// Called when a round is complete, with its turns and the results of all rounds so far.
     fn round(&mut self, _turns: &[Turn], _sofar: &Sweep) {}
 }
 
 impl Watch for Silent {}
 
-/// What was measured.
+/// The results of all rounds.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// The arms and how they compare.
+    /// The arms and their comparison.
     pub sweep: Sweep,
-    /// Complete rounds.
+    /// The number of complete rounds.
     pub rounds: usize,
-    /// Requests of each turn.
+    /// The number of requests in each turn.
     pub requests: u64,
     /// Why it ended.
     pub ended: Ended,
-    /// Seconds per request of the first arm's turns, in order of time: what drifted.
+    /// The seconds per request of the first arm's turns, in order of time, which show drift.
     pub course: Vec<f64>,
 }
 
-/// Measures, as `order` says, on one target.
+/// Measures as `order` specifies, on one target.
 struct Rounds<'a> {
     target: &'a mut dyn Target,
     workload: &'a Workload,
@@ -119,7 +121,8 @@ struct Rounds<'a> {
     course: Vec<f64>,
 }
 
-/// Runs `workload` at every offset of `order` in turns, until the ratios are known or the time is up.
+/// Runs `workload` at every offset of `order` in turns, until the ratios are known or the time limit is
+/// reached.
 pub fn rounds(
     target: &mut dyn Target,
     workload: &Workload,
@@ -174,7 +177,7 @@ impl<'a> Rounds<'a> {
             done += 1;
             let sofar = Sweep::new(std::mem::take(&mut self.arms)).ok_or(RunError::NoOffsets)?;
             watch.round(&turns, &sofar);
-            // Not after every round: whoever looks often enough sees whatever he waits for.
+            // Not after every round: checking too often finds precision by chance.
             let looked = done >= look;
             let precise = looked && sofar.is_known_to(self.order.precision);
             self.arms = sofar.into_arms();
@@ -190,9 +193,9 @@ impl<'a> Rounds<'a> {
         Ok(Measured { sweep, rounds: done, requests, ended, course: self.course })
     }
 
-    /// Finds how many requests make a turn of the wanted length, or of one with which there are rounds enough before the
-    /// time is up, and warms the target up. The middle one of the arms counts: one may have met a stall that has nothing to
-    /// do with its requests.
+    /// Determines how many requests give a turn of the wanted length, or a shorter one that leaves time for
+    /// enough rounds, and warms up the target. The median of the arms' times is used, because one arm may
+    /// have met a stall that has nothing to do with its requests.
     fn pilot(&mut self) -> Result<u64, RunError> {
         let most = self.most().max(1);
         let turns = float((2 * self.arms.len() * (FEWEST_ROUNDS + FEWEST_ROUNDS / 4)) as u64);
@@ -213,7 +216,8 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// As many requests of a sequence as the smallest region has room for, beginning in its first half.
+    /// Returns the number of requests of a sequence that fit into half of the smallest region, so that it can
+    /// begin anywhere in the first half.
     fn most(&self) -> u64 {
         let room = self.order.regions.iter().map(|region| region.len().get()).min().unwrap_or(0);
         if self.workload.pattern.is_random() {
@@ -241,7 +245,7 @@ impl<'a> Rounds<'a> {
             measured.push(samples);
             watch.advance(self.share());
         }
-        // Only now: an interrupted round leaves no trace.
+        // Recorded only now, so that an interrupted round leaves no trace.
         for (index, arm) in self.arms.iter_mut().enumerate() {
             for (turn, samples) in turns.iter().zip(&measured).filter(|(turn, _)| turn.arm == index) {
                 let seconds = turn.elapsed.seconds() / float(turn.requests.max(1));
@@ -269,11 +273,12 @@ impl<'a> Rounds<'a> {
         let seed = u32::try_from(drawn >> 32).unwrap_or_default();
         let workload = self.arms[arm].workload.turn(start, requests, seed);
         let mut program = workload.program(end.min(self.target.capacity()), self.target.logical_sector())?;
-        // What the drive's cache holds at a turn's end would else be paid for by the next arm.
+        // Otherwise the next arm would pay for what is in the drive's cache at the end of a turn.
         program.fsync_last |= workload.writes() && !program.flush_each;
         if !program.fsync_last {
-            // Else a turn would end with a queue that runs empty, and a short one with many requests at a time would be mostly
-            // that. Where a flush ends it, the requests of the tail would be flushed as well.
+            // Otherwise a turn would end with the queue running empty, and a short turn at a high queue depth
+            // would consist mostly of that. Not with a final flush, which would flush the requests of the
+            // tail as well.
             program.tail = u64::from(program.depth) - 1;
         }
         let (began, mut latencies) = (self.target.now(), Vec::new());
@@ -285,8 +290,8 @@ impl<'a> Rounds<'a> {
         Ok((turn, samples))
     }
 
-    /// Where in a region a turn begins: a sequence anywhere that has room for it, random requests at its start, because
-    /// they choose their own places.
+    /// Returns where in a region a turn begins: for a sequence, any place with room for it; for random
+    /// requests, the region's start, because they choose their own places.
     fn place(&mut self, from: u64, length: u64, requests: u64) -> u64 {
         if self.workload.pattern.is_random() {
             return from;

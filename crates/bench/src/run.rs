@@ -7,25 +7,25 @@ use crate::samples::{Batches, Samples, Stop, float};
 use crate::target::{Target, TargetError, complete};
 use crate::workload::{Program, Workload, WorkloadError};
 
-/// The host, as far as the measurement sees it.
+/// The properties of the host that affect the measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Host {
-    /// Nanoseconds from the end of a request to the next submission: system call, copying, the program itself. A real host
-    /// has this by itself; it is for modelled targets.
+    /// Nanoseconds from the end of a request to the next submission: system call, copying, the program
+    /// itself. Only for modelled targets, because on a real host this time passes anyway.
     pub overhead_ns: u64,
 }
 
 /// Receives progress.
 pub trait Progress {
-    /// `share` of the run is done, 0 to 1. Called after every request.
+    /// Reports that `share` of the run is done, 0 to 1. Called after every request.
     fn advance(&mut self, share: f64);
 
-    /// What is going on, in a few words.
+    /// Reports the current activity, in a few words.
     fn tell(&mut self, _what: &str) {}
 }
 
-/// Nobody.
+/// Ignores progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 
@@ -33,24 +33,25 @@ impl Progress for Silent {
     fn advance(&mut self, _: f64) {}
 }
 
-/// Why a run came to nothing.
+/// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The workload does not suit the target.
+    /// The workload cannot be run on the target.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
     /// The target failed.
     #[error("request {index} failed")]
     Target {
-        /// Which request, from 0, flushes not counted: a flush has the index of the request that it follows.
+        /// The request's number, from 0. Flushes are not counted: a flush has the number of the request
+        /// before it.
         index: u64,
-        /// What happened.
+        /// The target's error.
         source: TargetError,
     },
     /// A sweep without offsets.
     #[error("there is no offset to measure at")]
     NoOffsets,
-    /// An offset, times the logical sector, that is past any target.
+    /// An offset that, times the logical sector size, is past the end of any target.
     #[error("offset {offset}: no target has so many sectors")]
     Offset {
         /// The offset in logical sectors.
@@ -58,7 +59,7 @@ pub enum RunError {
     },
 }
 
-/// Runs `workload` on `target` from now on, and measures it.
+/// Runs `workload` on `target` from the current time on, and measures it.
 pub fn run(
     target: &mut dyn Target,
     workload: &Workload,
@@ -69,7 +70,7 @@ pub fn run(
     run_program(target, program, host, None, progress)
 }
 
-/// Runs what a workload has become for this target; each latency goes into `raw` as well, if there is one.
+/// Runs a checked workload. Each latency is also appended to `raw`, if given.
 pub(crate) fn run_program(
     target: &mut dyn Target,
     program: Program,
@@ -87,13 +88,13 @@ pub(crate) fn run_program(
     Ok(samples)
 }
 
-/// A request on its way, at the index that is its id.
+/// An outstanding request. Its id is its index in the slots.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    /// Which request of the run.
+    /// The number of the request in the run.
     index: u64,
     started: Time,
-    /// Its flush is on its way, since then.
+    /// When its flush was submitted, if it is being flushed.
     flushing: Option<Time>,
 }
 
@@ -102,7 +103,7 @@ struct Engine<'a> {
     program: Program,
     overhead: Nanos,
     start: Time,
-    /// When the last request was done.
+    /// When the last request was completed.
     end: Time,
     slots: Vec<Slot>,
     free: Vec<usize>,
@@ -149,7 +150,8 @@ impl<'a> Engine<'a> {
         .with_slots(depth)
     }
 
-    /// No more slots than requests, whatever queue depth was asked for.
+    /// Creates one slot for each outstanding request, but no more than there are requests, whatever the queue
+    /// depth.
     fn with_slots(mut self, depth: usize) -> Self {
         let most = self.program.count.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
         let depth = depth.min(most).min(1 << 16);
@@ -164,7 +166,7 @@ impl<'a> Engine<'a> {
             if self.outstanding() > 0 {
                 let completion = self.target.wait()?;
                 if self.is_tail() {
-                    // It only kept the queue full, and costs nobody anything.
+                    // A request of the tail only kept the queue full, and is not counted.
                     self.give_back(completion);
                     continue;
                 }
@@ -186,7 +188,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Submits as long as the queue, the limits and a due fsync allow.
+    /// Submits requests as long as the queue, the limits and a due fsync permit.
     fn fill(&mut self) -> Result<(), TargetError> {
         while !self.stopped && !self.fsync_due() && !self.is_tail() {
             let Some(&slot) = self.free.last() else { return Ok(()) };
@@ -216,10 +218,10 @@ impl<'a> Engine<'a> {
         None
     }
 
-    /// Takes note of a completion; whether a request is wholly done with it.
+    /// Processes a completion. Returns whether it completes a request, including its flush.
     fn complete(&mut self, completion: Completion) -> Result<bool, TargetError> {
         let slot = usize::try_from(completion.id.0).unwrap_or(usize::MAX);
-        // An id that was never given out would be a target's mistake; nothing is known of it.
+        // An id that was never assigned is an error of the target, and is ignored.
         let Some(state) = self.slots.get_mut(slot) else { return Ok(false) };
         if let Some(since) = state.flushing {
             self.flush_latency.record(completion.at.since(since));
@@ -240,7 +242,7 @@ impl<'a> Engine<'a> {
         Ok(true)
     }
 
-    /// Whether all that counts is done, and what is still on its way is the tail.
+    /// Whether all requests that count are done, and those outstanding are the tail.
     fn is_tail(&self) -> bool {
         self.program.tail > 0 && self.program.count.is_some_and(|count| self.done >= count)
     }
@@ -266,13 +268,13 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// The request that the error is about; the last one submitted where it names none.
+    /// Returns the number of the request that the error names, or of the last one submitted if it names none.
     fn failed(&self, error: &TargetError) -> u64 {
         let request = match error {
             TargetError::Refused { request, .. } | TargetError::Failed { request, .. } => Some(request),
             TargetError::Stalled { .. } | TargetError::Idle | TargetError::Interrupted => None,
         };
-        // An fsync belongs to no slot.
+        // An fsync has no slot.
         let owned =
             request.filter(|request| request.operation == self.program.operation || self.program.flush_each);
         let slot = owned.and_then(|request| usize::try_from(request.id.0).ok());

@@ -1,14 +1,14 @@
-//! What a run measured, in memory that does not grow with its length.
+//! The measurements of a run, in memory that does not grow with its length.
 
 use straddle_io::{Counters, Latency, Nanos, Time};
 
-/// The most batches that are kept; at this number they are joined two by two.
+/// The most batches that are kept. At this number they are merged in pairs.
 const BATCHES: usize = 64;
-/// Fewer batches tell nothing of the spread.
+/// The fewest batches from which the spread is estimated.
 const FEWEST: usize = 8;
 
-/// The spread of a rate from the lengths of equal batches of requests, which, other than single requests, hardly depend on
-/// each other (the method of batch means).
+/// Estimates the spread of a rate from the durations of equal batches of requests, which unlike single
+/// requests hardly depend on each other (the method of batch means).
 #[derive(Clone, Debug)]
 pub(crate) struct Batches {
     lengths: Vec<u64>,
@@ -22,7 +22,7 @@ impl Batches {
         Self { lengths: Vec::with_capacity(BATCHES), size: 1, filled: 0, since: start }
     }
 
-    /// One more request was done at `at`.
+    /// Records that one more request was completed at `at`.
     pub(crate) fn record(&mut self, at: Time) {
         self.filled += 1;
         if self.filled < self.size {
@@ -37,7 +37,7 @@ impl Batches {
         }
     }
 
-    /// The standard error of the mean time per request, as a share of it.
+    /// Returns the standard error of the mean time per request, as a fraction of it.
     pub(crate) fn relative_error(&self) -> Option<f64> {
         if self.lengths.len() < FEWEST {
             return None;
@@ -52,39 +52,41 @@ impl Batches {
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// All requests were done.
+    /// All requests were completed.
     Count,
-    /// The time was up.
+    /// The time limit was reached.
     Time,
-    /// The target's end was reached before its time was up.
+    /// The end of the target was reached before the time limit.
     End,
 }
 
-/// What a run measured.
+/// The measurements of a run.
 #[derive(Clone, Debug)]
 pub struct Samples {
-    /// Reads or writes done.
+    /// Reads or writes completed.
     pub requests: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Flushes done.
+    /// Flushes completed.
     pub flushes: u64,
     /// From the first submission to the last completion.
     pub elapsed: Nanos,
     /// Why it ended.
     pub stop: Stop,
-    /// Each request from submission to completion; with a flush after each write, to that flush's completion.
+    /// The latency of each request, from submission to completion. With a flush after each write, to the
+    /// completion of that flush.
     pub latency: Latency,
-    /// Each flush by itself.
+    /// The latency of each flush.
     pub flush_latency: Latency,
-    /// The standard error of the mean time per request, as a share of it; `None` of too few to tell.
+    /// The standard error of the mean time per request, as a fraction of it; `None` if there are too few
+    /// batches.
     pub relative_error: Option<f64>,
-    /// What happened inside the target meanwhile, if it can tell.
+    /// The target's internal counters during the run, if it has any.
     pub counters: Option<Counters>,
 }
 
 impl Samples {
-    /// Nothing measured yet.
+    /// Creates empty measurements.
     pub(crate) fn none() -> Self {
         Self {
             requests: 0,
@@ -99,7 +101,8 @@ impl Samples {
         }
     }
 
-    /// Another run of the same arm. What its batches say of the spread is dropped: rounds say it better.
+    /// Adds another run of the same arm. The spread from its batches is dropped, because rounds give a better
+    /// one.
     pub(crate) fn join(&mut self, other: &Self) {
         self.counters = match self.counters {
             None if self.requests == 0 => other.counters,
@@ -113,22 +116,23 @@ impl Samples {
         self.flush_latency.join(&other.flush_latency);
     }
 
-    /// Requests a second.
+    /// Returns the requests per second.
     pub fn iops(&self) -> f64 {
         per_second(self.requests, self.elapsed)
     }
 
-    /// Bytes a second.
+    /// Returns the bytes per second.
     pub fn bytes_per_second(&self) -> f64 {
         per_second(self.bytes, self.elapsed)
     }
 
-    /// Seconds from one request's end to the next one's: what an arm is compared by.
+    /// Returns the seconds per request, from the completion of one to that of the next, by which arms are
+    /// compared.
     pub fn seconds_per_request(&self) -> f64 {
         if self.requests == 0 { 0.0 } else { self.elapsed.seconds() / float(self.requests) }
     }
 
-    /// A counter, spread over the requests.
+    /// Divides a counter by the number of requests.
     pub fn per_request(&self, total: f64) -> f64 {
         if self.requests == 0 { 0.0 } else { total / float(self.requests) }
     }

@@ -1,4 +1,4 @@
-//! What a probe needs of a target beyond sending requests to it.
+//! What a probe requires of a target besides sending requests.
 
 use straddle_io::{Operation, Request};
 use straddle_units::Span;
@@ -7,27 +7,29 @@ use crate::target::{Modelled, Target, TargetError, complete};
 
 /// A target whose contents survive being probed.
 ///
-/// The law: a probe writes only inside spans that it has passed to [`Surface::prepare`] before, and a write must put
-/// back exactly what was there. So an implementation on a real device has to
+/// The law: a probe writes only inside spans that it has passed to [`Surface::prepare`] before, and a write
+/// must restore exactly the previous contents. So an implementation on a real device has to
 ///
-/// - read each span from the device in `prepare`, past the page cache, and keep what it read until the probe is over; where
-///   spans overlap, or were prepared before, the bytes kept first are the right ones and must not be lost;
+/// - read each span from the device in `prepare`, bypassing the page cache, and keep the bytes until the
+///   probe is over; where spans overlap or were prepared before, the bytes kept first are the right ones and
+///   must not be lost;
 /// - send those bytes with each write, and fail a write outside of them with [`TargetError::Failed`];
-/// - send writes, FUA writes and flushes to the drive as such, and report times that hold no work of its own: copying is done
-///   before the submission;
+/// - send writes, FUA writes and flushes to the drive as such, and report times that do not include its own
+///   work: copying is done before the submission;
 /// - keep no more than it is asked to: a probe prepares at most `straddle_probe::MOST_PREPARED` bytes.
 ///
-/// Preparing leaves its mark on what is measured: the drive's read cache then holds what is about to be written. The probe
-/// reads elsewhere afterwards, so that no implementation needs to.
+/// Preparing affects what is measured: the drive's read cache then holds what is about to be written. The
+/// probe reads elsewhere afterwards, so implementations do not need to.
 pub trait Surface: Target {
-    /// Reads the spans and keeps their contents; nothing is outstanding before or after.
+    /// Reads the spans and keeps their contents. No request is outstanding before or after.
     fn prepare(&mut self, spans: &[Span]) -> Result<(), TargetError>;
 }
 
-/// Ids that no probe uses for its own requests.
+/// An id that probes do not use for their own requests.
 const PREPARING: u64 = 1 << 63;
 
-/// A modelled drive keeps no contents; but it is read as a real one would be, for that has an effect on its caches.
+/// A modelled drive keeps no contents, but it is read as a real one would be, because that affects its
+/// caches.
 impl Surface for Modelled {
     fn prepare(&mut self, spans: &[Span]) -> Result<(), TargetError> {
         for span in spans {

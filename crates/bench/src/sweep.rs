@@ -1,4 +1,4 @@
-//! The same workload at one offset after the other, and what the difference is.
+//! Runs the same workload at one offset after another, and compares the results.
 
 use crate::interval::{Interval, centre, median};
 use crate::run::{Host, Progress, RunError, run};
@@ -6,34 +6,39 @@ use crate::samples::{Samples, float};
 use crate::target::Target;
 use crate::workload::Workload;
 
-/// Arms closer than this are called equal even where the spread is nought: no published figure is more exact.
+/// Arms whose ratio is closer to 1 than this are called equal even if there is no spread: no published figure
+/// is more exact.
 pub const EQUAL: f64 = 0.01;
 
-/// So many standard errors may two arms be apart by chance, the best and the worst of many being picked.
+/// The number of standard errors by which two arms may differ by chance, when the best and the worst of many
+/// are picked.
 const STANDARD_ERRORS: f64 = 3.0;
 
-/// The doubt that an interval of 95 % is computed with. Rounds go on until the interval is narrow, which prefers those that
-/// are so by chance; what that takes away is put back here, as the tests measure on targets with a known ratio.
+/// The significance level with which the 95 % interval is computed. Rounds continue until the interval is
+/// narrow, which favours intervals that are narrow by chance. The lower level compensates for that, as the
+/// tests measure on targets with a known ratio.
 const DOUBT: f64 = 0.045;
 
-/// The doubt with which a difference is claimed; smaller, because whoever stops when a difference shows sees more of them.
+/// The significance level at which a difference is claimed. It is smaller, because stopping as soon as a
+/// difference shows finds differences too often.
 const CLAIM: f64 = 0.030;
 
 /// One arm of a sweep.
 #[derive(Clone, Debug)]
 pub struct Arm {
-    /// Its offset in logical sectors.
+    /// Its offset, in logical sectors.
     pub offset: u64,
-    /// The workload as it was run; of several turns, as it was asked for.
+    /// The workload as it was run; for several turns, as it was requested.
     pub workload: Workload,
-    /// What was measured, in all turns.
+    /// The measurements of all turns.
     pub samples: Samples,
-    /// The logarithm of its seconds per request in each turn, two of them for each round; empty where it was run once.
+    /// The logarithm of its seconds per request in each turn, with two turns per round. Empty if it was run
+    /// once.
     pub turns: Vec<f64>,
 }
 
 impl Arm {
-    /// Seconds per request, what arms are compared by: of several rounds the median.
+    /// Returns the seconds per request by which arms are compared: the median if there are several rounds.
     pub fn seconds_per_request(&self) -> f64 {
         if self.turns.is_empty() {
             return self.samples.seconds_per_request();
@@ -43,54 +48,54 @@ impl Arm {
         median(&rounds).exp()
     }
 
-    /// The mean of the two turns of each round.
+    /// Returns the mean of the two turns of each round.
     pub fn rounds(&self) -> Vec<f64> {
         self.turns.chunks(2).map(|turns| turns.iter().sum::<f64>() / float(turns.len() as u64)).collect()
     }
 
-    /// Requests a second.
+    /// Returns the requests per second.
     pub fn iops(&self) -> f64 {
         let seconds = self.seconds_per_request();
         if seconds > 0.0 { 1.0 / seconds } else { 0.0 }
     }
 
-    /// Bytes a second.
+    /// Returns the bytes per second.
     pub fn bytes_per_second(&self) -> f64 {
         self.iops() * float(self.workload.size)
     }
 }
 
-/// All arms, in the order of the offsets.
+/// All arms, in order of their offsets.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// At least one.
+    /// At least one arm.
     arms: Vec<Arm>,
     best: usize,
     worst: usize,
 }
 
-/// How much longer than another an arm takes.
+/// The time per request of an arm relative to another's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
-    /// Times the other's.
+    /// The factor.
     pub value: f64,
-    /// Where it lies with 95 %; `None` where that is not known.
+    /// Its 95 % interval; `None` where that is not known.
     pub interval: Option<Interval>,
     one: bool,
 }
 
 impl Ratio {
-    /// Whether it may well be 1, one of all pairs of arms having been picked.
+    /// Whether it may be 1, given that it was picked from all pairs of arms.
     pub const fn is_one(&self) -> bool {
         self.one
     }
 
-    /// The greater distance from the value to an end of its interval.
+    /// Returns the larger distance from the value to an end of its interval.
     pub fn margin(&self) -> Option<f64> {
         self.interval.map(|interval| interval.relative_margin() * interval.value)
     }
 
-    /// Of the time per request, of two out of `arms` arms.
+    /// Compares the time per request of two out of `arms` arms.
     fn of(arm: &Arm, to: &Arm, arms: usize) -> Self {
         if arm.turns.len().min(to.turns.len()) > 0 {
             return Self::of_rounds(arm, to, arms);
@@ -108,7 +113,7 @@ impl Ratio {
         Self { value, interval, one }
     }
 
-    /// Rounds are paired: what changes from round to round changes both arms.
+    /// Compares the arms within rounds, because what changes from round to round changes both of them.
     fn of_rounds(arm: &Arm, to: &Arm, arms: usize) -> Self {
         let pairs = |one: &[f64], other: &[f64]| -> Vec<f64> {
             one.iter().zip(other).map(|(one, other)| one - other).collect()
@@ -117,8 +122,9 @@ impl Ratio {
         let interval = centre(&rounds, DOUBT).map(Interval::exponentials);
         rounds.sort_unstable_by(f64::total_cmp);
         let value = interval.map_or_else(|| median(&rounds).exp(), |interval| interval.value);
-        // Of many arms the best and the worst are picked: C. Bonferroni's correction for so many pairs. A drift moves a round's
-        // two turns to opposite sides, so that they are symmetric by themselves, and there are twice as many.
+        // The best and the worst of many arms are picked, so this applies C. Bonferroni's correction for the
+        // number of pairs. A drift moves a round's two turns in opposite directions, so the turns are
+        // symmetric even without averaging, and there are twice as many of them.
         let picked = float((arms * arms.saturating_sub(1) / 2).max(1) as u64);
         let sure = centre(&pairs(&arm.turns, &to.turns), CLAIM / picked).map(Interval::exponentials);
         let holds_one = |interval: Option<Interval>| interval.is_none_or(|interval| interval.holds(1.0));
@@ -128,63 +134,63 @@ impl Ratio {
 }
 
 impl Sweep {
-    /// These arms; `None` of none.
+    /// Creates a sweep of these arms; `None` without arms.
     pub fn new(arms: Vec<Arm>) -> Option<Self> {
         let time = |index: &usize| arms[*index].seconds_per_request();
         let order = |one: &usize, other: &usize| time(one).total_cmp(&time(other));
         let best = (0..arms.len()).min_by(order)?;
-        // The first of equals, as with the best.
+        // The first one of equals, as for the best.
         let worst = (0..arms.len()).min_by(|one, other| order(other, one))?;
         Some(Self { arms, best, worst })
     }
 
-    /// All arms, in the order of the offsets given.
+    /// Returns all arms, in the order of the offsets given.
     pub fn arms(&self) -> &[Arm] {
         &self.arms
     }
 
-    /// The arms back again.
+    /// Returns the arms by value.
     pub(crate) fn into_arms(self) -> Vec<Arm> {
         self.arms
     }
 
-    /// The cheapest.
+    /// Returns the fastest arm.
     pub fn best(&self) -> &Arm {
         &self.arms[self.best]
     }
 
-    /// The most expensive.
+    /// Returns the slowest arm.
     pub fn worst(&self) -> &Arm {
         &self.arms[self.worst]
     }
 
-    /// An arm's time over the cheapest one's.
+    /// Returns an arm's time relative to the fastest one's.
     pub fn ratio(&self, arm: &Arm) -> Ratio {
         Ratio::of(arm, self.best(), self.arms.len())
     }
 
-    /// The worst one's.
+    /// Returns the slowest arm's time relative to the fastest one's.
     pub fn worst_ratio(&self) -> Ratio {
         self.ratio(self.worst())
     }
 
-    /// Whether all arms but the cheapest are as expensive as the worst, as far as can be told.
+    /// Whether all arms but the fastest are as slow as the slowest, as far as the data show.
     pub fn others_alike(&self) -> bool {
         let worst = |arm: &Arm| Ratio::of(arm, self.worst(), self.arms.len());
         self.arms.iter().all(|arm| self.ratio(arm).is_one() || worst(arm).is_one())
     }
 
-    /// Whether the offset matters at all.
+    /// Whether the offset makes a difference.
     pub fn differs(&self) -> bool {
         !self.worst_ratio().is_one()
     }
 
-    /// The offsets that are as cheap as the cheapest, as far as can be told.
+    /// Returns the offsets that are as fast as the fastest, as far as the data show.
     pub fn cheapest(&self) -> Vec<u64> {
         self.arms.iter().filter(|arm| self.ratio(arm).is_one()).map(|arm| arm.offset).collect()
     }
 
-    /// Whether every ratio is known to `precision`, as a share of it.
+    /// Whether every ratio is known to `precision`, as a fraction of it.
     pub fn is_known_to(&self, precision: f64) -> bool {
         let margin =
             |arm: &Arm| self.ratio(arm).interval.map_or(f64::INFINITY, |interval| interval.relative_margin());
@@ -192,7 +198,7 @@ impl Sweep {
     }
 }
 
-/// Runs `workload` at each of `offsets` (logical sectors), each on a target fresh from `fresh`.
+/// Runs `workload` at each of `offsets` (in logical sectors), each on a new target from `fresh`.
 pub fn sweep<T: Target>(
     mut fresh: impl FnMut() -> T,
     workload: &Workload,
@@ -212,7 +218,7 @@ pub fn sweep<T: Target>(
     Sweep::new(arms).ok_or(RunError::NoOffsets)
 }
 
-/// One arm's progress as a part of the whole.
+/// Scales one arm's progress to its part of the whole.
 struct Part<'a> {
     whole: &'a mut dyn Progress,
     index: usize,

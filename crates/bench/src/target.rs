@@ -1,7 +1,7 @@
-//! What is measured, behind a small trait.
+//! The measured target, behind a small trait.
 //!
-//! A target takes requests and has a clock. On a modelled drive the clock is virtual and stands still between calls; on a
-//! real device it will be the wall's, and requests may fail.
+//! A target takes requests and has a clock. On a modelled drive the clock is virtual and stands still between
+//! calls. On a real device it is the wall clock, and requests may fail.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,41 +9,41 @@ use std::io;
 use straddle_drive::{Drive, Profile};
 use straddle_io::{Completion, Counters, Nanos, Operation, Refusal, Request, Time};
 
-/// What a target is, for people and reports.
+/// The description of a target, for users and reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     /// The target as it was named: `drive:wd10ears,jumper=on`, `/dev/sdb`.
     pub name: String,
-    /// Maker, model, size.
+    /// Manufacturer, model and size.
     pub title: String,
-    /// Whose time is measured.
+    /// The clock by which it is measured.
     pub clock: Clock,
 }
 
-/// Whose time is measured.
+/// The clock by which a target is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// A model's: every figure is what the model says.
+    /// A model's clock: every figure is what the model says.
     Virtual,
-    /// The wall's: every figure was measured.
+    /// The wall clock: every figure was measured.
     Wall,
 }
 
-/// Something that requests can be sent to.
+/// A target that requests can be sent to.
 ///
-/// Request ids are the caller's: unique among those that are outstanding. Requests are taken in the order in which they
-/// are submitted and may complete in another.
+/// The caller chooses request ids, which must be unique among the outstanding requests. Requests are taken in
+/// the order in which they are submitted, and may complete in another order.
 pub trait Target {
-    /// What it is.
+    /// Returns its description.
     fn description(&self) -> &Description;
 
-    /// Number of addressable bytes.
+    /// Returns the number of addressable bytes.
     fn capacity(&self) -> u64;
 
-    /// The addressable unit, in bytes.
+    /// Returns the logical sector size in bytes.
     fn logical_sector(&self) -> u64;
 
-    /// How far the target's time has come.
+    /// Returns the target's current time.
     fn now(&self) -> Time;
 
     /// Sends a request now.
@@ -55,41 +55,41 @@ pub trait Target {
     /// Lets time pass in which the host does something else.
     fn pause(&mut self, length: Nanos);
 
-    /// What has happened inside since it was switched on, if it can tell.
+    /// Returns the internal counters since power-on, if it has any.
     fn counters(&self) -> Option<Counters>;
 }
 
-/// Why a request came to nothing.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    /// No drive of this kind would take it.
+    /// No drive of this kind would accept the request.
     #[error("the drive refuses to {}", phrase(request))]
     Refused {
-        /// What was asked.
+        /// The request.
         request: Request,
         /// Why not.
         source: Refusal,
     },
-    /// The device failed.
+    /// The device failed the request.
     #[error("cannot {}", phrase(request))]
     Failed {
-        /// What was asked.
+        /// The request.
         request: Request,
-        /// What the device said.
+        /// The device's error.
         source: io::Error,
     },
     /// Requests are outstanding, but none will ever complete.
     #[error("{outstanding} requests are outstanding at {now}, and nothing happens inside the drive any more")]
     Stalled {
-        /// How many.
+        /// The number of outstanding requests.
         outstanding: usize,
-        /// When.
+        /// The target's time.
         now: Time,
     },
-    /// Nothing is outstanding.
+    /// No request is outstanding.
     #[error("there is nothing to wait for")]
     Idle,
-    /// Somebody asked for an end.
+    /// The user interrupted the run.
     #[error("interrupted")]
     Interrupted,
 }
@@ -104,31 +104,31 @@ fn phrase(request: &Request) -> String {
     format!("{verb} {} bytes at byte {}", request.length.get(), request.offset.get())
 }
 
-/// Sends one request and waits for its completion; nothing else may be outstanding.
+/// Sends one request and waits for its completion. No other request may be outstanding.
 pub fn complete(target: &mut dyn Target, request: Request) -> Result<Completion, TargetError> {
     target.submit(request)?;
     target.wait()
 }
 
-/// A modelled drive, fresh from power-on. Its time moves only while the host waits or pauses.
+/// A modelled drive, just powered on. Its time moves only while the host waits or pauses.
 #[derive(Clone, Debug)]
 pub struct Modelled {
     description: Description,
     drive: Drive,
-    /// Completed, and not yet waited for.
+    /// Completions that have not been waited for yet.
     done: VecDeque<Completion>,
     scratch: Vec<Completion>,
 }
 
 impl Modelled {
-    /// Switches on a drive of this profile, which was asked for as `name`.
+    /// Powers on a drive of this profile, which was requested as `name`.
     pub fn new(name: &str, profile: &Profile) -> Self {
         let description =
             Description { name: name.to_owned(), title: profile.title.clone(), clock: Clock::Virtual };
         Self { description, drive: Drive::new(profile), done: VecDeque::new(), scratch: Vec::new() }
     }
 
-    /// The drive itself.
+    /// Returns the drive itself.
     pub const fn drive(&self) -> &Drive {
         &self.drive
     }

@@ -1,4 +1,4 @@
-//! The engine, the workloads and the statistics, on the mock.
+//! Tests the engine, the workloads and the statistics on the mock.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,7 +23,7 @@ fn random_write(offset: u64) -> Workload {
     Workload { offset, ..Pattern::RANDOM_WRITE.into() }
 }
 
-/// Random writes at offset 0, each made durable so.
+/// Random writes at offset 0, made durable by `sync`.
 fn synced(sync: Sync) -> Workload {
     Pattern::RandomWrite { blocks: RANDOM_BLOCKS, seed: None, sync }.into()
 }
@@ -171,15 +171,15 @@ fn a_failure_tells_which_request() {
     assert!(matches!(error, RunError::Target { index: 3, source: TargetError::Failed { .. } }), "{error:?}");
 }
 
-/// A mock of which one request, or the flush after it, fails when it completes and not when it is submitted.
+/// A mock on which one request, or the flush after it, fails on completion rather than on submission.
 struct Late {
     mock: Mock,
-    /// Requests of this operation that are still to be submitted before it.
+    /// How many requests of this operation are still to be submitted before the failing one.
     left: u64,
     operation: Operation,
-    /// That request, and the index of it or of the write that it follows.
+    /// The failing request, and its index or, for a flush, that of the write before it.
     failing: Option<(Request, u64)>,
-    /// Writes so far, and the index of the last with each id.
+    /// The number of writes so far, and the index of the last write with each id.
     writes: u64,
     indexes: HashMap<RequestId, u64>,
 }
@@ -235,7 +235,8 @@ impl Target for Late {
 }
 
 proptest! {
-    /// Others have been submitted since, and some of those have completed: each misaligned write takes longer.
+    /// Other requests have been submitted since, and some have completed, because each misaligned write takes
+    /// longer.
     #[test]
     fn a_failure_at_any_queue_depth_names_its_request(
         depth in 1_u32..40, failing in 0_u64..200, channels in 1_usize..9, flush in any::<bool>(), offset in 0_u64..8,
@@ -301,7 +302,7 @@ fn the_spread_of_equal_times_is_nought_and_few_requests_tell_nothing() {
 fn the_standard_error_is_that_of_the_mean() {
     use crate::samples::Batches;
     use straddle_io::Time;
-    // Uniform times of 0 to 2 s: the standard deviation is 1/√3 of the mean.
+    // Uniform times of 0 to 2 s have a standard deviation of 1/√3 of the mean.
     let mut generator = GlibcRandom::new(1);
     let (mut batches, mut now, count) = (Batches::from(Time::ZERO), Time::ZERO, 1 << 16);
     for _ in 0..count {
@@ -327,7 +328,7 @@ fn workloads_are_values_that_can_be_written_down() {
     }
 }
 
-/// Every parameter of every pattern: taken where it belongs, refused elsewhere, and never passed over.
+/// Every parameter is accepted by the patterns that have it, refused by the others, and never ignored.
 #[test]
 fn a_parameter_is_taken_or_refused_by_name() {
     let parameters = [
@@ -374,7 +375,8 @@ fn waiting_for_nothing_is_an_error_and_a_completion_is_of_its_request() {
 }
 
 proptest! {
-    /// The histogram against the sorted list: counts, sum and extremes are exact, quantiles to a thousandth.
+    /// The histogram compared with the sorted list: counts, sum and extremes are exact, quantiles to a
+    /// thousandth.
     #[test]
     fn latencies_are_those_recorded(times in proptest::collection::vec(1_u64..40_000_000_000, 1..400)) {
         let mut latency = Latency::new();
@@ -392,8 +394,8 @@ proptest! {
         }
     }
 
-    /// Whatever the workload and the size, either it is refused or every request is inside and of whole sectors, and each
-    /// that was sent was waited for.
+    /// For any workload and size, either the workload is refused, or every request is inside the target and
+    /// of whole sectors, and each request sent is waited for.
     #[test]
     fn every_request_fits(
         kind in 0..Pattern::ALL.len(),
@@ -407,7 +409,7 @@ proptest! {
         let (count, seconds) = limit;
         let seconds = if count.is_none() && seconds.is_none() { Some(0.1) } else { seconds };
         let pattern = Pattern::ALL[kind];
-        // Flushed as far as that can be asked for.
+        // With flushes, where the pattern supports them.
         let pattern = pattern.with(Parameters { sync: Some(Sync::Flush), ..Parameters::default() }).unwrap_or(pattern);
         let pattern = pattern.with(Parameters { fsync_each: Some(5), ..Parameters::default() }).unwrap_or(pattern);
         let workload = Workload { pattern, count, seconds, size, start, offset, queue_depth: depth };

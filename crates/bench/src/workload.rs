@@ -1,8 +1,8 @@
-//! Workloads as values: they can be saved, read, shown and run again to the same requests.
+//! Workloads as values, which can be saved, read, shown and run again with the same requests.
 //!
-//! Sizes and offsets are bytes. `start` is where the workload's world begins, such as a partition; `offset` is how far past
-//! it every request is put, and is what a sweep varies. Where neither `count` nor `seconds` is given, a default holds; where
-//! both are, the first to be reached ends the run.
+//! Sizes and offsets are in bytes. `start` is where the workload's area begins, such as a partition. `offset`
+//! is the distance of every request from its place in that area, and is what a sweep varies. Without `count`
+//! and `seconds` a default applies; with both, the first limit that is reached ends the run.
 
 mod pattern;
 mod program;
@@ -15,27 +15,28 @@ pub use pattern::{
 };
 pub(crate) use program::Program;
 
-/// Left free behind the last block of a random workload, so that all arms of a sweep draw from the same blocks.
+/// Left free after the last block of a random workload, so that all arms of a sweep draw from the same
+/// blocks.
 const ROOM: u64 = 1 << 20;
 
-/// Something to run: a pattern of requests, and what every pattern has.
+/// A workload: a pattern of requests, and the parameters that all patterns have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Form")]
 pub struct Workload {
-    /// Where the requests lie.
+    /// The pattern of the requests.
     #[serde(flatten)]
     pub pattern: Pattern,
-    /// Requests; see [`Pattern::usual_limits`] where neither this nor `seconds` is given.
+    /// The number of requests. See [`Pattern::usual_limits`] if neither this nor `seconds` is given.
     pub count: Option<u64>,
-    /// Longest time on the target.
+    /// The longest time on the target, in seconds.
     pub seconds: Option<f64>,
-    /// Bytes of each request, and of a block where those are random.
+    /// The size of each request and, for random patterns, of a block, in bytes.
     pub size: u64,
-    /// First byte.
+    /// The first byte of the area.
     pub start: u64,
-    /// Bytes past it.
+    /// The distance of every request from its place, in bytes.
     pub offset: u64,
-    /// Requests outstanding at a time.
+    /// The queue depth.
     pub queue_depth: u32,
 }
 
@@ -46,8 +47,8 @@ impl From<Pattern> for Workload {
     }
 }
 
-/// A workload as files have it, flat. Read as one table, and not as a flattened enum, so that what is wrong keeps its line
-/// and a misspelt name is answered with all that there are.
+/// A workload as it is in files: flat. It is parsed as one table and not as a flattened enum, so that errors
+/// keep their line, and a misspelt name is answered with all valid ones.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Form {
@@ -65,7 +66,7 @@ struct Form {
     fsync_each: Option<u64>,
 }
 
-/// What is wrong with a workload in a file.
+/// An error in a workload file.
 #[derive(Debug, thiserror::Error)]
 enum FormError {
     #[error("unknown workload `{kind}`, expected one of {}", names())]
@@ -99,59 +100,60 @@ impl TryFrom<Form> for Workload {
     }
 }
 
-/// A workload that cannot be run on this target.
+/// Why a workload cannot be run on a target.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum WorkloadError {
-    /// A number that must not be zero is.
+    /// A number is zero that must not be.
     #[error("{what} must not be zero")]
     Zero {
-        /// Which.
+        /// The name of the number.
         what: &'static str,
     },
-    /// The target cannot be addressed so finely.
+    /// A value is not a multiple of the target's logical sector.
     #[error("{what} = {bytes} bytes: the target counts in logical sectors of {sector} bytes")]
     NotWholeSectors {
-        /// Which.
+        /// The name of the value.
         what: &'static str,
-        /// Its value.
+        /// The value in bytes.
         bytes: u64,
-        /// The logical sector.
+        /// The logical sector size in bytes.
         sector: u64,
     },
-    /// It needs more room than there is.
+    /// The workload does not fit into the target.
     #[error("the workload needs {needed} bytes from byte {first} on, and the target ends at byte {capacity}")]
     DoesNotFit {
         /// Its first byte.
         first: u64,
-        /// How many bytes it needs.
+        /// The number of bytes it needs.
         needed: u128,
-        /// Size of the target.
+        /// The size of the target in bytes.
         capacity: u64,
     },
-    /// A time that is no time.
+    /// The running time is impossible.
     #[error("{seconds} s is no possible running time")]
     Seconds {
-        /// The value.
+        /// The running time in seconds.
         seconds: f64,
     },
 }
 
 impl Workload {
-    /// The name of its pattern, as in files and on the command line.
+    /// Returns the name of its pattern, as in files and on the command line.
     pub const fn name(&self) -> &'static str {
         self.pattern.name()
     }
 
-    /// The same, every request put `offset` bytes past the start.
+    /// Returns the workload with every request `offset` bytes from its place.
     #[must_use]
     pub fn at(&self, offset: u64) -> Self {
         Self { offset, ..self.clone() }
     }
 
-    /// The same for one turn of many: from another `start`, `count` requests and no time limit, with this seed.
+    /// Returns the workload for one turn of many: with another `start`, `count` requests, no time limit, and
+    /// this seed.
     #[must_use]
     pub(crate) fn turn(&self, start: u64, count: u64, seed: u32) -> Self {
-        // A pattern that draws nothing has no seed.
+        // A pattern without random places has no seed.
         let seeded = Parameters { seed: Some(seed), ..Parameters::default() };
         let pattern = self.pattern.with(seeded).unwrap_or(self.pattern);
         Self { pattern, start, count: Some(count), seconds: None, ..self.clone() }
@@ -162,35 +164,37 @@ impl Workload {
         self.pattern.writes()
     }
 
-    /// Whether it writes, and does not wait for the medium before it ends.
+    /// Whether it writes, and ends without waiting until the writes are on the medium.
     pub fn is_volatile(&self) -> bool {
         let Parameters { sync, fsync_each, .. } = self.pattern.parameters();
         let waits = sync.is_some_and(|sync| sync != Sync::None) || fsync_each.is_some_and(|each| each > 0);
         self.writes() && !waits && !self.pattern.ends_with_fsync()
     }
 
-    /// Bytes from the start of a request to the start of the next, in a sequence.
+    /// Returns the distance in bytes between the starts of consecutive requests of a sequence.
     pub fn stride(&self) -> u64 {
         self.pattern.parameters().stride.unwrap_or(self.size)
     }
 
-    /// The seed that will be used on a target with this logical sector; `None` where nothing is random.
+    /// Returns the seed that is used on a target with this logical sector size; `None` where nothing is
+    /// random.
     pub fn seed(&self, logical_sector: u64) -> Option<u32> {
         let sectors = self.offset / logical_sector.max(1);
-        // A C program's argument is cut to 32 bits as well.
+        // The argument of the C program was cut to 32 bits as well.
         let usual = || u32::try_from(sectors & u64::from(u32::MAX)).unwrap_or(0);
         self.pattern.is_random().then(|| self.pattern.parameters().seed.unwrap_or_else(usual))
     }
 
-    /// The blocks that will be chosen from on a target of this size, where they are random: what is asked for, or as many as
-    /// fit. The last MiB is left free, so that all small offsets have the same number.
+    /// Returns the number of blocks to choose from on a target of this size, if they are random: as many as
+    /// requested, or as fit. The last MiB is left free, so that the number is the same for all small offsets.
     pub fn blocks(&self, capacity: u64) -> Option<u64> {
         let blocks = self.pattern.parameters().blocks?;
         let room = capacity.saturating_sub(self.start).saturating_sub(self.offset.max(ROOM));
         Some(blocks.min(room.checked_div(self.size).unwrap_or(0)))
     }
 
-    /// The count and the time after which the run ends, with the defaults filled in.
+    /// Returns the number of requests and the time in seconds after which the run ends, with the defaults
+    /// filled in.
     pub const fn limits(&self) -> (Option<u64>, Option<f64>) {
         match (self.count, self.seconds) {
             (None, None) => self.pattern.usual_limits(),

@@ -1,4 +1,4 @@
-//! The examples do what they say.
+//! Tests that the examples do what they say.
 
 #[expect(dead_code, reason = "its main is not called here")]
 #[path = "../examples/bench_model.rs"]

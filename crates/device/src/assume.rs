@@ -1,4 +1,4 @@
-//! `--assume`: the topology that an image is meant for, or a correction of what a device says.
+//! `--assume`: the topology that an image is meant for, or a correction of what a device reports.
 
 use std::str::FromStr;
 
@@ -6,7 +6,7 @@ use straddle_units::{BlockSize, BlockSizeError, ByteCount, ParseSizeError, parse
 
 use crate::topology::{AlignmentOffset, AtomicWrites, Figure, Source, Topology};
 
-/// A declared topology; what is `None` stays as found.
+/// A declared topology; figures that are `None` stay as found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assume {
     logical: Option<BlockSize>,
@@ -20,7 +20,7 @@ pub struct Assume {
     erase_block: Option<ByteCount>,
     atomic: Option<ByteCount>,
     atomic_boundary: Option<ByteCount>,
-    /// It was measured, and not declared.
+    /// Whether it was measured rather than declared.
     measured: bool,
 }
 
@@ -30,7 +30,7 @@ pub enum AssumeError {
     /// A word that is neither a format nor `key=size`.
     #[error("'{0}' is unknown: give 512n, 512e, 4kn, or key=size with a key of {KEYS}")]
     UnknownWord(String),
-    /// A value that is no size.
+    /// A value that is not a size.
     #[error("{key}")]
     Size {
         /// The key.
@@ -38,13 +38,13 @@ pub enum AssumeError {
         /// What is wrong with its value.
         source: ParseSizeError,
     },
-    /// A logical size that is no block size.
+    /// A logical size that is not a valid block size.
     #[error("logical")]
     Logical(#[source] BlockSizeError),
     /// The same key twice.
     #[error("{0} is given twice")]
     Twice(String),
-    /// A size that cannot be, alone or beside the others.
+    /// A size that is impossible, alone or together with the others.
     #[error("{key}={value}: {why}")]
     Impossible {
         /// The key.
@@ -60,7 +60,8 @@ pub enum AssumeError {
 const KEYS: &str =
     "logical, physical, offset, io-min, io-opt, iu, stripe, chunk, erase, atomic, atomic-boundary";
 
-/// No sector, indirection unit or stripe comes near this (4 GiB); larger values are typing errors.
+/// The largest size accepted (4 GiB). No sector, indirection unit or stripe comes near it; larger values are
+/// typing errors.
 const LARGEST: u64 = 1 << 32;
 
 impl FromStr for Assume {
@@ -109,7 +110,7 @@ impl Assume {
         set(key, slot, size()?)
     }
 
-    /// The same, once it is known to be possible.
+    /// Returns the declaration once it is known to be possible.
     fn validated(self) -> Result<Self, AssumeError> {
         let reject =
             |key, value: ByteCount, why| Err(AssumeError::Impossible { key, value: value.get(), why });
@@ -161,29 +162,29 @@ impl Assume {
         }
     }
 
-    /// The logical block size, where declared.
+    /// Returns the declared logical sector size, if any.
     pub fn logical(&self) -> Option<BlockSize> {
         self.logical
     }
 
-    /// The same as what a probe has measured.
+    /// Marks the declaration as measured by a probe.
     #[must_use]
     pub const fn measured(mut self) -> Self {
         self.measured = true;
         self
     }
 
-    /// Who says it.
+    /// Returns the source to name for these figures.
     const fn source(&self) -> Source {
         if self.measured { Source::Measured } else { Source::Declared }
     }
 
-    /// Why it counts for more than what the device says.
+    /// Returns why these figures overrule what the device reports.
     const fn why(&self) -> &'static str {
         if self.measured { "the measured value is used" } else { "the declared value is used" }
     }
 
-    /// Overrules `topology` with everything declared or measured.
+    /// Overrules `topology` with every declared or measured figure.
     pub fn apply(&self, topology: &mut Topology) {
         let why = self.why();
         if let Some(logical) = self.logical {
@@ -223,7 +224,7 @@ impl Assume {
     }
 }
 
-/// Puts a value in force over what a figure says, if it says anything.
+/// Puts a value in force, over the figure's present one if it has one.
 fn overrule<T: Copy + PartialEq>(
     figure: &mut Option<Figure<T>>,
     value: T,
@@ -236,7 +237,7 @@ fn overrule<T: Copy + PartialEq>(
     }
 }
 
-/// Fills a slot once.
+/// Sets a slot that must be empty.
 fn set<T>(key: &str, slot: &mut Option<T>, value: T) -> Result<(), AssumeError> {
     match slot.replace(value) {
         None => Ok(()),

@@ -1,8 +1,9 @@
-//! Taking a file or a device before it is written.
+//! Locks a file or a device before it is written.
 //!
-//! The law of this module: whatever of the project writes to a file or device that it did not make asks here first. Locks
-//! are taken in both ways that others look at; what is opened a second time is held against what was opened first. Who looks at
-//! no locks is kept out of a file by the kernel, where it can ([`keep`]).
+//! The law of this module: everything in the project that writes to a file or device that it did not create
+//! asks here first. Locks are taken in both ways that other programs check. A file that is opened a second
+//! time is compared with the one opened first. Programs that check no locks are kept out of a file by the
+//! kernel, where it can ([`keep`]).
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -17,14 +18,15 @@ use serde::{Deserialize, Serialize};
 use crate::ioctl;
 use crate::live::Machine;
 
-/// How often, and how long apart, a device's lock is tried: udev holds it for as long as it looks at a device
-/// (<https://systemd.io/BLOCK_DEVICE_LOCKING>).
+/// How often, and at what interval, a device's lock is tried: udev holds it for as long as it examines a
+/// device (<https://systemd.io/BLOCK_DEVICE_LOCKING>).
 const TRIES: u32 = 40;
-/// Of a file: a program that was just started by whoever had it still has it for a moment.
+/// The same for a file: a program that its last user has just started may still have it open for a moment.
 const TRIES_OF_FILE: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// By what a file or device is known again, under whichever name: device and inode of a file, the number of a device.
+/// Identifies a file or device, whatever its name: by device and inode for a file, by its number for a
+/// device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FileId {
     device: u64,
@@ -32,7 +34,7 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// Of what was looked at.
+    /// Returns the identity of the file or device with this `metadata`.
     pub fn of(metadata: &Metadata) -> Self {
         if metadata.file_type().is_block_device() {
             Self::of_device(metadata.rdev())
@@ -41,33 +43,33 @@ impl FileId {
         }
     }
 
-    /// Of an open file.
+    /// Returns the identity of an open file.
     pub fn of_open(file: &File) -> io::Result<Self> {
         file.metadata().map(|metadata| Self::of(&metadata))
     }
 
-    /// Of the file with this inode on this device.
+    /// Returns the identity of the file with this inode on this device.
     pub const fn of_file(device: u64, inode: u64) -> Self {
         Self { device, inode }
     }
 
-    /// Of the block device with this number. No file is on device 0.
+    /// Returns the identity of the block device with this number. It uses device 0, which no file is on.
     pub const fn of_device(number: u64) -> Self {
         Self { device: 0, inode: number }
     }
 
-    /// Whether it is a block device's.
+    /// Whether this identifies a block device.
     pub const fn is_device(self) -> bool {
         self.device == 0
     }
 
-    /// The inode, or the device's number: for the name of a file that is about this one.
+    /// Returns the inode, or the device's number. Used to name a file that refers to this one.
     pub const fn number(self) -> u64 {
         self.inode
     }
 }
 
-/// Why something cannot be taken for writing.
+/// Why a file or device cannot be claimed for writing.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another program has locked it.
@@ -76,16 +78,16 @@ pub enum LockError {
     /// Another program has it open.
     #[error("another program has it open")]
     Opened,
-    /// Somebody uses it who has locked nothing.
+    /// In use by a process that takes no lock.
     #[error("{0}")]
     Used(String),
-    /// The operating system failed.
+    /// The operating system returned an error.
     #[error("cannot lock")]
     Io(#[source] io::Error),
 }
 
-/// Locks `file`, which is open for writing, against everybody who looks at locks: with flock(2), as udev and tools that
-/// partition do, and with a record lock of the open file, as QEMU does.
+/// Locks `file`, which is open for writing, against programs that check locks: with flock(2), as udev and
+/// partitioning tools do, and with a record lock of the open file description, as QEMU does.
 pub fn lock(file: &File) -> Result<Claim, LockError> {
     let mut claim = Claim::default();
     claim.lock(file)?;
@@ -113,14 +115,14 @@ fn try_lock(file: &File) -> Result<(), LockError> {
     }
     ioctl::lock::lock_whole(file).or_else(|error| match Errno::from_io_error(&error) {
         Some(errno) if is_locked(errno) => Err(LockError::Locked),
-        // Where the file system has no record locks, nobody else has one either.
+        // Where the file system has no record locks, no other process has one either.
         Some(Errno::INVAL | Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         _ => Err(LockError::Io(error)),
     })
 }
 
-/// Locks `file`, which is open for writing and was found at `path`, and what it stands on, and looks who else uses it: those who
-/// lock nothing are found only so.
+/// Locks `file`, which is open for writing and was found at `path`, and what it stands on. Then looks for
+/// other users, because those that take no lock are found only this way.
 pub fn take(file: &File, path: &Path) -> Result<Claim, LockError> {
     let mut claim = lock(file)?;
     let metadata = file.metadata().map_err(LockError::Io)?;
@@ -130,22 +132,23 @@ pub fn take(file: &File, path: &Path) -> Result<Claim, LockError> {
     if uses.is_empty() { Ok(claim) } else { Err(LockError::Used(uses.join("; "))) }
 }
 
-/// What is locked for as long as this lives. Its locks are given up and not left to the end of the open files: a program that is
-/// just being started still has those of its parent.
+/// What is locked for as long as this lives. Dropping it releases the locks explicitly instead of leaving
+/// that to closing the files: a program that is just being started still has the files of its parent.
 #[must_use = "what is not held is not locked"]
 #[derive(Debug, Default)]
 pub struct Claim(Vec<File>);
 
 impl Claim {
     fn lock(&mut self, file: &File) -> Result<(), LockError> {
-        // Of two locks the second may fail.
+        // Recorded before locking, because the first of the two locks may succeed and the second fail.
         self.0.push(file.try_clone().map_err(LockError::Io)?);
         lock_patiently(file)
     }
 
-    /// Locks as well the files that what was looked at as `metadata` stands on through loop devices: their bytes are written, too.
-    /// Those that cannot be opened (another user's, or removed since) are known by [`Machine::uses_of`] only. Devices that it stands
-    /// on so are claimed if `all` of the target is, so that they cannot be mounted or mapped meanwhile.
+    /// Also locks the files below loop devices on which the device with this `metadata` stands: their bytes
+    /// are written too. Those that cannot be opened (another user's, or removed since) are found by
+    /// [`Machine::uses_of`] only. If `all` of the target is claimed, the devices below loop devices are
+    /// claimed exclusively, so that they cannot be mounted or mapped meanwhile.
     pub fn lock_below(&mut self, machine: &Machine, metadata: &Metadata, all: bool) -> Result<(), LockError> {
         for (id, path) in machine.behind(metadata) {
             if id.is_device() && !all {
@@ -158,7 +161,7 @@ impl Claim {
                 LockError::Used(format!("another program {how} {}, the {what} below it", path.display()))
             };
             if id.is_device() && opened.as_ref().is_err_and(is_busy) {
-                // Who it is says more than where.
+                // The uses say more than the path alone.
                 let uses = machine.uses_of(metadata, &path);
                 let held = used("or layer holds", "device");
                 return Err(if uses.is_empty() { held } else { LockError::Used(uses.join("; ")) });
@@ -190,13 +193,16 @@ impl Drop for Claim {
     }
 }
 
-/// File systems whose files are written by nobody but through their own inodes: ext4, XFS, Btrfs, F2FS, tmpfs (linux/magic.h).
+/// File systems whose files are written only through their own inodes: ext4, XFS, Btrfs, F2FS, tmpfs
+/// (linux/magic.h).
 const LEASED: [i64; 5] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x0102_1994];
 
-/// Keeps others out of `file`, which is locked, for as long as [`is_kept`] says so: whoever opens it waits until [`unlock`]. False
-/// where that cannot be had: of a device, of another user's file, on some file systems.
+/// Keeps other processes out of `file`, which is locked, for as long as [`is_kept`] holds: any that opens it
+/// waits until [`unlock`]. Returns false where no lease is available: for a device, another user's file, and
+/// some file systems.
 pub fn keep(file: &File) -> Result<bool, LockError> {
-    // Of an overlay or a network's file the lease is of one of its names: others write below it.
+    // On an overlay or network file system the lease covers one name of the file only; other programs write
+    // to the file below it.
     if !rustix::fs::fstatfs(file).is_ok_and(|found| LEASED.contains(&found.f_type)) {
         return Ok(false);
     }
@@ -205,7 +211,7 @@ pub fn keep(file: &File) -> Result<bool, LockError> {
         tries -= 1;
         match ioctl::lock::lease(file) {
             Ok(()) => return Ok(true),
-            // A look at a file is soon over.
+            // Programs that only examine a file close it soon.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && tries > 0 => std::thread::sleep(PAUSE),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(LockError::Opened),
             Err(_) => return Ok(false),
@@ -213,20 +219,21 @@ pub fn keep(file: &File) -> Result<bool, LockError> {
     }
 }
 
-/// Whether nobody has tried to open `file` since [`keep`] took it.
+/// Whether no process has tried to open `file` since [`keep`] took the lease.
 pub fn is_kept(file: &File) -> bool {
     ioctl::lock::has_lease(file)
 }
 
-/// For how long the kernel makes somebody wait (proc_sys_fs(5)).
+/// Returns how long the kernel makes a process wait (proc_sys_fs(5)).
 pub fn waits_for() -> Duration {
     let told = std::fs::read_to_string("/proc/sys/fs/lease-break-time").ok();
     Duration::from_secs(told.and_then(|text| text.trim().parse().ok()).unwrap_or(0))
 }
 
-/// Gives both locks up while the file stays open: the kernel may hold it for longer than its process does.
+/// Releases both locks and the lease while the file stays open, because the kernel may hold the open file for
+/// longer than its process does.
 pub fn unlock(file: &File) {
-    // Where one fails, it ends with the open file.
+    // A lock that cannot be released ends with the open file.
     let _ = rustix::fs::flock(file, FlockOperation::Unlock);
     let _ = ioctl::lock::unlock_whole(file);
     let _ = ioctl::lock::end_lease(file);
@@ -264,7 +271,7 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
     }
 
-    /// Who does not want to wait is told to come again, and counts as somebody who came.
+    /// A process that opens the file without waiting is refused, and counts as an attempt.
     #[test]
     fn whoever_will_not_wait_for_a_kept_file_is_sent_away_and_noticed() {
         let folder = tempfile::tempdir().unwrap();
@@ -287,7 +294,7 @@ mod tests {
         let open = || OpenOptions::new().read(true).write(true).open(file.path()).unwrap();
         let (first, second) = (open(), open());
         let claim = lock(&first).unwrap();
-        // As a program does that was started meanwhile, up to its exec.
+        // Inherited as by a program that is just being started, up to its exec.
         let inherited = first.try_clone().unwrap();
         assert!(matches!(lock(&second), Err(LockError::Locked)));
         drop((claim, first));
@@ -310,7 +317,8 @@ mod tests {
         unlock(&first);
         ioctl::lock::lock_whole(&first).unwrap();
         assert!(matches!(lock(&second), Err(LockError::Locked)));
-        // A record lock of the process, not of the open file, would be gone with the first of its files to be closed.
+        // A record lock of the process, rather than of the open file, would end when any of its files is
+        // closed.
         drop(open("disk.img"));
         assert!(matches!(lock(&second), Err(LockError::Locked)));
         unlock(&first);

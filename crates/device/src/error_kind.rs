@@ -1,4 +1,4 @@
-//! Of which kind each error is.
+//! The [`ErrorKind`] of each error of this crate.
 
 use straddle_units::ErrorKind;
 
@@ -11,7 +11,7 @@ use crate::medium::ReadError;
 use crate::target::OpenError;
 
 impl OpenError {
-    /// What kind of failure it is.
+    /// Returns the class of this failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Io(_)
@@ -29,7 +29,7 @@ impl OpenError {
 }
 
 impl ReadError {
-    /// What kind of failure it is.
+    /// Returns the class of this failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::PastEnd { .. } | Self::Unmapped { .. } | Self::Image { .. } | Self::Io { .. } => {
@@ -40,7 +40,7 @@ impl ReadError {
 }
 
 impl ImageError {
-    /// What kind of failure it is.
+    /// Returns the class of this failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Damaged { .. }
@@ -56,7 +56,7 @@ impl ImageError {
 }
 
 impl UnpackError {
-    /// What kind of failure it is.
+    /// Returns the class of this failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Damaged { .. } | Self::TooLarge { .. } | Self::Scratch { .. } => ErrorKind::Failed,
@@ -65,7 +65,7 @@ impl UnpackError {
 }
 
 impl IdentifyError {
-    /// What kind of failure it is.
+    /// Returns the class of this failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Short { .. }
@@ -79,7 +79,7 @@ impl IdentifyError {
 }
 
 impl IoctlError {
-    /// What kind of failure it is.
+    /// Returns the class of this failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Unsupported { .. }
@@ -94,7 +94,7 @@ impl IoctlError {
 }
 
 impl LockError {
-    /// What kind of failure it is.
+    /// Returns the class of this failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Locked | Self::Opened | Self::Used(_) => ErrorKind::Refused,
@@ -104,7 +104,7 @@ impl LockError {
 }
 
 impl AssumeError {
-    /// What kind of failure it is.
+    /// Returns the class of this failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::UnknownWord(_)

@@ -1,4 +1,4 @@
-//! From what sysfs and the device say to a [`Topology`]: which source is believed, and why.
+//! Builds a [`Topology`] from what sysfs and the device report: which source is used, and why.
 
 use std::fs::File;
 use std::io;
@@ -15,16 +15,16 @@ use crate::topology::{
     AlignmentOffset, AtomicWrites, Figure, LbaFormats, Source, Topology, claim, striped_data_members,
 };
 
-/// Who made a device, as it says itself.
+/// Vendor, model and kind of a device, as it reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// Manufacturer, for SCSI and USB ("ATA" stands for a SATA disk behind libata).
     pub vendor: Option<String>,
-    /// Model; or the RAID level, the mapped name, the backing file of a stacked device.
+    /// The model; for a stacked device its RAID level, mapped name or backing file.
     pub model: Option<String>,
     /// Whether it is a spinning disk.
     pub rotational: Option<bool>,
-    /// How fast it spins, by VPD page B1h or ATA IDENTIFY word 217.
+    /// Its rotation rate, by VPD page B1h or ATA IDENTIFY word 217.
     pub rotation: Option<RotationRate>,
 }
 
@@ -48,7 +48,7 @@ pub fn identity(kind: DeviceKind, device: &dyn Attributes, answers: &Answers) ->
     }
 }
 
-/// What the device itself answered, beyond sysfs.
+/// The device's own answers, beyond sysfs.
 #[derive(Debug, Default)]
 pub struct Answers {
     ioctl: Option<ioctl::BlockLimitsIoctl>,
@@ -59,11 +59,11 @@ pub struct Answers {
     nvme: Option<NvmeIdentifyNamespace>,
 }
 
-/// An ATA Information VPD page holds the IDENTIFY data from this byte on (SAT-4, page 89h).
+/// The byte at which the IDENTIFY data begins in an ATA Information VPD page (SAT-4, page 89h).
 const VPD_89_IDENTIFY: usize = 60;
 
-/// Asks an open device for its limits and, where permitted, for its identification. Only commands that read are
-/// sent. ATA IDENTIFY goes to disks behind libata alone: some USB bridges hang on it.
+/// Queries an open device's limits and, where permitted, its identification. Sends only commands that read.
+/// ATA IDENTIFY is sent only to disks behind libata, because some USB bridges hang on it.
 pub fn ask(kind: DeviceKind, device: &dyn Attributes, file: &File, remarks: &mut Vec<String>) -> Answers {
     let mut answers = Answers { ioctl: Some(ioctl::block_limits(file)), ..Answers::default() };
     let mut refused = |what: &str, error: &dyn std::error::Error, kind: io::ErrorKind| {
@@ -95,7 +95,8 @@ pub fn ask(kind: DeviceKind, device: &dyn Attributes, file: &File, remarks: &mut
     answers
 }
 
-/// What sysfs holds of the device's own answers (VPD pages that the kernel kept), where it was not asked itself.
+/// Returns the device's own answers from the VPD pages that the kernel keeps in sysfs, where the device was
+/// not queried itself.
 fn from_kept_pages(device: &dyn Attributes, answers: &Answers) -> (Option<AtaIdentify>, Option<BlockLimits>) {
     let ata = answers.ata.clone().or_else(|| {
         let page = device.bytes("device/vpd_pg89")?;
@@ -106,7 +107,7 @@ fn from_kept_pages(device: &dyn Attributes, answers: &Answers) -> (Option<AtaIde
     (ata, limits)
 }
 
-/// Puts everything that is said of a device's sectors together.
+/// Combines all figures about a device's sectors.
 pub fn topology(
     kind: DeviceKind,
     device: &dyn Attributes,
@@ -134,7 +135,7 @@ pub fn topology(
     topology
 }
 
-/// What the kernel says, by sysfs and by ioctl.
+/// Adds the kernel's figures, from sysfs and ioctls.
 fn kernel_figures(topology: &mut Topology, device: &dyn Attributes, answers: &Answers) {
     const SAME: &str = "sysfs is read first; both are the kernel's";
     let size = |attribute| device.number(attribute).filter(|n| *n > 0).map(ByteCount::new);
@@ -211,7 +212,8 @@ fn kernel_figures(topology: &mut Topology, device: &dyn Attributes, answers: &An
     claim(&mut topology.erase_block, erase, Source::Sysfs("device/preferred_erase_size"), SAME);
 }
 
-/// Reads an alignment offset: bytes, or -1, which partitions of such a device show as an unsigned number.
+/// Parses an alignment offset: bytes, or -1, which for partitions of such a device appears as an unsigned
+/// number.
 pub fn alignment_offset(text: &str) -> Option<AlignmentOffset> {
     match text.parse::<i64>().ok()? {
         -1 | 4_294_967_295 => Some(AlignmentOffset::Misaligned),
@@ -219,7 +221,7 @@ pub fn alignment_offset(text: &str) -> Option<AlignmentOffset> {
     }
 }
 
-/// What the drive says of its physical sectors, beside what the kernel made of it.
+/// Adds what the drive reports about its physical sectors, beside the kernel's figures.
 fn identified_sectors(topology: &mut Topology, ata: Option<&AtaIdentify>, answers: &Answers) {
     const LARGER: &str = "the larger is used: aligning to it is right for both";
     let mut compare = |physical: ByteCount, offset: Option<ByteCount>, sector: Source, shift: Source| {
@@ -246,14 +248,14 @@ fn identified_sectors(topology: &mut Topology, ata: Option<&AtaIdentify>, answer
             Source::Scsi("READ CAPACITY (16) bytes 14-15"),
         );
     }
-    // A word that is not valid (0000h on older drives) says nothing: neither 512 bytes nor offset 0.
+    // A word that is not valid (0000h on older drives) gives no figure: neither 512 bytes nor offset 0.
     if let Some((ata, physical)) = ata.and_then(|ata| Some((ata, ata.physical_bytes()?))) {
         let offset = ata.alignment_offset_bytes();
         compare(physical, offset, Source::Ata("word 106"), Source::Ata("word 209"));
     }
 }
 
-/// What an NVMe namespace says of its preferred writes: its granularity is the indirection unit.
+/// Adds an NVMe namespace's preferred writes. Their granularity is the indirection unit.
 fn nvme_figures(topology: &mut Topology, nvme: &NvmeIdentifyNamespace) {
     const GRANULARITY: &str = "the granularity is the unit; the alignment may be coarser";
     claim(
@@ -264,7 +266,8 @@ fn nvme_figures(topology: &mut Topology, nvme: &NvmeIdentifyNamespace) {
     );
     let aligned = nvme.preferred_write_alignment;
     claim(&mut topology.indirection_unit, aligned, Source::Nvme("NPWA"), GRANULARITY);
-    // Boundaries that do not begin at block 0 cannot be told by a size; the kernel offers no atomic writes then.
+    // Boundaries that do not begin at block 0 cannot be expressed as a size, and then the kernel offers no
+    // atomic writes.
     let is_plain = nvme.atomic_boundary_offset == Lba::new(0);
     let atomic = nvme.atomic_power_fail.filter(|_| is_plain).map(|unit_max| AtomicWrites {
         unit_min: nvme.logical.bytes(),
@@ -276,8 +279,8 @@ fn nvme_figures(topology: &mut Topology, nvme: &NvmeIdentifyNamespace) {
     topology.formats = Some(LbaFormats { current: nvme.current_format, list: nvme.formats.clone() });
 }
 
-/// The optimal I/O size that the drive itself says. What the kernel made of it is what the tools read, so where the kernel
-/// says 0 that is in force: no tool acts on what none sees.
+/// Adds the optimal I/O size that the drive itself reports. Tools read the kernel's figure. So where the
+/// kernel shows 0, that is in force: no tool can act on a size that it does not see.
 fn optimum_of_the_drive(
     topology: &mut Topology,
     device: &dyn Attributes,
@@ -307,8 +310,9 @@ fn optimum_of_the_drive(
     }
 }
 
-/// Finds out an optimal I/O size that is no word of the drive: where a SCSI disk says none, sd takes the host adapter's
-/// limit, and since Linux 6.17 its own (`sd_set_io_opt`, drivers/scsi/sd.c), in whole physical sectors.
+/// Detects an optimal I/O size that does not come from the drive. Where a SCSI disk reports none, sd takes
+/// the host adapter's limit and, since Linux 6.17, its own (`sd_set_io_opt`, drivers/scsi/sd.c), in whole
+/// physical sectors.
 fn limit_of_the_kernel(topology: &mut Topology, kind: DeviceKind, device: &dyn Attributes) {
     let Some(figure) = &topology.io_opt else { return };
     let is_alone = figure.others().iter().all(|claim| !matches!(claim.source, Source::Scsi(_)));
@@ -319,7 +323,7 @@ fn limit_of_the_kernel(topology: &mut Topology, kind: DeviceKind, device: &dyn A
     }
 }
 
-/// What the list of misreporting drives says, where it fits what the drive claims.
+/// Applies the list of misreporting drives, where the entry fits what the drive claims.
 fn quirk(topology: &mut Topology, identity: &Identity) {
     let Some(quirk) = identity
         .model
@@ -336,7 +340,7 @@ fn quirk(topology: &mut Topology, identity: &Identity) {
     claim(&mut topology.indirection_unit, unit, source, "the drive's own answer is used");
 }
 
-/// What minimum and optimal I/O size stand for on this kind of device.
+/// Adds what minimum and optimal I/O size mean on this kind of device.
 fn array_figures(topology: &mut Topology, kind: DeviceKind, device: &dyn Attributes) {
     let physical = topology.physical.value();
     let io_min = topology.io_min.as_ref().map(Figure::value).filter(|min| *min > physical);
@@ -351,12 +355,12 @@ fn array_figures(topology: &mut Topology, kind: DeviceKind, device: &dyn Attribu
         DeviceKind::Md => {
             let chunk = device.number("md/chunk_size").filter(|c| *c > 0).map(ByteCount::new);
             claim(&mut topology.chunk, chunk, Source::Sysfs("md/chunk_size"), "");
-            // Not from the optimal I/O size: that is a multiple of what the members say as well.
+            // Not derived from the optimal I/O size, which is also a multiple of the members' own.
             let stripe = chunk.zip(data_members(device)).and_then(|(chunk, data)| chunk.checked_mul(data));
             let how = Source::Derived("md/chunk_size times the data members of md/level and md/raid_disks");
             claim(&mut topology.stripe, stripe, how, "");
         }
-        // Of a SCSI device both figures together describe an array: its chunk and its stripe.
+        // For a SCSI device both figures together describe an array: its chunk and its stripe.
         _ => {
             let array = io_min.zip(io_opt).filter(|(min, opt)| opt > min && opt.is_multiple_of(*min));
             let how =
@@ -366,7 +370,7 @@ fn array_figures(topology: &mut Topology, kind: DeviceKind, device: &dyn Attribu
     }
 }
 
-/// How many members of an array hold data in each stripe, by its attributes.
+/// Returns how many members of an array hold data in each stripe, from its attributes.
 fn data_members(device: &dyn Attributes) -> Option<u64> {
     let level = device.text("md/level")?.strip_prefix("raid")?.parse().ok()?;
     striped_data_members(level, device.number("md/raid_disks")?, device.number("md/layout").unwrap_or(0))

@@ -1,10 +1,10 @@
-//! What drives say of themselves, in the bytes of their own standards: ATA IDENTIFY DEVICE, SCSI READ
+//! What drives report about themselves, in the formats of their standards: ATA IDENTIFY DEVICE, SCSI READ
 //! CAPACITY(16) and VPD pages, NVMe Identify.
 //!
-//! The law of this module: pure functions over bytes, no I/O. Every field names its standard and its word, page
-//! or byte. Counts that the standards write "0's based" or in logical blocks become plain counts, with their
-//! unit in the type, as they come in. Whatever the bytes, a parser returns a value or a typed error: it never
-//! panics, and no shift or size leaves it unchecked.
+//! The law of this module: pure functions over bytes, no I/O. Every field names its standard and its word,
+//! page or byte. Counts that the standards give "0's based" or in logical blocks are converted to plain
+//! counts, with the unit in the type, as they are parsed. Whatever the bytes, a parser returns a value or a
+//! typed error: it never panics, and no unchecked shift or size leaves it.
 
 mod ata;
 mod nvme;
@@ -16,10 +16,10 @@ pub use scsi::{BlockCharacteristics, BlockLimits, ReadCapacity16};
 
 use straddle_units::{BlockSize, BlockSizeError, ByteCount};
 
-/// Why bytes are no answer that can be used.
+/// Why an answer cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentifyError {
-    /// Fewer bytes than the fields that every version of the standard has.
+    /// The answer is shorter than the fields that every version of the standard has.
     #[error("{what}: {got} bytes, but at least {need} are needed")]
     Short {
         /// Which answer.
@@ -29,27 +29,27 @@ pub enum IdentifyError {
         /// How many are needed.
         need: usize,
     },
-    /// All bytes are zero: nothing answered, or the namespace is inactive.
+    /// All bytes are zero: no device answered, or the namespace is inactive.
     #[error("{what}: every byte is zero")]
     Blank {
         /// Which answer.
         what: &'static str,
     },
-    /// The sum over the bytes is wrong (ATA word 255).
+    /// The checksum over the bytes is wrong (ATA word 255).
     #[error("{what}: the checksum is wrong")]
     Checksum {
         /// Which answer.
         what: &'static str,
     },
-    /// The answer says that it is something else than what was asked for.
+    /// The answer identifies itself as something other than what was requested.
     #[error("{what}: the answer is of another kind ({found:#x})")]
     Kind {
         /// Which answer.
         what: &'static str,
-        /// The byte or word that says so.
+        /// The byte or word that identifies it.
         found: u16,
     },
-    /// The logical block is of a size that no block device can have.
+    /// The logical block has a size that no block device can have.
     #[error("{what}: bad logical block size")]
     LogicalBlock {
         /// Which answer.
@@ -58,7 +58,7 @@ pub enum IdentifyError {
         #[source]
         source: BlockSizeError,
     },
-    /// NVMe: the current LBA format is not in the list, or its LBADS is not from 9 to 16.
+    /// NVMe: the current LBA format is not in the list, or its LBADS is not between 9 and 16.
     #[error("NVMe Identify Namespace: LBA format {index} is in force, but it is absent or has no valid size")]
     LbaFormat {
         /// The format that FLBAS names.
@@ -66,13 +66,13 @@ pub enum IdentifyError {
     },
 }
 
-/// How fast the medium turns: ATA word 217 and SCSI VPD page B1h bytes 4-5, which are coded alike (ACS-4,
+/// The rotation rate: ATA word 217 and SCSI VPD page B1h bytes 4-5, which have the same coding (ACS-4,
 /// "Nominal media rotation rate"; SBC-4, "MEDIUM ROTATION RATE").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RotationRate {
-    /// 0000h: the drive does not say.
+    /// 0000h: not reported.
     NotReported,
-    /// 0001h: nothing turns.
+    /// 0001h: non-rotating.
     NonRotating,
     /// 0401h to FFFEh: revolutions per minute.
     Rpm(u16),
@@ -92,10 +92,11 @@ impl RotationRate {
     }
 }
 
-/// The nominal size of the drive: ATA word 168 bits 3:0 and SCSI VPD page B1h byte 7 bits 3:0, coded alike.
+/// The nominal form factor: ATA word 168 bits 3:0 and SCSI VPD page B1h byte 7 bits 3:0, which have the same
+/// coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FormFactor {
-    /// 0: the drive does not say.
+    /// 0: not reported.
     NotReported,
     /// 1: 5.25 inches.
     Inches5_25,
@@ -107,7 +108,7 @@ pub enum FormFactor {
     Inches1_8,
     /// 5: less than 1.8 inches.
     Smaller,
-    /// Any other value (mSATA, M.2 and what came later).
+    /// Any other value (mSATA, M.2 and later ones).
     Other(u8),
 }
 
@@ -126,13 +127,13 @@ impl FormFactor {
     }
 }
 
-/// The size of a physical sector of `2^exponent` logical ones. The exponents are four bits wide, so that the
+/// Returns the size of a physical sector of `2^exponent` logical sectors. Exponents have four bits, so the
 /// product stays below 2^32.
 fn physical_bytes(logical: BlockSize, exponent: u8) -> ByteCount {
     ByteCount::new(logical.get() << (exponent & 0x0f))
 }
 
-/// A text field: ASCII, padded with blanks or zeros; anything else becomes U+FFFD.
+/// Decodes a text field: ASCII, padded with blanks or zeros. Any other byte becomes U+FFFD.
 fn text(bytes: impl IntoIterator<Item = u8>) -> String {
     let replace =
         |byte: u8| if byte.is_ascii_graphic() || byte == b' ' { char::from(byte) } else { '\u{fffd}' };
@@ -140,7 +141,7 @@ fn text(bytes: impl IntoIterator<Item = u8>) -> String {
     whole.trim().to_owned()
 }
 
-/// The `N` bytes at `at`, where the bytes reach so far.
+/// Returns the `N` bytes at `at`, or `None` where the data is shorter.
 fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }

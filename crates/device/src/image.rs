@@ -1,16 +1,19 @@
-//! Image containers: files in which the bytes of a disk do not simply stand one after the other.
+//! Image containers: files that do not simply hold the bytes of a disk in order.
 //!
-//! The law of this module: nothing is written; no file is opened but the image itself and those that the user named
-//! ([`Allowed`]), whatever an image says; no buffer is as large as an image says, only as large as the constants here
-//! say. Tables are read where an entry is needed, in pages of 4 KiB of which a few are kept, so an image of any size
-//! needs less than 8 MiB. What an image says wrongly is an [`ImageError`] with the byte of the file that is wrong.
+//! The law of this module: nothing is written. No file is opened but the image itself and those that the user
+//! named ([`Allowed`]), whatever an image says. Buffer sizes come from the constants here, never from an
+//! image. Tables are read where an entry is needed, in pages of 4 KiB of which a few are kept, so an image of
+//! any size needs less than 8 MiB. A wrong field in an image is an [`ImageError`] with the byte of the file
+//! at which it is.
 //!
-//! The readers are our own. `imago` 0.2 was looked at for qcow2 and does not serve: it refuses extended L2 entries and
-//! zstd, loads the whole L1 table (32 MiB are allowed, twice in memory), knows no VHD, VHDX, VDI or sparse VMDK, and
-//! opens backing files unless a gate is put before each of them. What remains is a table of two levels.
+//! The readers are our own. `imago` 0.2 was evaluated for qcow2 and is not suitable: it refuses extended L2
+//! entries and zstd, loads the whole L1 table (32 MiB are allowed, twice in memory), does not support VHD,
+//! VHDX, VDI or sparse VMDK, and opens backing files unless each is prevented. What it would save is the
+//! lookup in two levels of tables.
 //!
-//! Sources: qemu `docs/interop/qcow2.txt`; VMware "Virtual Disk Format 5.0"; Microsoft "Virtual Hard Disk Image Format
-//! Specification" 1.0 and [MS-VHDX] 8.0; VirtualBox `VDICore.h`, and qemu's `block/*.c` for what is found in the wild.
+//! Sources: qemu `docs/interop/qcow2.txt`; VMware "Virtual Disk Format 5.0"; Microsoft "Virtual Hard Disk
+//! Image Format Specification" 1.0 and [MS-VHDX] 8.0; VirtualBox `VDICore.h`, and qemu's `block/*.c` for what
+//! is found in practice.
 
 mod access;
 mod bits;
@@ -46,35 +49,36 @@ use crate::shown::with_causes;
 use host::Host;
 use unpack::Packed;
 
-/// Makes the enum and its names of one list. An entry: documentation, the variant, the name that `--format` takes, the name in
-/// sentences, and QEMU's name. `Format::shows` has its magic, `open_as` its reader: the compiler leads to both.
+/// Generates the enum and its names from one list. An entry has documentation, the variant, the name that
+/// `--format` takes, the name used in sentences, and QEMU's name. A new format also needs its magic in
+/// `Format::shows` and its reader in `open_as`; the compiler reports both as missing.
 macro_rules! formats {
     ($($(#[doc = $doc:literal])+ $variant:ident, $name:literal, $title:literal, $qemu:literal;)+) => {
-        /// A format in which a disk is kept in a file.
+        /// A file format that holds a disk.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Format {
             $($(#[doc = $doc])+ $variant,)+
         }
 
         impl Format {
-            /// Each format.
+            /// All formats.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The name that `--format` takes.
+            /// Returns the name that `--format` takes.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+
                 }
             }
 
-            /// What QEMU calls it, in its options and in qcow2's headers.
+            /// Returns QEMU's name for it, in its options and in qcow2's headers.
             pub const fn qemu_name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $qemu,)+
                 }
             }
 
-            /// The name in sentences.
+            /// Returns the name used in sentences.
             const fn title(self) -> &'static str {
                 match self {
                     $(Self::$variant => $title,)+
@@ -85,21 +89,21 @@ macro_rules! formats {
 }
 
 formats! {
-    /// The disk's bytes and nothing else.
+    /// Raw: the disk's bytes and nothing else.
     Raw, "raw", "raw", "raw";
-    /// QEMU's, versions 2 and 3.
+    /// QEMU's copy-on-write format, versions 2 and 3.
     Qcow2, "qcow2", "qcow2", "qcow2";
-    /// VMware's.
+    /// VMware's format.
     Vmdk, "vmdk", "VMDK", "vmdk";
-    /// Microsoft's first, also called VPC.
+    /// Microsoft's first format, also called VPC.
     Vhd, "vhd", "VHD", "vpc";
-    /// Microsoft's second.
+    /// Microsoft's second format.
     Vhdx, "vhdx", "VHDX", "vhdx";
-    /// VirtualBox's.
+    /// VirtualBox's format.
     Vdi, "vdi", "VDI", "vdi";
-    /// QEMU's former second.
+    /// QEMU's enhanced disk format.
     Qed, "qed", "QED", "qed";
-    /// Parallels'.
+    /// Parallels' format.
     Parallels, "parallels", "Parallels", "parallels";
 }
 
@@ -121,16 +125,16 @@ impl fmt::Display for Format {
     }
 }
 
-/// How much of a file's start is looked at to tell its format.
+/// How many bytes at the start of a file are read to detect its format.
 const HEAD: usize = 4096;
 
 impl Format {
-    /// The format that QEMU calls by this name.
+    /// Returns the format that QEMU calls `name`.
     fn of_qemu(name: &[u8]) -> Option<Self> {
         Self::ALL.iter().copied().find(|format| format.qemu_name().as_bytes() == name)
     }
 
-    /// Whether the first bytes of a file show this format. A fixed VHD shows at its end only.
+    /// Whether the first bytes of a file show this format. A fixed VHD can be recognised only at its end.
     fn shows(self, head: &[u8]) -> bool {
         let at = |offset: usize, magic: &[u8]| head.get(offset..).is_some_and(|h| h.starts_with(magic));
         match self {
@@ -145,8 +149,8 @@ impl Format {
         }
     }
 
-    /// The format of `medium`, or the form in which it may hold a disk that is not read here: a few short reads. What
-    /// cannot be read is raw: whoever needs its bytes will see why.
+    /// Returns the format of `medium`, or the unsupported form in which it may hold a disk. Needs a few short
+    /// reads. An unreadable medium counts as raw; reading its bytes later returns the error.
     pub fn detect(medium: &dyn Medium) -> Result<Self, &'static Foreign> {
         let mut head = [0; HEAD];
         let have = usize::try_from(medium.len().get()).unwrap_or(HEAD).min(HEAD);
@@ -161,7 +165,8 @@ impl Format {
         Ok(shown.unwrap_or_else(|| if vhd::has_footer(medium) { Self::Vhd } else { Self::Raw }))
     }
 
-    /// What the file at `path` is, where its bytes are not those of a disk: "a VHD image", "a gzip file".
+    /// Returns what the file at `path` is, unless its bytes are those of a disk: "a VHD image", "a gzip
+    /// file".
     pub fn not_raw(path: &Path) -> io::Result<Option<String>> {
         let file = crate::target::open_for_reading(path)?;
         let len = ByteCount::new(file.metadata()?.len());
@@ -181,19 +186,19 @@ pub enum ImageError {
     Damaged {
         /// The image's format.
         format: Format,
-        /// The byte of the file that says so.
+        /// The byte of the file that is wrong.
         at: ByteOffset,
         /// What is wrong.
         what: String,
     },
-    /// The image is right but uses something that is not read here.
+    /// The image is valid but uses a feature that is not read here.
     #[error("{format}: byte {at}: {what} cannot be read by this program")]
     Unsupported {
         /// The image's format.
         format: Format,
-        /// The byte of the file that says so.
+        /// The byte of the file that names the feature.
         at: ByteOffset,
-        /// What it uses.
+        /// The feature.
         what: String,
     },
     /// The bytes are in another file, which the user did not name.
@@ -201,40 +206,40 @@ pub enum ImageError {
     NotOpened {
         /// The image's format.
         format: Format,
-        /// What the other file is to this one.
+        /// The role of the other file for this one: backing file, parent, extent.
         role: &'static str,
         /// Its name as the image gives it, made printable.
         name: String,
     },
-    /// Another file, which the user named, cannot be opened.
+    /// Another file, named by the user, cannot be opened.
     #[error("{format}: cannot open the {role} {name}")]
     Open {
         /// The image's format.
         format: Format,
-        /// What the other file is to this one.
+        /// The role of the other file for this one.
         role: &'static str,
         /// Its name, made printable.
         name: String,
-        /// What the operating system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// A chain of backing files is too long, or leads back to itself.
+    /// A chain of backing files is too long, or loops.
     #[error("{format}: {name} would be the {role} number {}: is it its own?", MAX_DEPTH + 1)]
     TooDeep {
         /// The image's format.
         format: Format,
-        /// What the other file is to this one.
+        /// The role of the other file for this one.
         role: &'static str,
         /// Its name, made printable.
         name: String,
     },
-    /// Another file, which was opened, is at fault.
+    /// The error is in another file, which was opened.
     #[error("{format}: in the {role} {name}")]
     Other {
         /// The image's format.
         format: Format,
-        /// What the other file is to this one.
+        /// The role of the other file for this one.
         role: &'static str,
         /// Its name, made printable.
         name: String,
@@ -242,10 +247,10 @@ pub enum ImageError {
         #[source]
         source: Box<ImageError>,
     },
-    /// The file is known to be something that is not read here.
+    /// The file is of a known form that is not read here.
     #[error("is {}, which is not read here", .0.what)]
     NotRead(&'static Foreign),
-    /// The file itself cannot be read there.
+    /// The image file itself cannot be read.
     #[error("{format}: the image file")]
     Read {
         /// The image's format.
@@ -256,38 +261,38 @@ pub enum ImageError {
     },
 }
 
-/// Where some bytes of the guest are.
+/// Where bytes of the guest's disk are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// In a file as they are; file 0 is the image itself.
+    /// In a file, unchanged; file 0 is the image itself.
     Host { file: usize, at: u64 },
-    /// Nowhere: they read as zeros.
+    /// Not stored: they read as zeros.
     Zero,
-    /// In the backing file, at the same byte of the guest.
+    /// In the backing file, at the same byte of the guest's disk.
     Below,
-    /// `into` bytes into something compressed.
+    /// `into` bytes into a compressed unit.
     Packed { packed: Packed, into: usize },
 }
 
-/// Bytes of the guest that are found in one place, one after the other; never none.
+/// Consecutive bytes of the guest's disk that are found in one place; at least one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     place: Place,
     len: u64,
 }
 
-/// A format's reader: where each byte of the guest is.
+/// A format's reader, which locates each byte of the guest's disk.
 trait Map: Send + Sync {
-    /// The place of byte `at` of the guest, which is less than the guest's size.
+    /// Returns the place of byte `at` of the guest's disk, which is less than the disk's size.
     fn locate(&self, at: u64) -> Result<Run, ImageError>;
 
-    /// A file that [`Place::Host`] or [`Place::Packed`] names.
+    /// Returns a file that [`Place::Host`] or [`Place::Packed`] names.
     fn file(&self, index: usize) -> Result<&Host, ImageError>;
 }
 
 /// What holds the bytes that an image does not hold itself.
 enum Below {
-    /// Nothing: they are zeros.
+    /// No file: they are zeros.
     Nothing,
     /// A file that the user did not name.
     Missing { role: &'static str, name: String },
@@ -295,43 +300,43 @@ enum Below {
     Open { role: &'static str, name: String, medium: Box<dyn Medium> },
 }
 
-/// What a format's reader makes of an image.
+/// The result of a format's reader.
 struct Parts {
     map: Box<dyn Map>,
     below: Below,
     variant: &'static str,
     size: u64,
-    /// What is kept together in the file.
+    /// The unit of allocation in the file, in bytes.
     block: u64,
     sectors: Option<SectorSizes>,
     remarks: Vec<String>,
 }
 
-/// The sector sizes that an image states for its disk; only VHDX does.
+/// The sector sizes that an image states for its disk. Only VHDX does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectorSizes {
-    /// The logical sector.
+    /// The logical sector size.
     pub logical: BlockSize,
-    /// The physical sector.
+    /// The physical sector size.
     pub physical: ByteCount,
 }
 
-/// Where a byte of the guest is in the image's file, as far as that can be said with a number.
+/// Where a byte of the guest's disk is in the image's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostPlace {
     /// At this byte of the image's own file.
     At(ByteOffset),
     /// At this byte of an extent or data file.
     InOtherFile(ByteOffset),
-    /// Inside something compressed.
+    /// Inside a compressed unit.
     Compressed,
-    /// Nowhere: it reads as zero.
+    /// Not stored: it reads as zero.
     Zero,
     /// In the backing file.
     Below,
 }
 
-/// An opened image. As a [`Medium`] it is the guest's disk; what is not allocated reads as zeros.
+/// An opened image. As a [`Medium`] it is the guest's disk; unallocated bytes read as zeros.
 pub struct Image {
     map: Box<dyn Map>,
     below: Below,
@@ -339,25 +344,25 @@ pub struct Image {
     container: Container,
     sectors: Option<SectorSizes>,
     remarks: Vec<String>,
-    /// The last thing that was decompressed.
+    /// The unit that was decompressed last.
     unpacked: Mutex<Option<(Packed, Vec<u8>)>>,
 }
 
-/// What a file turned out to be.
+/// The result of opening a file as an image.
 pub enum Opened {
-    /// A raw image, as it was given.
+    /// A raw image: the medium as it was given.
     Raw(Box<dyn Medium>),
     /// A container.
     Image(Box<Image>),
 }
 
-/// Opens what `medium` holds, by its format.
+/// Opens the contents of `medium`, by their detected format.
 pub fn open(medium: Box<dyn Medium>, access: &Access<'_>) -> Result<Opened, ImageError> {
     let format = Format::detect(medium.as_ref()).map_err(ImageError::NotRead)?;
     open_as(format, medium, access)
 }
 
-/// Opens what `medium` holds as an image of `format`, whatever it shows.
+/// Opens the contents of `medium` as an image of `format`, without detection.
 pub fn open_as(format: Format, medium: Box<dyn Medium>, access: &Access<'_>) -> Result<Opened, ImageError> {
     let host = |medium: Box<dyn Medium>| Host::new(format, medium);
     let parts = match format {
@@ -380,7 +385,7 @@ impl Image {
             remarks.push(format!("the {role} {name} is not opened: only what this file holds is known"));
         }
         let (placement, fault) = Placement::sample(map.as_ref(), size);
-        // A file that is not opened is no damage, and is told where its bytes are asked for.
+        // A file that is not opened is not damage. It is reported when its bytes are requested.
         if let Some(fault) = fault.filter(|fault| !matches!(fault, ImageError::NotOpened { .. })) {
             let error = with_causes(&fault);
             remarks.push(format!("{} allocated blocks were looked at, then: {error}", placement.units()));
@@ -391,22 +396,22 @@ impl Image {
         Self { map, below, size, container, sectors, remarks, unpacked: Mutex::new(None) }
     }
 
-    /// What the container does to the guest's bytes.
+    /// Returns how the container stores the guest's bytes.
     pub fn container(&self) -> &Container {
         &self.container
     }
 
-    /// The sector sizes that the image states.
+    /// Returns the sector sizes that the image states.
     pub fn sectors(&self) -> Option<SectorSizes> {
         self.sectors
     }
 
-    /// What is odd about the image, in sentences.
+    /// Returns what is unusual about the image, in sentences.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
 
-    /// Where the guest's byte `at` is, and how many bytes from there on follow it in the same place.
+    /// Returns where the guest's byte `at` is, and how many bytes from it on are contiguous there.
     pub fn host_place(&self, at: ByteOffset) -> Result<(HostPlace, ByteCount), ReadError> {
         check_end(at, 1, self.size)?;
         let run = self.run(at.get()).map_err(|error| at_guest(at.get(), error))?;
@@ -420,7 +425,7 @@ impl Image {
         Ok((place, ByteCount::new(run.len)))
     }
 
-    /// The run at `at`, cut where the guest ends.
+    /// Returns the run at `at`, cut at the end of the guest's disk.
     fn run(&self, at: u64) -> Result<Run, ImageError> {
         let run = self.map.locate(at)?;
         Ok(Run { len: run.len.clamp(1, (self.size.get() - at).max(1)), ..run })
@@ -446,7 +451,7 @@ impl Image {
                 return Err(ImageError::NotOpened { format, role, name: name.clone() });
             }
             Below::Open { role, name, medium } => {
-                // A backing file may be the shorter one; what it does not have is zeros.
+                // A backing file may be shorter; the bytes past its end are zeros.
                 let have = medium.len().get().saturating_sub(guest);
                 let have = usize::try_from(have).unwrap_or(usize::MAX).min(part.len());
                 let (there, not_there) = part.split_at_mut(have);
@@ -463,7 +468,7 @@ impl Image {
     fn read_packed(&self, packed: Packed, into: usize, part: &mut [u8]) -> Result<(), ImageError> {
         let mut kept = self.unpacked.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.as_ref().is_none_or(|(of, _)| *of != packed) {
-            // Room for one, not for two.
+            // Drop the kept unit first, so that only one is in memory.
             *kept = None;
             *kept = Some((packed, unpack::unpack(self.map.file(packed.file)?, &packed)?));
         }
@@ -495,7 +500,7 @@ impl Medium for Image {
             let (part, later) = rest.split_at_mut(here);
             self.read_run(guest, run.place, part).map_err(|error| at_guest(guest, error))?;
             rest = later;
-            // Within the guest's size, which is less than 2^63.
+            // Cannot overflow: within the guest's size, which is less than 2^63.
             guest += u64::try_from(here).unwrap_or(0);
         }
         Ok(())

@@ -1,9 +1,9 @@
-//! Questions to the kernel and, through it, to drives.
+//! Requests to the kernel and, through it, to drives.
 //!
-//! The law of this module: all `unsafe` of this crate is here; nothing is ever written to a disk, every command sent
-//! to a drive only reads, brings at most 4096 bytes and ends within [`TIMEOUT`]. Requests go to block and
-//! character devices only, so that no other file ever sees one of these numbers. The answers are raw bytes;
-//! [`crate::identify`] reads them.
+//! The law of this module: all `unsafe` of this crate is here. Nothing is ever written to a disk; every
+//! command sent to a drive only reads, transfers at most 4096 bytes and ends within [`TIMEOUT`]. Requests are
+//! sent to block and character devices only, so no other file ever receives one of these numbers. The answers
+//! are raw bytes, which [`crate::identify`] parses.
 //!
 //! Requests and structures are those of the kernel's `include/uapi/linux/fs.h`, `linux/blkdev.h`,
 //! `linux/nvme_ioctl.h` and of `scsi/sg.h`; those of device mapper are in [`dm`].
@@ -23,12 +23,12 @@ use rustix::fs::{FileType, fstat};
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, opcode};
 use straddle_units::ByteCount;
 
-/// How long a drive may take for an answer before the kernel gives up on the command.
+/// How long a drive may take to answer before the kernel aborts the command.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
-/// [`TIMEOUT`] as the kernel's structures want it.
+/// [`TIMEOUT`] in milliseconds, as the kernel's structures take it.
 const TIMEOUT_MS: u32 = 5_000;
 
-/// Why a question has no answer.
+/// Why a request has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum IoctlError {
     /// Neither a block nor a character device, or one whose driver does not know the request.
@@ -37,13 +37,13 @@ pub enum IoctlError {
         /// The request.
         what: &'static str,
     },
-    /// The operating system refused or failed; [`io::ErrorKind::PermissionDenied`] wants root (or, for ATA
-    /// commands, `CAP_SYS_RAWIO`).
+    /// The operating system refused the request or it failed. [`io::ErrorKind::PermissionDenied`] means that
+    /// root is needed (or, for ATA commands, `CAP_SYS_RAWIO`).
     #[error("{what}: the request failed")]
     Os {
         /// The request.
         what: &'static str,
-        /// What the operating system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -52,10 +52,10 @@ pub enum IoctlError {
     Sense {
         /// The command.
         what: &'static str,
-        /// Why.
+        /// The reason that the target gave.
         sense: Sense,
     },
-    /// The command did not come to its end: lost on the way, timed out, or ended with a status but no reason.
+    /// The command did not complete: it was lost, timed out, or ended with a status but no reason.
     #[error("{what}: failed on the way (SCSI status {status:#04x}, host {host:#x}, driver {driver:#x})")]
     Transport {
         /// The command.
@@ -85,20 +85,20 @@ pub enum IoctlError {
         /// Status code and type, bits 14:0 of the completion's status field without the phase tag.
         status: i32,
     },
-    /// Fewer bytes came than the answer must have.
+    /// The answer is shorter than it must be.
     #[error("{what}: {got} bytes came, {need} are needed")]
     Short {
         /// The request.
         what: &'static str,
-        /// How many came.
+        /// The number of bytes received.
         got: usize,
-        /// How many are needed.
+        /// The number of bytes needed.
         need: usize,
     },
 }
 
 impl IoctlError {
-    /// The error in the terms of `std::io`: the operating system's kind where it spoke.
+    /// Returns the error as an `io::ErrorKind`: the operating system's own where it reported one.
     pub fn os_kind(&self) -> io::ErrorKind {
         match self {
             Self::Unsupported { .. } => io::ErrorKind::Unsupported,
@@ -120,7 +120,7 @@ impl IoctlError {
     }
 }
 
-/// SCSI sense data in short (SPC-5, "Sense data").
+/// The part of SCSI sense data that names the error (SPC-5, "Sense data").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sense {
     /// SENSE KEY.
@@ -132,7 +132,7 @@ pub struct Sense {
 }
 
 impl Sense {
-    /// Reads the fixed (70h, 71h) or descriptor (72h, 73h) format.
+    /// Parses the fixed (70h, 71h) or descriptor (72h, 73h) format.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let at = |index: usize| bytes.get(index).copied().unwrap_or(0);
         match bytes.first()? & 0x7f {
@@ -147,13 +147,14 @@ impl Sense {
         self.key == 5
     }
 
-    /// NO SENSE and RECOVERED ERROR: the command was carried out. So comes ATA PASS THROUGH INFORMATION AVAILABLE
-    /// (1h, 00h/1Dh; SAT-4).
+    /// NO SENSE and RECOVERED ERROR: the command was carried out. ATA PASS THROUGH INFORMATION AVAILABLE (1h,
+    /// 00h/1Dh; SAT-4) is reported this way too.
     fn is_success(self) -> bool {
         self.key <= 1
     }
 
-    /// UNIT ATTENTION: something happened before this command, which was not carried out and may be sent again.
+    /// UNIT ATTENTION: the device reports an earlier event. This command was not carried out and may be sent
+    /// again.
     fn is_attention(self) -> bool {
         self.key == 6
     }
@@ -177,15 +178,15 @@ impl std::fmt::Display for Sense {
     }
 }
 
-/// A request whose argument is a pointer to a `T`, or none.
+/// A request whose argument is a pointer to a `T`, or that has no argument.
 struct Request<'a, T: ?Sized> {
     opcode: Opcode,
     argument: Option<&'a mut T>,
 }
 
-// SAFETY: `as_ptr` gives a pointer to a live, writable `T` (or null for requests without argument), borrowed for
-// as long as the request lives; the caller of `call` vouches that `T` is what the opcode takes. The output is the
-// system call's own return value, so that no pointer is read.
+// SAFETY: `as_ptr` returns a pointer to a live, writable `T` (or null for requests without argument),
+// borrowed for as long as the request lives. The caller of `call` guarantees that `T` is what the opcode
+// takes. The output is the system call's own return value, so no pointer is read.
 unsafe impl<T: ?Sized> Ioctl for Request<'_, T> {
     type Output = IoctlOutput;
     const IS_MUTATING: bool = true;
@@ -205,19 +206,19 @@ unsafe impl<T: ?Sized> Ioctl for Request<'_, T> {
     }
 }
 
-/// Which kinds of file a request is meant for; it is sent to no other.
+/// The kinds of file that a request is meant for; it is sent to no other.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Meant {
     Block,
     BlockOrCharacter,
 }
 
-/// Sends one request and returns the system call's value.
+/// Sends one request and returns the system call's result.
 ///
 /// # Safety
 ///
-/// `opcode` must be a request that takes a pointer to a `T` (or no argument where there is none), that writes
-/// nothing but valid values into it, and every pointer inside the `T` must be good for the accesses that the
+/// `opcode` must be a request that takes a pointer to a `T` (or no argument where there is none) and that
+/// writes only valid values into it. Every pointer inside the `T` must be valid for the accesses that the
 /// request makes through it.
 unsafe fn call<T: ?Sized>(
     fd: BorrowedFd<'_>,
@@ -232,31 +233,31 @@ unsafe fn call<T: ?Sized>(
         FileType::CharacterDevice if meant == Meant::BlockOrCharacter => {}
         _ => return Err(IoctlError::Unsupported { what }),
     }
-    // SAFETY: the caller's promise is the one that `Request` needs.
+    // SAFETY: the caller guarantees what `Request` needs.
     unsafe { rustix::ioctl::ioctl(fd, Request { opcode, argument }) }
         .map_err(|errno| IoctlError::os(what, errno))
 }
 
-/// What the kernel says of a block device. Each answer may fail by itself.
+/// The kernel's limits of a block device. Each request may fail on its own.
 #[derive(Debug)]
 pub struct BlockLimitsIoctl {
     /// BLKGETSIZE64: the size.
     pub size: Result<ByteCount, IoctlError>,
-    /// BLKSSZGET: the logical block.
+    /// BLKSSZGET: the logical sector size.
     pub logical: Result<ByteCount, IoctlError>,
-    /// BLKPBSZGET: the physical block.
+    /// BLKPBSZGET: the physical sector size.
     pub physical: Result<ByteCount, IoctlError>,
     /// BLKIOMIN: the minimum I/O size.
     pub io_min: Result<ByteCount, IoctlError>,
-    /// BLKIOOPT: the optimal I/O size; zero for "none".
+    /// BLKIOOPT: the optimal I/O size; zero for none.
     pub io_opt: Result<ByteCount, IoctlError>,
-    /// BLKALIGNOFF: the alignment offset in bytes, or -1 for a device that is misaligned in itself.
+    /// BLKALIGNOFF: the alignment offset in bytes, or -1 for a device that is itself misaligned.
     pub alignment_offset: Result<i32, IoctlError>,
     /// BLKROGET: whether the device is read-only.
     pub read_only: Result<bool, IoctlError>,
 }
 
-/// Asks the kernel for the limits of the block device `fd`. Needs no privilege but the open file.
+/// Queries the limits of the block device `fd`. Needs no privilege besides the open file.
 pub fn block_limits(fd: impl AsFd) -> BlockLimitsIoctl {
     const GROUP: u8 = 0x12;
     let fd = fd.as_fd();
@@ -284,8 +285,8 @@ pub fn block_limits(fd: impl AsFd) -> BlockLimitsIoctl {
     }
 }
 
-/// Has the kernel read the partition table of the whole disk `fd` anew (BLKRRPART). The disk's bytes stay as they are; the
-/// kernel refuses while a partition of it is in use. Needs root.
+/// Makes the kernel read the partition table of the whole disk `fd` again (BLKRRPART). The disk's bytes stay
+/// as they are. The kernel refuses while a partition of the disk is in use. Needs root.
 pub fn reread_partitions(fd: impl AsFd) -> Result<(), IoctlError> {
     // SAFETY: BLKRRPART takes no argument and touches no memory of ours.
     unsafe { call::<()>(fd.as_fd(), Meant::Block, "BLKRRPART", opcode::none(0x12, 95), None) }.map(|_| ())
@@ -318,24 +319,24 @@ struct SgIoHdr {
     info: u32,
 }
 
-/// SG_IO of `scsi/sg.h`, a number older than the scheme of the others.
+/// SG_IO of `scsi/sg.h`. Its number is older than the encoding scheme of the others.
 const SG_IO: Opcode = 0x2285;
 /// SG_DXFER_FROM_DEV.
 const FROM_DEVICE: i32 = -3;
-/// How many unit attentions in a row are passed over.
+/// How many unit attentions in a row are ignored. The next one fails the command.
 const ATTENTIONS: usize = 2;
-/// DRIVER_SENSE: there is sense data. Kernels since 5.14 always leave it 0.
+/// DRIVER_SENSE: sense data is present. Kernels since 5.14 always leave it 0.
 const DRIVER_SENSE: u16 = 0x08;
 
-/// What a SCSI command brought besides its data.
+/// The result of a SCSI command, besides its data.
 struct Answer {
     /// Bytes transferred.
     len: usize,
-    /// Sense data, as many bytes as came.
+    /// The sense data received.
     sense: Vec<u8>,
 }
 
-/// Sends a SCSI command that reads into `data`; again when the device had something else to tell first.
+/// Sends a SCSI command that reads into `data`, and repeats it after a unit attention.
 fn scsi_read(
     fd: BorrowedFd<'_>,
     what: &'static str,
@@ -352,7 +353,7 @@ fn scsi_read(
     scsi_read_once(fd, what, cdb, len, data)
 }
 
-/// Sends a SCSI command once. Sense data that says that the command was carried out is no error.
+/// Sends a SCSI command once. Sense data that reports success is not an error.
 fn scsi_read_once(
     fd: BorrowedFd<'_>,
     what: &'static str,
@@ -386,9 +387,9 @@ fn scsi_read_once(
         duration: 0,
         info: 0,
     };
-    // SAFETY: SG_IO takes an sg_io_hdr, which `SgIoHdr` mirrors. The kernel reads `cmd_len` (at most 16) bytes at
-    // `cmdp`, writes at most `dxfer_len` at `dxferp` and at most `mx_sb_len` at `sbp`; the three buffers are that
-    // long and outlive the call, which returns only when the command is over.
+    // SAFETY: SG_IO takes an sg_io_hdr, which `SgIoHdr` mirrors. The kernel reads `cmd_len` (at most 16)
+    // bytes at `cmdp`, writes at most `dxfer_len` bytes at `dxferp` and at most `mx_sb_len` at `sbp`. The
+    // three buffers are that long and outlive the call, which returns only when the command has ended.
     unsafe { call(fd, Meant::BlockOrCharacter, what, SG_IO, Some(&mut header)) }?;
 
     let sense = sense[..usize::from(header.sb_len_wr).min(sense.len())].to_vec();
@@ -407,16 +408,16 @@ fn scsi_read_once(
     Ok(Answer { len: data.len().saturating_sub(missing), sense })
 }
 
-/// The STATUS and ERROR registers in an ATA Status Return descriptor (SAT-4: code 09h, length 0Ch, ERROR at byte
-/// 3, STATUS at byte 13), the first of descriptor-format sense data.
+/// Returns the STATUS and ERROR registers from an ATA Status Return descriptor (SAT-4: code 09h, length 0Ch,
+/// ERROR at byte 3, STATUS at byte 13) if that is the first descriptor of descriptor-format sense data.
 fn ata_registers(sense: &[u8]) -> Option<(u8, u8)> {
     let descriptor = sense.get(8..22)?;
     let is_ata = matches!(sense[0] & 0x7f, 0x72 | 0x73) && descriptor[..2] == [0x09, 0x0c];
     is_ata.then(|| (descriptor[13], descriptor[3]))
 }
 
-/// Asks an ATA drive for its IDENTIFY DEVICE data (command ECh, which only reads) with ATA PASS-THROUGH(16).
-/// Needs `CAP_SYS_RAWIO`. Read it with [`AtaIdentify`](crate::identify::AtaIdentify).
+/// Reads an ATA drive's IDENTIFY DEVICE data (command ECh, which only reads) with ATA PASS-THROUGH(16). Needs
+/// `CAP_SYS_RAWIO`. [`AtaIdentify`](crate::identify::AtaIdentify) parses it.
 pub fn ata_identify(fd: impl AsFd) -> Result<Box<[u8; 512]>, IoctlError> {
     const WHAT: &str = "ATA IDENTIFY DEVICE";
     /// STATUS: DEVICE FAULT and ERROR.
@@ -438,8 +439,8 @@ pub fn ata_identify(fd: impl AsFd) -> Result<Box<[u8; 512]>, IoctlError> {
     need(WHAT, answer.len, 512).map(|()| data)
 }
 
-/// Asks a SCSI disk for READ CAPACITY(16) (SERVICE ACTION IN 9Eh/10h, which only reads): the 16 to 32 bytes that
-/// came. Read it with [`ReadCapacity16`](crate::identify::ReadCapacity16).
+/// Sends READ CAPACITY(16) (SERVICE ACTION IN 9Eh/10h, which only reads) to a SCSI disk and returns the 16 to
+/// 32 bytes received. [`ReadCapacity16`](crate::identify::ReadCapacity16) parses them.
 pub fn scsi_read_capacity_16(fd: impl AsFd) -> Result<Vec<u8>, IoctlError> {
     const WHAT: &str = "SCSI READ CAPACITY(16)";
     const ALLOCATION: u8 = 32;
@@ -454,9 +455,9 @@ pub fn scsi_read_capacity_16(fd: impl AsFd) -> Result<Vec<u8>, IoctlError> {
     Ok(data)
 }
 
-/// Asks a SCSI device for the vital product data page `page` (INQUIRY with EVPD, which only reads): header and
-/// what follows it, at most 255 bytes. Read it with [`BlockLimits`](crate::identify::BlockLimits) (B0h) or
-/// [`BlockCharacteristics`](crate::identify::BlockCharacteristics) (B1h).
+/// Reads the vital product data page `page` of a SCSI device (INQUIRY with EVPD, which only reads), header
+/// included, at most 255 bytes. [`BlockLimits`](crate::identify::BlockLimits) parses page B0h, and
+/// [`BlockCharacteristics`](crate::identify::BlockCharacteristics) page B1h.
 pub fn scsi_inquiry_vpd(fd: impl AsFd, page: u8) -> Result<Vec<u8>, IoctlError> {
     const WHAT: &str = "SCSI INQUIRY";
     // Old devices read only the low byte of the allocation length.
@@ -466,7 +467,7 @@ pub fn scsi_inquiry_vpd(fd: impl AsFd, page: u8) -> Result<Vec<u8>, IoctlError> 
     let mut data = vec![0u8; usize::from(ALLOCATION)];
     let answer = scsi_read(fd.as_fd(), WHAT, &cdb, 6, &mut data)?;
     need(WHAT, answer.len, 4)?;
-    // A device without the page may answer with its standard data instead.
+    // A device without the page may answer with its standard INQUIRY data instead.
     if data[1] != page {
         return Err(IoctlError::Unsupported { what: WHAT });
     }
@@ -504,14 +505,14 @@ struct NvmeAdminCmd {
     result: u32,
 }
 
-/// The group of NVMe's ioctls.
+/// The group number of NVMe's ioctls.
 const NVME: u8 = b'N';
-/// NVME_IOCTL_ID, without argument: the namespace's number is the return value.
+/// NVME_IOCTL_ID: takes no argument and returns the namespace's number.
 const NVME_IOCTL_ID: Opcode = opcode::none(NVME, 0x40);
 /// NVME_IOCTL_ADMIN_CMD.
 const NVME_IOCTL_ADMIN_CMD: Opcode = opcode::read_write::<NvmeAdminCmd>(NVME, 0x41);
 
-/// The SCSI disk driver says EINVAL where others say ENOTTY of a request that it does not know.
+/// For a request that it does not know, the SCSI disk driver returns EINVAL where others return ENOTTY.
 fn not_nvme(error: IoctlError) -> IoctlError {
     match error {
         IoctlError::Os { what, source } if source.kind() == io::ErrorKind::InvalidInput => {
@@ -540,14 +541,14 @@ fn nvme_identify(
         ..NvmeAdminCmd::default()
     };
     // SAFETY: NVME_IOCTL_ADMIN_CMD takes an nvme_admin_cmd, which `NvmeAdminCmd` mirrors. Identify writes
-    // `data_len` bytes at `addr`, where the box is that long and outlives the call; there is no metadata.
+    // `data_len` bytes at `addr`, where the box has that length and outlives the call. There is no metadata.
     let status =
         unsafe { call(fd, Meant::BlockOrCharacter, what, NVME_IOCTL_ADMIN_CMD, Some(&mut command)) }?;
     if status == 0 { Ok(data) } else { Err(IoctlError::Nvme { what, status }) }
 }
 
-/// Asks an NVMe drive for Identify Namespace (CNS 00h) of the namespace that the block device `fd` is. Read it
-/// with [`NvmeIdentifyNamespace`](crate::identify::NvmeIdentifyNamespace).
+/// Reads Identify Namespace (CNS 00h) of the NVMe namespace whose block device is `fd`.
+/// [`NvmeIdentifyNamespace`](crate::identify::NvmeIdentifyNamespace) parses it.
 pub fn nvme_identify_namespace(fd: impl AsFd) -> Result<Box<[u8; 4096]>, IoctlError> {
     const WHAT: &str = "NVMe Identify Namespace";
     let fd = fd.as_fd();
@@ -557,8 +558,8 @@ pub fn nvme_identify_namespace(fd: impl AsFd) -> Result<Box<[u8; 4096]>, IoctlEr
     nvme_identify(fd, WHAT, nsid.cast_unsigned(), 0)
 }
 
-/// Asks an NVMe drive for Identify Controller (CNS 01h). Read it with
-/// [`NvmeIdentifyController`](crate::identify::NvmeIdentifyController).
+/// Reads Identify Controller (CNS 01h) of an NVMe drive.
+/// [`NvmeIdentifyController`](crate::identify::NvmeIdentifyController) parses it.
 pub fn nvme_identify_controller(fd: impl AsFd) -> Result<Box<[u8; 4096]>, IoctlError> {
     nvme_identify(fd.as_fd(), "NVMe Identify Controller", 0, 1)
 }

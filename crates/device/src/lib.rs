@@ -1,7 +1,8 @@
-//! Targets: block devices and images. Their bytes, and what is known of their sectors.
+//! Targets, which are block devices and images: their bytes, and what is known about their sectors.
 //!
-//! The law of this crate: every figure of a [`Topology`](topology::Topology) carries the source that said it,
-//! disagreeing sources are all kept, and nothing is ever written. All `unsafe` of the workspace is in [`ioctl`].
+//! The law of this crate: every figure of a [`Topology`](topology::Topology) carries the source that reported
+//! it, sources that disagree are all kept, and nothing is ever written. All `unsafe` code of this crate is in
+//! [`ioctl`].
 
 #[cfg(test)]
 #[path = "../../../tests/tools/skip.rs"]

@@ -1,10 +1,12 @@
-//! What stands on a disk or a partition as the kernel has it now: arrays, mappings, caches, and who uses them.
+//! What stands on a disk or a partition, as the running kernel reports it: arrays, mappings, caches, and what
+//! uses them.
 //!
-//! The law of this module: it asks sysfs, /proc and device mapper, and only reads; what the kernel does not tell, or not
-//! to us, is unknown and said to be. Depth and number are limited, so that a captured tree may say what it likes.
+//! The law of this module: it queries sysfs, /proc and device mapper, and only reads. What the kernel does
+//! not report, or not to us, is unknown and is reported as such. Depth and number are limited, because a
+//! captured tree may contain anything.
 //!
-//! A captured tree has `sys/block`, and may have `proc/self/mountinfo`, `proc/swaps`, copies of devices in `dev` and, as
-//! `dmsetup-table`, what `dmsetup table` printed.
+//! A captured tree has `sys/block`. It may have `proc/self/mountinfo`, `proc/swaps`, copies of devices in
+//! `dev` and, in `dmsetup-table`, the output of `dmsetup table`.
 
 mod array;
 mod machine;
@@ -24,32 +26,32 @@ pub use mapping::{Mapping, Owner, is_internal, is_part_of_volume};
 pub use runs::{Every, Geometry, Located, Run};
 pub use usage::{LoopUse, Mount, Usage};
 
-/// Deeper nesting than this is not followed.
+/// Nesting deeper than this is not followed.
 pub const MAX_DEPTH: usize = 12;
 
-/// More devices than this over one are not listed; a device that is reached on two ways counts twice.
+/// At most this many devices above one are listed. A device that is reached along two paths counts twice.
 pub const MAX_DEVICES: usize = 4096;
 
-/// A device, and all that stands on it.
+/// A device and everything that stands on it.
 #[derive(Clone, Debug)]
 pub struct LiveDevice {
     /// The kernel's name: `sda1`, `dm-0`, `md0`.
     pub name: String,
-    /// Its node, `/dev/dm-0`.
+    /// Its node, such as `/dev/dm-0`.
     pub node: PathBuf,
-    /// Its size.
+    /// Its size in bytes.
     pub size: ByteCount,
-    /// Its logical block, where the kernel says.
+    /// Its logical sector size, where the kernel reports it.
     pub logical: Option<BlockSize>,
     /// What it is.
     pub kind: LiveKind,
-    /// The devices directly below. Empty for disks, and for partitions of those.
+    /// The devices directly below. Empty for a disk, and for a partition of a disk.
     pub below: Vec<Lower>,
-    /// Who uses it, besides the devices above.
+    /// What uses it, besides the devices above.
     pub used_by: Usage,
-    /// The devices directly above, in order of name.
+    /// The devices directly above, ordered by name.
     pub holders: Vec<LiveDevice>,
-    /// What is not known of it, and why.
+    /// What is not known about it, and why.
     pub remarks: Vec<String>,
     /// Where its bytes can be read.
     source: machine::BytesOf,
@@ -58,9 +60,9 @@ pub struct LiveDevice {
 /// What a device is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LiveKind {
-    /// A disk, as far as we know.
+    /// A disk, as far as is known.
     Disk,
-    /// A partition of this number.
+    /// The partition with this number.
     Partition(u32),
     /// A Linux software RAID.
     Md(Array),
@@ -68,43 +70,44 @@ pub enum LiveKind {
     Dm(Mapping),
     /// A bcache device over a backing device.
     Bcache,
-    /// A file as a block device, from this byte of it on.
+    /// A loop device: its backing file, and the offset in it at which the device begins.
     Loop(PathBuf, ByteOffset),
 }
 
-/// A device below another one.
+/// A device below another device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lower {
-    /// Its name, `sda1`.
+    /// Its name, such as `sda1`.
     pub device: String,
-    /// Whether data is on it; `false` for those that only describe, cache or check it. What stands on those is not a way
-    /// to the data.
+    /// Whether it holds data; `false` for a device that only describes, caches or checks it. What stands on
+    /// such a device is not a way to the data.
     pub holds_data: bool,
-    /// Which bytes lie where on it; empty where that is not known.
+    /// Which bytes of the device above lie where on it; empty where that is not known.
     pub runs: Vec<Run>,
 }
 
 impl Lower {
-    /// Where byte `at` of the device above is on this one.
+    /// Returns where byte `at` of the device above lies on this one.
     pub fn locate(&self, at: ByteOffset) -> Located {
         runs::locate(&self.runs, at)
     }
 }
 
 impl LiveDevice {
-    /// Its bytes; or why they are not to be had, or not to be asked for.
+    /// Opens its bytes, or returns why they cannot or must not be read.
     pub fn open(&self) -> Result<FileMedium, String> {
         self.source.open(&self.node, self.size)
     }
 
-    /// What it says of the device `name` below it.
+    /// Returns the device `name` among those directly below.
     pub fn lower(&self, name: &str) -> Option<&Lower> {
         self.below.iter().find(|lower| lower.device == name)
     }
 }
 
-/// What stands on the disk or partition `name`, on this machine or in the captured tree `sysroot`, and what could not be
-/// looked at. `None` when there is no such device. For several devices a [`Machine`] is read once.
+/// Returns what stands on the disk or partition `name`, on this machine or in the captured tree `sysroot`,
+/// and what could not be examined. The device is `None` when there is no such device. To query several
+/// devices, read a [`Machine`] once.
 pub fn live_layers(sysroot: Option<&Path>, name: &str) -> (Option<LiveDevice>, Vec<String>) {
     let machine = Machine::read(sysroot);
     let (device, mut remarks) = machine.layers(name);

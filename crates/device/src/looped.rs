@@ -1,7 +1,8 @@
-//! A loop device shows a file or another device from some byte of it on: its boundaries are those of what is below.
+//! Loop devices. A loop device shows a file or another device from some byte on, so its boundaries are those
+//! of the device below it.
 //!
-//! The law of this module: the kernel says nothing of this in a loop device's own limits, so that they are taken for what they
-//! are only where nothing is below that says more.
+//! The law of this module: the kernel does not pass these boundaries on in a loop device's own limits, so
+//! those limits are used only where nothing more is known about the device below.
 
 use std::path::{Path, PathBuf};
 
@@ -10,21 +11,22 @@ use straddle_units::{Boundary, ByteCount, ByteOffset};
 use crate::sysfs::{Attributes, Directory, list_names};
 use crate::topology::{AlignmentOffset, Source, Topology};
 
-/// More loop devices over each other than this are not followed.
+/// Nesting of loop devices is followed to this depth.
 const MAX_DEPTH: usize = 8;
 
 /// What a loop device shows.
 pub(crate) struct Looped {
-    /// The file or the node.
+    /// The backing file, or the node of the backing device.
     pub(crate) file: PathBuf,
-    /// From this byte of it on.
+    /// The offset in the backing file at which the loop device begins.
     pub(crate) offset: ByteCount,
-    /// The physical sectors of what is below, as the loop device shows them.
+    /// The physical sectors of the device below, as seen through the loop device.
     boundary: Option<Boundary>,
 }
 
 impl Looped {
-    /// What the loop device `disk` shows, on this machine or in the captured tree `root`; `None` for other devices.
+    /// Reads what the loop device `disk` shows, on this machine or in the captured tree `root`. `None` for
+    /// other devices.
     pub(crate) fn of(disk: &Directory, root: Option<&Path>) -> Option<Self> {
         let file = PathBuf::from(disk.text("loop/backing_file")?);
         let offset = ByteCount::new(disk.number("loop/offset").unwrap_or(0));
@@ -32,7 +34,7 @@ impl Looped {
         Some(Self { file, offset, boundary })
     }
 
-    /// Puts the boundaries of what is below in force.
+    /// Makes the boundaries of the device below those of `topology`.
     pub(crate) fn adopt(&self, topology: &mut Topology) {
         const WHY: &str = "a loop device does not pass on the sectors of what it is over";
         const BELOW: Source =
@@ -45,7 +47,7 @@ impl Looped {
     }
 }
 
-/// The physical sectors below a loop device, counted from its own first byte.
+/// The physical sectors of the device below, counted from the loop device's first byte.
 fn boundary(disk: &Directory, block: &Path, depth: usize) -> Option<Boundary> {
     let file = PathBuf::from(disk.text("loop/backing_file")?);
     let offset = ByteOffset::new(disk.number("loop/offset").unwrap_or(0));
@@ -58,14 +60,15 @@ fn boundary(disk: &Directory, block: &Path, depth: usize) -> Option<Boundary> {
             let physical = ByteCount::new(disk.number("queue/physical_block_size")?);
             Boundary::new(physical, ByteCount::new(device.number("alignment_offset")?))?
         }
-        // Of a file only that it begins on a sector is known, and nothing of the device where all of it is shown.
+        // Of a file it is known only that it begins on a sector. A loop device that shows all of it keeps the
+        // kernel's figures.
         None if offset == ByteOffset::ZERO => return None,
         None => Boundary::multiples_of(Topology::unknown().physical.value())?,
     };
     Boundary::new(found.size(), found.to_next(offset))
 }
 
-/// The device `name`, and the disk that it is or is a partition of.
+/// Returns the device `name`, and its disk, which is the device itself unless it is a partition.
 fn below(name: &str, block: &Path) -> Option<(Directory, Directory)> {
     let name = name.replace('/', "!");
     let disk = block.join(&name);

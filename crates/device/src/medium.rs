@@ -1,4 +1,4 @@
-//! The bytes of a target, read-only, by position.
+//! The bytes of a target, read-only, by offset.
 
 use std::fs::File;
 use std::io;
@@ -21,41 +21,41 @@ pub enum ReadError {
         /// The medium's length in bytes.
         len: u64,
     },
-    /// The bytes exist, but not on this medium: on another disk, or behind a key.
+    /// The bytes exist, but not on this medium: they are on another disk, or need a key.
     #[error("byte {at}: not on this medium")]
     Unmapped {
-        /// First byte that is not there.
+        /// First byte that is not on the medium.
         at: ByteOffset,
     },
-    /// An image does not give them: it is damaged, or they are in a file that is not opened.
+    /// An image cannot supply the bytes: it is damaged, or they are in a file that is not opened.
     #[error("byte {at} of the disk in the image")]
     Image {
-        /// First byte wanted, on the disk in the image.
+        /// First byte that could not be read, on the disk in the image.
         at: ByteOffset,
         /// What is wrong with the image.
         #[source]
         source: Box<ImageError>,
     },
-    /// The operating system refused or failed.
+    /// The operating system refused the read, or the read failed.
     #[error("byte {at}: cannot read")]
     Io {
-        /// First byte wanted.
+        /// First byte that could not be read.
         at: ByteOffset,
-        /// What the operating system said.
+        /// The operating system's error.
         #[source]
         source: std::io::Error,
     },
 }
 
-/// Bytes that can be read at any position. Implementations never block for ever and never write.
+/// Bytes that can be read at any offset. Implementations never write, and never block for ever.
 pub trait Medium: Send + Sync {
-    /// The length in bytes.
+    /// Returns the length in bytes.
     fn len(&self) -> ByteCount;
 
-    /// Fills `buf` from byte `at`, whole or not at all.
+    /// Fills all of `buf` from byte `at`. After an error its contents are unspecified.
     fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError>;
 
-    /// Whether there is not a single byte.
+    /// Whether the medium has no bytes at all.
     fn is_empty(&self) -> bool {
         self.len() == ByteCount::ZERO
     }
@@ -78,12 +78,13 @@ pub struct FileMedium {
 }
 
 impl FileMedium {
-    /// Takes `file` as a medium of `len` bytes (a block device's `stat` size is 0, so the caller says).
+    /// Takes `file` as a medium of `len` bytes. The caller supplies the length, because the `stat` size of a
+    /// block device is 0.
     pub fn new(file: File, len: ByteCount) -> Self {
         Self { file, len }
     }
 
-    /// The open file, for ioctls.
+    /// Returns the open file, for ioctls.
     pub fn file(&self) -> &File {
         &self.file
     }
@@ -96,7 +97,7 @@ impl Medium for FileMedium {
 
     fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
         check_end(at, buf.len(), self.len)?;
-        // By hand: an error is of the byte at which it occurs, not of the first one wanted.
+        // Not `read_exact_at`: an error must name the byte at which it occurred, not the first one wanted.
         let mut done = 0;
         while done < buf.len() {
             let here = u64::try_from(done).ok().and_then(|done| at.checked_add(ByteCount::new(done)));
@@ -112,7 +113,7 @@ impl Medium for FileMedium {
     }
 }
 
-/// Bytes in memory, for tests and fuzzing; bytes past the ones given, up to `len`, read as zero.
+/// Bytes in memory, for tests and fuzzing. Bytes past those given read as zero, up to `len`.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryMedium {
     bytes: Vec<u8>,
@@ -120,13 +121,13 @@ pub struct MemoryMedium {
 }
 
 impl MemoryMedium {
-    /// A medium of exactly these bytes.
+    /// Creates a medium of exactly these bytes.
     pub fn new(bytes: Vec<u8>) -> Self {
         let len = ByteCount::new(bytes.len() as u64);
         Self { bytes, len }
     }
 
-    /// A medium that begins with `bytes` and continues with zeros to `len` bytes.
+    /// Creates a medium that begins with `bytes` and continues with zeros to `len` bytes.
     pub fn sparse(bytes: Vec<u8>, len: ByteCount) -> Self {
         Self { bytes, len }
     }

@@ -1,9 +1,9 @@
-//! Drives known to claim 512-byte physical sectors while they work in larger ones.
+//! Drives known to claim 512-byte physical sectors although they work in larger ones.
 //!
-//! The law of this module: the list is data (`quirks.toml`, compiled in), every entry names who says so, and an
-//! entry never overrules a drive that reports more than [`Quirk::claims_physical`]: callers compare first. A
-//! family of which some members are honest may be listed, one of which some members have 512-byte sectors may
-//! not.
+//! The law of this module: the list is data (`quirks.toml`, compiled in), and every entry names its sources.
+//! An entry never overrules a drive that reports more than [`Quirk::claims_physical`]: callers compare first.
+//! A family may be listed if some of its drives report correctly, but not if some of them have 512-byte
+//! sectors.
 
 use std::sync::OnceLock;
 
@@ -13,65 +13,66 @@ use straddle_units::ByteCount;
 /// The list.
 const LIST: &str = include_str!("quirks.toml");
 
-/// Bytes of the vendor field of SCSI's INQUIRY data (SPC-5, bytes 8-15).
+/// Length of the vendor field of SCSI's INQUIRY data (SPC-5, bytes 8-15).
 const VENDOR_LEN: usize = 8;
 
-/// What kind of medium misreports; the consequences differ.
+/// The kind of medium that misreports, which decides what a misaligned write costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Medium {
-    /// A hard disk: an unaligned write costs a read and a turn of the platter.
+    /// A hard disk: a misaligned write costs a read and a turn of the platter.
     Disk,
-    /// A solid-state drive: an unaligned write costs flash writes.
+    /// A solid-state drive: a misaligned write costs additional flash writes.
     Flash,
 }
 
-/// How well it is known that the drive claims too little.
+/// The evidence that the drive reports too small a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
-    /// Somebody saw a drive of this model claim 512 bytes, and the source says so.
+    /// A drive of this model was seen to claim 512 bytes, as the source documents.
     Observed,
     /// An operating system's list treats the family as misreporting.
     Listed,
 }
 
-/// One family of drives.
+/// A family of drives.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quirk {
-    /// Model pattern: `*` stands for any characters, `?` for one, upper and lower case are alike.
+    /// Model pattern: `*` matches any characters, `?` matches one; case is ignored.
     pub model: String,
-    /// A model that the pattern is meant for, as the kernel shows it; used by the tests of this list.
+    /// A model that the pattern is meant to match, as the kernel shows it. Used by the tests of this list.
     pub sample: String,
     /// Hard disk or flash.
     pub medium: Medium,
-    /// How well the claim is known to be wrong.
+    /// The evidence that the claim is wrong.
     pub basis: Basis,
-    /// The physical sector that such drives claim, in bytes.
+    /// The physical sector size that such drives claim, in bytes.
     claims_physical: u64,
-    /// The physical sector that they have, in bytes.
+    /// The physical sector size that they have, in bytes.
     physical: u64,
     /// The unit in which the drive maps its flash, in bytes, where a source gives one.
     indirection_unit: Option<u64>,
-    /// What else is worth knowing.
+    /// Further remarks.
     pub note: String,
-    /// Who says so: project, file or address, and what it says.
+    /// The sources: project, file or address, and what each says.
     pub sources: Vec<String>,
 }
 
 impl Quirk {
-    /// The physical sector that such drives claim. The entry is of use only against exactly this claim.
+    /// Returns the physical sector size that such drives claim. The entry applies only against exactly this
+    /// claim.
     pub fn claims_physical(&self) -> ByteCount {
         ByteCount::new(self.claims_physical)
     }
 
-    /// The physical sector that they have.
+    /// Returns the physical sector size that they have.
     pub fn physical(&self) -> ByteCount {
         ByteCount::new(self.physical)
     }
 
-    /// The unit in which the drive maps its flash, where a source gives one.
+    /// Returns the unit in which the drive maps its flash, where a source gives one.
     pub fn indirection_unit(&self) -> Option<ByteCount> {
         self.indirection_unit.map(ByteCount::new)
     }
@@ -83,34 +84,34 @@ struct List {
     quirk: Vec<Quirk>,
 }
 
-/// The whole list, in the order in which it is searched.
+/// Returns the whole list, in the order in which it is searched.
 pub fn all() -> &'static [Quirk] {
     static PARSED: OnceLock<Vec<Quirk>> = OnceLock::new();
-    // The tests parse the list that is compiled in, so that it cannot fail here.
+    // The tests parse the list that is compiled in, so this cannot fail.
     PARSED.get_or_init(|| toml::from_str::<List>(LIST).map(|list| list.quirk).unwrap_or_default())
 }
 
-/// The first entry whose pattern matches the model: what sysfs `device/model` says (cut at 16 characters for
-/// SCSI and SATA disks) or ATA's or NVMe's own model string. Padding does not matter.
+/// Returns the first entry whose pattern matches the model: sysfs `device/model` (cut at 16 characters for
+/// SCSI and SATA disks), or ATA's or NVMe's own model string. Padding is ignored.
 pub fn lookup(model: &str) -> Option<&'static Quirk> {
     let model = model.trim();
     all().iter().find(|quirk| matches(&quirk.model, model))
 }
 
-/// As [`lookup`], for a disk behind a bridge that splits the ATA model over SCSI's vendor (8 characters) and
-/// product fields: `WDC WD20` and `EARS-00MVWB0`, or `SAMSUNG` and `HD204UI`. The usual vendor `ATA` needs no
-/// more than [`lookup`], which is tried first.
+/// As [`lookup`], for a disk behind a bridge that splits the ATA model across SCSI's vendor (8 characters)
+/// and product fields: `WDC WD20` and `EARS-00MVWB0`, or `SAMSUNG` and `HD204UI`. For the usual vendor `ATA`
+/// the plain [`lookup`] suffices, which is tried first.
 pub fn lookup_inquiry(vendor: &str, model: &str) -> Option<&'static Quirk> {
     let joined = || format!("{:<VENDOR_LEN$}{}", vendor.trim_end(), model.trim());
     lookup(model).or_else(|| lookup(&joined()))
 }
 
-/// Whether the pattern matches the whole text. Linear in practice: on a mismatch only the last `*` is tried
-/// anew, one character further on.
+/// Whether the pattern matches the whole text. Linear in practice: after a mismatch only the last `*` is
+/// retried, one character further on.
 fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
-    // Where the last `*` stands in the pattern, and from where the text has to match what follows it.
+    // The position of the last `*` in the pattern, and of the text that has to match what follows it.
     let mut retry: Option<(usize, usize)> = None;
     while t < text.len() {
         match pattern.get(p) {
@@ -137,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    /// Characters of SCSI's product field, where libata puts the beginning of the ATA model.
+    /// Length of SCSI's product field, where libata puts the beginning of the ATA model.
     const SCSI_MODEL: usize = 16;
 
     #[test]
@@ -172,7 +173,7 @@ mod tests {
 
     #[test]
     fn entries_match_what_sysfs_leaves_of_the_model() {
-        // A pattern of more characters than that is for ATA's own model string only.
+        // A longer pattern is meant only for ATA's own model string.
         for quirk in all().iter().filter(|quirk| quirk.model.trim_end_matches('*').len() <= SCSI_MODEL) {
             let cut: String = quirk.sample.chars().take(SCSI_MODEL).collect();
             let found = lookup(&cut).map(|found| (found.physical, found.medium));
@@ -255,7 +256,7 @@ mod tests {
         }
     }
 
-    /// The definition of a pattern, character by character.
+    /// Matches a pattern by definition, character by character.
     fn slow(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern.split_first(), text.split_first()) {
             (None, rest) => rest.is_none(),

@@ -1,15 +1,16 @@
-//! Foreign text on a terminal and in a shell: names of files, labels, serial numbers, whatever others have chosen.
+//! Shows untrusted text on a terminal and in a shell: file names, labels, serial numbers.
 //!
-//! The law of this module: what it returns is neither obeyed by a terminal, nor shown otherwise than it is stored, nor more
-//! than one word for a shell.
+//! The law of this module: what it returns makes a terminal do nothing, looks like no other text than the one
+//! stored, and is exactly one word for a shell.
 
 use std::borrow::Cow;
 use std::error::Error;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Ranges of characters that are not shown as themselves: direction (UAX #9), separators of lines and paragraphs, and what
-/// is ignorable by default (`Default_Ignorable_Code_Point` of Unicode 16.0, DerivedCoreProperties.txt).
+/// Ranges of characters that are not shown as themselves: direction (UAX #9), line and paragraph separators,
+/// and characters ignorable by default (`Default_Ignorable_Code_Point` of Unicode 16.0,
+/// DerivedCoreProperties.txt).
 const HIDDEN: [(u32, u32); 24] = [
     (0x00AD, 0x00AD),
     (0x034F, 0x034F),
@@ -37,15 +38,16 @@ const HIDDEN: [(u32, u32); 24] = [
     (0x10_FFFE, 0x10_FFFF),
 ];
 
-/// Whether a character may not be printed as it is: a terminal obeys it, or it is not seen, or moves others about.
+/// Whether a character must not be printed as it is: a terminal would act on it, or it is invisible, or it
+/// reorders other characters.
 pub fn is_hidden(c: char) -> bool {
     let code = u32::from(c);
     let index = HIDDEN.partition_point(|(_, last)| *last < code);
     c.is_control() || HIDDEN.get(index).is_some_and(|(first, _)| *first <= code)
 }
 
-/// `text` for a terminal, with what is hidden as escapes (`\u{202e}`). Text without such is returned as it is, so that
-/// doing it twice is doing it once.
+/// Returns `text` with hidden characters as escapes (`\u{202e}`), for a terminal. Other text is returned
+/// unchanged, so applying this twice has no further effect.
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -54,13 +56,14 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
-/// `word` as one word for a POSIX shell: in quotes where it needs them, and with what is hidden as escapes between `$'` and
-/// `'` (POSIX.1-2024, 2.2.4).
+/// Returns `word` as one word for a POSIX shell: quoted where needed, with hidden characters as escapes
+/// between `$'` and `'` (POSIX.1-2024, 2.2.4).
 pub fn quote(word: &str) -> String {
     quoted(word.as_bytes())
 }
 
-/// A file's name as one word for a shell, whatever bytes it has; one that begins with a dash is no option.
+/// Returns a file's name as one word for a shell, whatever bytes it contains. A leading dash is not read as
+/// an option.
 pub fn quote_path(path: &Path) -> String {
     let bytes = path.as_os_str().as_bytes();
     let bytes =
@@ -80,7 +83,7 @@ fn quoted(bytes: &[u8]) -> String {
 fn escaped(bytes: &[u8]) -> String {
     let mut text = "$'".to_owned();
     let hex = |text: &mut String, bytes: &[u8]| {
-        // Octal: always three digits, so that a digit behind it is not taken for one of them.
+        // Octal escapes always have three digits, so a digit that follows is not taken as part of one.
         bytes.iter().for_each(|byte| *text += &format!("\\{byte:03o}"));
     };
     for chunk in bytes.utf8_chunks() {
@@ -96,7 +99,7 @@ fn escaped(bytes: &[u8]) -> String {
     text + "'"
 }
 
-/// Writes an error with all that caused it in a line.
+/// Returns an error and all its causes on one line.
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -6,18 +6,19 @@ use std::path::{Path, PathBuf};
 
 use straddle_units::{KERNEL_SECTOR, Lba, LbaCount, Span};
 
-/// A sysfs attribute is at most a page; a captured tree is held to the same.
+/// At most this many bytes of an attribute are read. A sysfs attribute is at most a page; the limit protects
+/// against captured trees.
 const LARGEST_ATTRIBUTE: u64 = 64 * 1024;
 
-/// Where the attributes of one device come from: a directory, or a map in tests and fuzzing.
+/// The source of one device's attributes: a directory, or a map in tests and fuzzing.
 pub trait Attributes {
-    /// The bytes of an attribute, or `None` when there is none (or it may not be read).
+    /// Returns the bytes of an attribute, or `None` when it does not exist or may not be read.
     fn bytes(&self, name: &str) -> Option<Vec<u8>>;
 
-    /// The names in a subdirectory (`""` for the device's own), sorted.
+    /// Returns the names in a subdirectory (`""` for the device's own), sorted.
     fn list(&self, dir: &str) -> Vec<String>;
 
-    /// The attribute as text without the newline and the padding of SCSI strings.
+    /// Returns the attribute as text, without control characters and without the padding of SCSI strings.
     fn text(&self, name: &str) -> Option<String> {
         let bytes = self.bytes(name)?;
         let text = String::from_utf8_lossy(&bytes);
@@ -25,7 +26,7 @@ pub trait Attributes {
         Some(text.trim().to_owned()).filter(|t| !t.is_empty())
     }
 
-    /// The attribute as a number of what it counts.
+    /// Returns the attribute as a decimal number.
     fn number(&self, name: &str) -> Option<u64> {
         self.text(name)?.parse().ok()
     }
@@ -36,12 +37,12 @@ pub trait Attributes {
 pub struct Directory(PathBuf);
 
 impl Directory {
-    /// The device that `path` (`…/sys/block/sda`) describes.
+    /// Creates the source for the device at `path` (`…/sys/block/sda`).
     pub fn new(path: PathBuf) -> Self {
         Self(path)
     }
 
-    /// Its path.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -50,7 +51,7 @@ impl Directory {
 impl Attributes for Directory {
     fn bytes(&self, name: &str) -> Option<Vec<u8>> {
         let path = self.0.join(name);
-        // A captured tree comes from anywhere: a FIFO or a device in it must not hang or act.
+        // A captured tree may come from anyone: a FIFO or a device in it must not be opened.
         if !fs::metadata(&path).ok()?.is_file() {
             return None;
         }
@@ -64,17 +65,17 @@ impl Attributes for Directory {
     }
 }
 
-/// Where sysfs shows the block device of this number.
+/// Returns the sysfs path of the block device with this number.
 pub fn of_number(number: u64) -> PathBuf {
     PathBuf::from(format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number)))
 }
 
-/// What a disk calls itself: its worldwide name, or its serial number.
+/// Returns a disk's worldwide name or, if it has none, its serial number.
 pub fn name_of_disk(disk: &Directory) -> Option<String> {
     ["wwid", "device/wwid", "device/serial"].into_iter().find_map(|attribute| disk.text(attribute))
 }
 
-/// The names in a directory, sorted; none when it cannot be read.
+/// Returns the names in a directory, sorted; none when it cannot be read.
 pub(crate) fn list_names(dir: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
     let mut names: Vec<String> =
@@ -83,8 +84,8 @@ pub(crate) fn list_names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// What devices are sorted by: numbers in their names by value, so that `dm-2` is before `dm-10`, and the letters of disks by
-/// their number, so that `sdz` is before `sdaa`.
+/// Returns the sort key of a device name. Numbers are compared by value, so `dm-2` precedes `dm-10`, and the
+/// letters of disks by their order, so `sdz` precedes `sdaa`.
 pub fn natural_order(name: &str) -> Vec<(String, usize, String, u64)> {
     const LETTERED: [&str; 4] = ["sd", "hd", "vd", "xvd"];
     let mut parts = Vec::new();
@@ -102,7 +103,7 @@ pub fn natural_order(name: &str) -> Vec<(String, usize, String, u64)> {
     parts
 }
 
-/// A partition as the kernel lists it.
+/// A partition listed by the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelPartition {
     /// The kernel's name, `sda1`.
@@ -113,7 +114,7 @@ pub struct KernelPartition {
     pub span: Span,
 }
 
-/// The partitions that the kernel lists under a disk, in order of number.
+/// Returns the partitions that the kernel lists under a disk, in order of number.
 pub fn partitions(device: &dyn Attributes) -> Vec<KernelPartition> {
     let mut found: Vec<KernelPartition> = device
         .list("")
@@ -130,12 +131,12 @@ pub fn partitions(device: &dyn Attributes) -> Vec<KernelPartition> {
     found
 }
 
-/// Why the kernel never lists partitions of the device `name`, where it does not: those that a table on it describes are no
-/// devices then, and nothing is wrong. `None` where it reads tables.
+/// Returns why the kernel never lists partitions of the device `name`, or `None` where it reads partition
+/// tables. Where it never does, it is not an error that the partitions of a table on the device are missing.
 ///
-/// The kernel's flag is `GENHD_FL_NO_PART` (include/linux/blkdev.h). It shows as `partscan` (Linux 6.10), and as an `ext_range`
-/// of 1 before (`disk_max_parts`); loop devices say it in `loop/partscan`, and tables of host-managed zoned disks are
-/// ignored (`blk_add_partitions`, block/partitions/core.c).
+/// The kernel's flag is `GENHD_FL_NO_PART` (include/linux/blkdev.h). It is visible as `partscan` (since Linux
+/// 6.10), and before that as an `ext_range` of 1 (`disk_max_parts`). Loop devices show it in `loop/partscan`.
+/// Tables of host-managed zoned disks are ignored (`blk_add_partitions`, block/partitions/core.c).
 pub fn never_lists_partitions(name: &str, device: &dyn Attributes) -> Option<&'static str> {
     const MAPPED: &str = "the kernel lists no partitions of device-mapper devices (kpartx -a maps them)";
     const LOOP: &str =
@@ -158,7 +159,7 @@ pub fn never_lists_partitions(name: &str, device: &dyn Attributes) -> Option<&'s
     flagged.then_some(NEVER)
 }
 
-/// What kind of device a kernel name stands for, as far as alignment cares.
+/// The kind of device that a kernel name stands for, as far as alignment is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceKind {
     /// A file that holds a disk's bytes.
@@ -175,16 +176,16 @@ pub enum DeviceKind {
     Md,
     /// Device mapper: LVM, dm-crypt, multipath.
     DeviceMapper,
-    /// A file as a block device.
+    /// A loop device over a file.
     Loop,
-    /// A drive in software (`drive:NAME`).
+    /// A drive modelled in software (`drive:NAME`).
     Modelled,
     /// Anything else.
     Other,
 }
 
 impl DeviceKind {
-    /// The kind of the device that the kernel calls `name`.
+    /// Returns the kind of the device with the kernel's name `name`.
     pub fn of(name: &str) -> Self {
         const PREFIXES: [(&str, DeviceKind); 10] = [
             ("sd", DeviceKind::Scsi),
@@ -202,8 +203,8 @@ impl DeviceKind {
     }
 }
 
-/// Whether a device named `name` is left out when no target is given: memory, not disks; and drives for media
-/// that hold no partitions.
+/// Whether the device `name` is left out when no target is given: loop and memory devices, and drives for
+/// media without partitions.
 pub fn is_not_a_disk(name: &str) -> bool {
     ["loop", "ram", "zram", "sr", "fd"].iter().any(|prefix| {
         name.strip_prefix(prefix)

@@ -1,7 +1,7 @@
-//! Opening a target: what a path stands for, its bytes where they may be read, and its topology.
+//! Opens a target: the device or image that a path names, its bytes where they may be read, and its topology.
 //!
-//! Opening is the dangerous moment: a FIFO would hang, some character devices act on being opened, and the path may
-//! come from anyone. So the kind is looked at before the file is opened, and again after.
+//! Opening is the risky step: a FIFO would hang, some character devices act on being opened, and the path may
+//! come from anyone. So the file type is checked before the file is opened, and again after.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -27,29 +27,29 @@ use crate::topology::{AlignmentOffset, Figure, Source, Topology};
 /// Why a target cannot be audited at all.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The path cannot be opened or looked at.
+    /// The path cannot be opened or examined.
     #[error("cannot open")]
     Io(#[source] io::Error),
-    /// The path is something that holds no disk.
+    /// The path is of a type that holds no disk.
     #[error("is {0}, not a block device or an image file")]
     NotATarget(&'static str),
-    /// A file or device without a single byte.
+    /// A file or device of zero bytes.
     #[error("is empty (0 bytes): there is nothing to check")]
     Empty,
-    /// A drive for removable media that holds none.
+    /// A drive for removable media without a medium.
     #[error("holds no medium, or none that can be read")]
     NoMedium,
-    /// A file that is known to be something else than an image that is read here.
+    /// A file that is known to be something other than an image that is read here.
     #[error("is {what}{}, which is not read here{}; --format raw takes its own bytes for the disk", .within.map_or_else(String::new, |packed| format!(" in {packed}")), .command.as_ref().map_or_else(String::new, |line| format!(": {line}")))]
     NotRead {
         /// What it is: "a gzip file".
         what: &'static str,
-        /// The compressed file that it was in.
+        /// The compressed file that contained it.
         within: Option<&'static str>,
-        /// The command that makes a raw image of it, where there is a usual one.
+        /// The command that converts it to a raw image, where there is a usual one.
         command: Option<String>,
     },
-    /// A compressed file that cannot be read through.
+    /// A compressed file whose contents cannot be read.
     #[error("is {what} that cannot be read through{}", .command.as_ref().map_or_else(String::new, |line| format!(" (to unpack it: {line})")))]
     Unpack {
         /// What it is: "a gzip file".
@@ -62,16 +62,16 @@ pub enum OpenError {
     /// An image of a known format that cannot be opened.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// A file that the user allowed to be opened is not there.
+    /// A file that the user allowed to be opened cannot be opened.
     #[error("{}: cannot open what --allow-backing names", path.display())]
     Allowed {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// A device of that name is not under the sysfs tree.
+    /// There is no device of that name under the sysfs tree.
     #[error("no such block device under {}", .0.display())]
     NoSuchDevice(PathBuf),
     /// The kernel's description of the device cannot be used.
@@ -89,15 +89,15 @@ pub enum OpenError {
 pub struct Options {
     /// The root of a captured tree (`DIR/sys`, `DIR/dev`); `None` for the running machine.
     pub sysroot: Option<PathBuf>,
-    /// Declared topology.
+    /// The declared topology.
     pub assume: Assume,
-    /// Forced logical block size.
+    /// The forced logical sector size.
     pub logical: Option<BlockSize>,
-    /// The format of an image; what its bytes show where it is not given.
+    /// The format of an image; detected from its bytes if not given.
     pub format: Option<Format>,
-    /// Files that an image may have opened: backing files, parents, extents. Any other stays closed.
+    /// Files that an image may open: backing files, parents, extents. Any other file stays closed.
     pub allow_backing: Vec<PathBuf>,
-    /// Whether a compressed file is unpacked, to be looked at only, and within which limits.
+    /// The limits within which a compressed file is unpacked, for reading only; `None` not to unpack any.
     pub read_through: Option<Limits>,
 }
 
@@ -106,9 +106,9 @@ pub struct Options {
 pub struct Through {
     /// How it is compressed.
     pub packing: Packing,
-    /// The file that its command makes, which is what any other program has to be given.
+    /// The path of the file that `command` creates, which is what other programs have to be given.
     pub unpacked: String,
-    /// The command.
+    /// The command that unpacks the file.
     pub command: String,
 }
 
@@ -116,38 +116,39 @@ pub struct Through {
 pub struct Target {
     /// Its kind.
     pub kind: DeviceKind,
-    /// The file format around an image's disk; `None` where there is none.
+    /// The file format around an image's disk; `None` for a raw image or a device.
     pub container: Option<Container>,
-    /// The compressed file around the image; `None` where there is none.
+    /// The compressed file around the image, if there is one.
     pub through: Option<Through>,
-    /// Its size in bytes; of an image, its disk's.
+    /// Its size in bytes; for an image, the size of its disk.
     pub size: ByteCount,
     /// Its bytes, where they may be read.
     pub medium: Option<Box<dyn Medium>>,
-    /// What is known of its sectors.
+    /// What is known about its sectors.
     pub topology: Topology,
-    /// Model and the like.
+    /// Vendor, model and the like.
     pub identity: Identity,
-    /// What the kernel calls the disk; `None` for images.
+    /// The kernel's name of the disk; `None` for images.
     pub kernel_name: Option<String>,
     /// The partitions that the kernel lists; `None` for images.
     pub kernel_partitions: Option<Vec<KernelPartition>>,
-    /// The one partition that was named as the target, when it was one.
+    /// The partition that was named as the target, if one was.
     pub partition: Option<u32>,
-    /// The disk's node, where the target is (on) a device: what a fix has to name.
+    /// The disk's node, where the target is a device or a partition of one: the node that a fix has to name.
     pub node: Option<PathBuf>,
-    /// Whether the kernel lets nobody write to it.
+    /// Whether the kernel has it read-only.
     pub read_only: bool,
-    /// Its zones, where it is a zoned device.
+    /// Its zones, if it is a zoned device.
     pub zoned: Option<Zoned>,
-    /// The file or device that `medium` reads; `None` where nothing was opened, and in a captured tree.
+    /// The identity of the file or device that `medium` reads; `None` where nothing was opened, and in a
+    /// captured tree.
     pub id: Option<FileId>,
     /// What could not be read, and why.
     pub remarks: Vec<String>,
 }
 
 impl Target {
-    /// A raw image of these bytes, on an unknown drive.
+    /// Creates a target for a raw image of these bytes, on an unknown drive.
     pub fn image(medium: Box<dyn Medium>) -> Self {
         Self {
             kind: DeviceKind::Image,
@@ -169,15 +170,16 @@ impl Target {
     }
 }
 
-/// A zoned device: one that is written from the start of each zone on (Documentation/ABI/stable/sysfs-block, queue/zoned).
+/// A zoned device, on which each zone is written sequentially from its start
+/// (Documentation/ABI/stable/sysfs-block, queue/zoned).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zoned {
-    /// The kernel's word: `host-managed`, or `host-aware`.
+    /// The kernel's name of the model: `host-managed` or `host-aware`.
     pub model: String,
     /// The size of a zone.
     pub zone: ByteCount,
-    /// Whether its first and last zones are conventional, so that a partition table can be written there; `None` where that
-    /// could not be asked.
+    /// Whether its first and last zones are conventional, so that a partition table can be written there;
+    /// `None` where that could not be queried.
     pub holds_table: Option<bool>,
 }
 
@@ -204,7 +206,7 @@ pub fn open(path: &Path, options: &Options) -> Result<Target, OpenError> {
     Ok(target)
 }
 
-/// What a path that is no target is, in words.
+/// Names the type of a path that is not a target.
 fn describe(metadata: &Metadata) -> &'static str {
     let kind = metadata.file_type();
     if kind.is_dir() {
@@ -220,7 +222,7 @@ fn describe(metadata: &Metadata) -> &'static str {
     }
 }
 
-/// Opens for reading without waiting for anything, and without becoming a controlling terminal.
+/// Opens for reading without blocking, and without acquiring a controlling terminal.
 pub(crate) fn open_for_reading(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
@@ -229,7 +231,7 @@ pub(crate) fn open_for_reading(path: &Path) -> io::Result<File> {
 fn open_image(path: &Path, options: &Options) -> Result<Target, OpenError> {
     let file = open_for_reading(path).map_err(OpenError::Io)?;
     let metadata = file.metadata().map_err(OpenError::Io)?;
-    // The path may have been replaced between the look and the opening.
+    // The path may have been replaced since its type was checked.
     if !metadata.is_file() {
         return Err(OpenError::NotATarget(describe(&metadata)));
     }
@@ -290,10 +292,10 @@ fn open_image(path: &Path, options: &Options) -> Result<Target, OpenError> {
     Ok(target)
 }
 
-/// What a file was read through, and its bytes.
+/// The compressed file, and the bytes in it.
 type Unpacked = (Through, Box<dyn Medium>);
 
-/// The bytes in the file at `path`, where `medium` shows that it is compressed.
+/// Returns the contents of the file at `path`, where `medium` shows that it is compressed.
 fn read_through(path: &Path, medium: &dyn Medium, limits: Limits) -> Result<Option<Unpacked>, OpenError> {
     let Err(foreign) = Format::detect(medium) else { return Ok(None) };
     let Some(packing) = foreign.packing else { return Ok(None) };
@@ -301,7 +303,7 @@ fn read_through(path: &Path, medium: &dyn Medium, limits: Limits) -> Result<Opti
     let command = foreign.command(&name);
     let file = open_for_reading(path).map_err(OpenError::Io)?;
     let unpacked = image::unpack(file, packing, limits).map_err(|source| {
-        // What is damaged is so for any program.
+        // No other program can unpack a damaged file either.
         let helps = !matches!(source, UnpackError::Damaged { .. });
         OpenError::Unpack { what: foreign.what, source, command: command.clone().filter(|_| helps) }
     })?;
@@ -313,7 +315,8 @@ fn read_through(path: &Path, medium: &dyn Medium, limits: Limits) -> Result<Opti
 fn adopt_sectors(topology: &mut Topology, sectors: SectorSizes) {
     let SectorSizes { logical, physical } = sectors;
     topology.logical = Figure::new(logical, Source::Container("VHDX metadata, logical sector size"));
-    // What a guest is told says nothing of the host's disk: 512 here is no reason to judge more leniently.
+    // The container's figure describes the guest's disk, not the host's: 512 here is no reason to judge more
+    // leniently.
     let source = Source::Container("VHDX metadata, physical sector size");
     if physical >= topology.physical.value() {
         topology.physical = Figure::new(physical, source);
@@ -326,7 +329,7 @@ fn open_device(path: &Path, metadata: &Metadata) -> Result<Target, OpenError> {
     let link = sysfs::of_number(metadata.rdev());
     let sys = fs::canonicalize(&link).map_err(OpenError::Io)?;
     let named = Directory::new(sys.clone());
-    // A partition is audited on its disk: its own topology is the disk's, seen through its start.
+    // A partition is audited on its disk: its own topology is the disk's, seen from its start.
     let partition = named.number("partition").and_then(|n| u32::try_from(n).ok());
     let (disk, node) = match (partition, sys.parent()) {
         (Some(_), Some(parent)) => {
@@ -349,7 +352,7 @@ fn open_device(path: &Path, metadata: &Metadata) -> Result<Target, OpenError> {
     from_sysfs(&disk, medium, Some(node), partition, remarks, None)
 }
 
-/// Opens a device node for reading, once it is certain that it is the device which sysfs describes.
+/// Opens a device node for reading, and checks that it is the device that sysfs describes.
 fn open_node(node: &Path, disk: &Directory) -> io::Result<File> {
     let file = open_for_reading(node)?;
     let metadata = file.metadata()?;
@@ -357,8 +360,8 @@ fn open_node(node: &Path, disk: &Directory) -> io::Result<File> {
     if !metadata.file_type().is_block_device() || disk.text("dev").is_some_and(|dev| dev != rdev) {
         return Err(io::Error::other("the node is not the device that sysfs describes"));
     }
-    // A disk's node has a page cache of its own, which writes through its partitions do not reach: old bytes would be
-    // audited. It is only advice, so a refusal does not matter.
+    // A disk's node has its own page cache, which writes through its partitions do not update, so old bytes
+    // would be audited. This is only advice: a refusal does not matter.
     let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
     Ok(file)
 }
@@ -399,7 +402,7 @@ fn open_captured(path: &Path, root: &Path) -> Result<Target, OpenError> {
     from_sysfs(&directory, medium, Some(node), partition, remarks, Some(root))
 }
 
-/// Puts together what sysfs says and, for a real device that could be opened, what the device itself says.
+/// Combines what sysfs reports and, for a real device that could be opened, what the device itself reports.
 fn from_sysfs(
     disk: &Directory,
     file: Option<File>,
@@ -455,7 +458,8 @@ fn from_sysfs(
     })
 }
 
-/// Corrects what the kernel says of a stacked device's offset, where that is not what the devices below make of it.
+/// Corrects the kernel's alignment offset of a stacked device, where it differs from what the devices below
+/// give.
 fn judge_stacked_offset(topology: &mut Topology, kind: DeviceKind, name: &str, sysroot: Option<&Path>) {
     match topology.alignment_offset.value() {
         AlignmentOffset::Misaligned => {
@@ -480,7 +484,7 @@ fn judge_stacked_offset(topology: &mut Topology, kind: DeviceKind, name: &str, s
     }
 }
 
-/// The zones of a disk, where it has any.
+/// Returns the zones of a disk, if it has any.
 fn zones(disk: &Directory, file: Option<&File>, size: ByteCount) -> Option<Zoned> {
     let model = disk.text("queue/zoned").filter(|model| model != "none")?;
     let zone = disk.number("queue/chunk_sectors").and_then(|s| LbaCount::new(s).to_bytes(KERNEL_SECTOR));
@@ -491,9 +495,10 @@ fn zones(disk: &Directory, file: Option<&File>, size: ByteCount) -> Option<Zoned
     Some(Zoned { model, zone: zone.unwrap_or(ByteCount::ZERO), holds_table })
 }
 
-/// The disks of this machine (or of a captured tree) by node, in order of name: every block device but memory, optical
-/// drives, parts of mappings, and those without a medium or hidden behind another; with `all`, memory and optical drives with a medium too. Of
-/// several paths to one disk the first is taken.
+/// Returns the disks of this machine (or of a captured tree) by node, ordered by name. These are all block
+/// devices except memory, optical drives, parts of mappings, and devices without a medium or hidden behind
+/// another. With `all`, memory and optical drives that have a medium are included. Of several paths to one
+/// disk the first is returned.
 pub fn discover(sysroot: Option<&Path>, all: bool) -> Result<Discovered, OpenError> {
     let block = sysroot.unwrap_or(Path::new("/")).join("sys/block");
     fs::read_dir(&block).map_err(|source| {
@@ -530,27 +535,29 @@ pub fn discover(sysroot: Option<&Path>, all: bool) -> Result<Discovered, OpenErr
 /// What [`discover`] found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discovered {
-    /// The disks, by node, in order.
+    /// The nodes of the disks, in order.
     pub disks: Vec<PathBuf>,
-    /// Which devices were left out for another, and why.
+    /// The devices omitted in favour of another, and why.
     pub remarks: Vec<String>,
 }
 
-/// Whether a device is a part of a device-mapper device, which is looked at itself.
+/// Whether a device is part of a device-mapper device that is itself listed.
 fn is_part_of_mapping(device: &Directory) -> bool {
     let text = |attribute| device.text(attribute).unwrap_or_default();
     live::is_internal(&text("dm/uuid"), &text("dm/name"))
 }
 
-/// The worldwide name of a disk, with its size; only of the kinds that are registered for one device each (SCSI's NAA and
-/// EUI-64, NVMe's), not a name that a maker puts together, which two devices may share.
+/// Returns the worldwide name of a disk, and its size. Only names that are registered for one device each
+/// count (SCSI's NAA and EUI-64, NVMe's), not names that a manufacturer makes up, which two devices may
+/// share.
 fn worldwide_name(device: &Directory) -> Option<(String, u64)> {
     let name = device.text("wwid").or_else(|| device.text("device/wwid"))?;
     let is_registered = ["naa.", "eui.", "uuid."].iter().any(|kind| name.starts_with(kind));
     Some((name, device.number("size")?)).filter(|_| is_registered)
 }
 
-/// Whether a drive for removable media that has no size of its own without one holds any: its first sector can be read.
+/// Whether a drive for removable media, whose size does not show whether it has a medium, has one: its first
+/// sector can be read.
 fn holds_medium(name: &str) -> bool {
     let is_drive = ["sr", "fd"].iter().any(|prefix| name.starts_with(prefix));
     let first = || open_for_reading(&Path::new("/dev").join(name))?.read_exact_at(&mut [0; 512], 0);

@@ -1,7 +1,7 @@
-//! What is known of a device's sectors, and who says so.
+//! What is known about a device's sectors, and from which source.
 //!
-//! The law of this module: a figure is never without its source; when sources disagree all are kept, one is
-//! chosen, and the reason stands beside it.
+//! The law of this module: a figure is never without its source. When sources disagree all are kept, one is
+//! chosen, and the reason is recorded.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use straddle_units::{BlockSize, Boundary, ByteCount};
 
 use crate::identify::LbaFormat;
 
-/// Who says a figure.
+/// The source of a figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A sysfs attribute, by its name below the device's directory.
@@ -24,9 +24,9 @@ pub enum Source {
     Nvme(&'static str),
     /// The list of drives known to misreport, with the model pattern that matched.
     Quirk(&'static str),
-    /// `--assume` or `--logical`: the user's word.
+    /// `--assume` or `--logical`: declared by the user.
     Declared,
-    /// A probe's timing of the drive itself.
+    /// Measured by a probe that timed the drive.
     Measured,
     /// The partition table, which counts in this block size.
     Table,
@@ -34,14 +34,15 @@ pub enum Source {
     Container(&'static str),
     /// The profile of a modelled drive, with the key.
     Profile(&'static str),
-    /// Nothing said anything; this is the value that is safe in doubt.
+    /// No source gave a figure; this value is safe when in doubt.
     Assumed,
     /// Computed from other figures, as the text says.
     Derived(&'static str),
 }
 
 impl Source {
-    /// An optimal I/O size that is the kernel's or the host adapter's limit on requests, and no word of the drive.
+    /// An optimal I/O size that is the limit of the kernel or host adapter on requests, not reported by the
+    /// drive.
     pub const KERNEL_LIMIT: Self =
         Self::Derived("sysfs queue/optimal_io_size, which is the kernel's own limit (queue/max_sectors_kb)");
 }
@@ -66,16 +67,16 @@ impl fmt::Display for Source {
     }
 }
 
-/// One source's word.
+/// The figure that one source gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim<T> {
-    /// What it says.
+    /// Its value.
     pub value: T,
-    /// Who says it.
+    /// Its source.
     pub source: Source,
 }
 
-/// A figure: the chosen claim, every other one, and why this one was chosen when they disagree.
+/// A figure: the chosen claim, all other claims and, when they disagree, why this one was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Figure<T> {
     chosen: Claim<T>,
@@ -84,37 +85,37 @@ pub struct Figure<T> {
 }
 
 impl<T: Copy + PartialEq> Figure<T> {
-    /// A figure that one source says.
+    /// Creates a figure with one source.
     pub fn new(value: T, source: Source) -> Self {
         Self { chosen: Claim { value, source }, others: Vec::new(), why: None }
     }
 
-    /// The value in force.
+    /// Returns the value in force.
     pub fn value(&self) -> T {
         self.chosen.value
     }
 
-    /// Who says the value in force.
+    /// Returns the source of the value in force.
     pub fn source(&self) -> &Source {
         &self.chosen.source
     }
 
-    /// What the other sources say, agreeing or not.
+    /// Returns the claims of the other sources, whether they agree or not.
     pub fn others(&self) -> &[Claim<T>] {
         &self.others
     }
 
-    /// The claims that disagree with the one in force.
+    /// Returns the claims that disagree with the one in force.
     pub fn disagreeing(&self) -> impl Iterator<Item = &Claim<T>> {
         self.others.iter().filter(|claim| claim.value != self.chosen.value)
     }
 
-    /// Why the value in force was preferred; only where sources disagree.
+    /// Returns why the value in force was preferred; `None` where no source disagrees.
     pub fn why(&self) -> Option<&'static str> {
         self.disagreeing().next().and(self.why)
     }
 
-    /// Adds a claim that does not change the value in force; `why` says why not, should it disagree.
+    /// Adds a claim that does not change the value in force. `why` gives the reason, used if they disagree.
     pub fn also(&mut self, value: T, source: Source, why: &'static str) {
         if value != self.chosen.value {
             self.why = Some(why);
@@ -122,7 +123,7 @@ impl<T: Copy + PartialEq> Figure<T> {
         self.others.push(Claim { value, source });
     }
 
-    /// Puts `value` in force over what was; `why` says why, should they disagree.
+    /// Puts `value` in force over the present one. `why` gives the reason, used if they disagree.
     pub fn overrule(&mut self, value: T, source: Source, why: &'static str) {
         if value != self.chosen.value {
             self.why = Some(why);
@@ -132,7 +133,7 @@ impl<T: Copy + PartialEq> Figure<T> {
     }
 }
 
-/// Adds a claim to a figure that may have none yet; the first one stays in force.
+/// Adds a claim to a figure that may not have one yet. The first claim stays in force.
 pub(crate) fn claim<T: Copy + PartialEq>(
     figure: &mut Option<Figure<T>>,
     value: Option<T>,
@@ -146,16 +147,16 @@ pub(crate) fn claim<T: Copy + PartialEq>(
     }
 }
 
-/// Where a device's first physical sector boundary lies.
+/// The position of a device's first physical sector boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlignmentOffset {
     /// At this byte (0 on nearly every drive).
     Bytes(ByteCount),
-    /// Nowhere: the kernel says -1, the members of a stacked device contradict each other.
+    /// Nowhere: the kernel shows -1, because the members of a stacked device contradict each other.
     Misaligned,
 }
 
-/// What a device can write atomically, in bytes (Documentation/ABI/stable/sysfs-block, kernel 6.11 and later).
+/// The atomic writes of a device, in bytes (Documentation/ABI/stable/sysfs-block, kernel 6.11 and later).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicWrites {
     /// The smallest atomic write, which is also the alignment it needs.
@@ -166,34 +167,34 @@ pub struct AtomicWrites {
     pub boundary: ByteCount,
 }
 
-/// An optimal I/O size because of which alone the kernel calls a stacked device misaligned.
+/// An optimal I/O size that is the only reason why the kernel calls a stacked device misaligned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackedOptimum {
-    /// The device below that says it.
+    /// The device below that reports it.
     pub member: String,
-    /// What it says.
+    /// The optimal I/O size that it reports.
     pub size: ByteCount,
-    /// The physical sector of which that is no multiple.
+    /// The physical sector size, of which it is not a multiple.
     pub physical: ByteCount,
 }
 
 /// The sector formats that an NVMe namespace can be formatted to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LbaFormats {
-    /// The one in force, by its place in `list`.
+    /// The index in `list` of the one in force.
     pub current: u8,
     /// All of them.
     pub list: Vec<LbaFormat>,
 }
 
 impl LbaFormats {
-    /// The format in force.
+    /// Returns the format in force.
     pub fn current(&self) -> Option<LbaFormat> {
         self.list.get(usize::from(self.current)).copied()
     }
 
-    /// The format, by its place, that the drive says is faster than the one in force, with as many bytes of metadata:
-    /// the best of them, and of equal ones that with the largest block.
+    /// Returns the index and format that the drive reports as faster than the one in force, with the same
+    /// number of metadata bytes: the fastest and, among equals, the one with the largest block.
     pub fn faster(&self) -> Option<(usize, LbaFormat)> {
         let current = self.current()?;
         let usable = |(_, format): &(usize, LbaFormat)| {
@@ -208,8 +209,8 @@ impl LbaFormats {
 }
 
 impl AtomicWrites {
-    /// The multiple at which a partition must start for the kernel to keep atomic writes on it: the larger of
-    /// unit and boundary (`bdev_can_atomic_write`, include/linux/blkdev.h).
+    /// Returns the multiple at which a partition must start for the kernel to keep atomic writes on it: the
+    /// larger of unit and boundary (`bdev_can_atomic_write`, include/linux/blkdev.h).
     pub fn start_boundary(self) -> Option<Boundary> {
         Boundary::multiples_of(self.unit_min.max(self.boundary))
     }
@@ -239,22 +240,22 @@ impl fmt::Display for SectorFormat {
     }
 }
 
-/// Everything known of a device's sectors. Sizes are bytes.
+/// Everything known about a device's sectors. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     /// The smallest addressable unit.
     pub logical: Figure<BlockSize>,
-    /// The unit that the medium really writes.
+    /// The unit that the medium actually writes.
     pub physical: Figure<ByteCount>,
     /// Where the first physical sector boundary lies.
     pub alignment_offset: Figure<AlignmentOffset>,
     /// The smallest I/O without a penalty.
     pub io_min: Option<Figure<ByteCount>>,
-    /// The I/O size that the device prefers; 0 where the kernel has dropped what the drive says.
+    /// The I/O size that the device prefers; 0 where the kernel drops what the drive reports.
     pub io_opt: Option<Figure<ByteCount>>,
-    /// The unit in which an SSD maps: smaller writes cost a read-modify-write inside it.
+    /// The unit in which an SSD maps. Smaller writes cost a read-modify-write of the unit.
     pub indirection_unit: Option<Figure<ByteCount>>,
-    /// What one member of an array holds before the next one follows (chunk, stripe unit).
+    /// The bytes that one member of an array holds before the next follows (chunk, stripe unit).
     pub chunk: Option<Figure<ByteCount>>,
     /// A full stripe's data: chunk times data members.
     pub stripe: Option<Figure<ByteCount>>,
@@ -262,15 +263,17 @@ pub struct Topology {
     pub erase_block: Option<Figure<ByteCount>>,
     /// Atomic writes, where offered.
     pub atomic: Option<Figure<AtomicWrites>>,
-    /// Why the kernel calls a stacked device misaligned although the offsets below agree, where it does.
+    /// The optimal I/O size because of which the kernel calls a stacked device misaligned although the
+    /// offsets below agree.
     pub stacked_optimum: Option<StackedOptimum>,
-    /// The sector formats of an NVMe namespace, where it was asked.
+    /// The sector formats of an NVMe namespace, where it was queried.
     pub formats: Option<LbaFormats>,
 }
 
 impl Topology {
-    /// What holds for an image of which nothing is known: 512-byte logical blocks (the table will say), and
-    /// 4096-byte physical sectors, because aligning for them is right on 512-byte ones too.
+    /// Returns the topology of an image about which nothing is known: 512-byte logical sectors (until the
+    /// partition table says otherwise), and 4096-byte physical sectors, because aligning to them is right for
+    /// 512-byte ones too.
     pub fn unknown() -> Self {
         Self {
             logical: Figure::new(BlockSize::B512, Source::Assumed),
@@ -288,7 +291,7 @@ impl Topology {
         }
     }
 
-    /// The byte of the first physical sector boundary; zero where the kernel knows none (-1).
+    /// Returns the offset of the first physical sector boundary; zero where the kernel knows none (-1).
     pub fn phase(&self) -> ByteCount {
         match self.alignment_offset.value() {
             AlignmentOffset::Bytes(bytes) => bytes,
@@ -296,17 +299,17 @@ impl Topology {
         }
     }
 
-    /// The physical sector boundaries.
+    /// Returns the physical sector boundaries.
     pub fn physical_boundary(&self) -> Option<Boundary> {
         self.boundary_of(self.physical.value())
     }
 
-    /// Boundaries of `size` bytes on this device, in the phase of its physical sectors.
+    /// Returns boundaries every `size` bytes, in phase with the device's physical sectors.
     pub fn boundary_of(&self, size: ByteCount) -> Option<Boundary> {
         Boundary::new(size, self.phase())
     }
 
-    /// The name for this pair of logical and physical sector.
+    /// Returns the name of this pair of logical and physical sector size.
     pub fn format(&self) -> SectorFormat {
         match (self.logical.value().get(), self.physical.value().get()) {
             (512, 512) => SectorFormat::Native512,
@@ -316,7 +319,7 @@ impl Topology {
         }
     }
 
-    /// Takes the block size that the partition table counts in, where so far it was only assumed.
+    /// Uses the block size that the partition table counts in, where it was only assumed so far.
     pub fn adopt_table_block(&mut self, block: BlockSize) {
         if *self.logical.source() != Source::Assumed {
             return;
@@ -332,9 +335,10 @@ impl Topology {
     }
 }
 
-/// How many members of a Linux software RAID hold data in each stripe, as the kernel counts them for its optimal I/O size;
-/// `None` where nothing is striped. `level` is 0, 4, 5, 6 or 10. RAID 4 and 5 give one member's worth to parity, RAID 6
-/// two; RAID 10 counts by near copies, the low byte of its layout (`raid10_nr_stripes`, drivers/md/raid10.c).
+/// Returns how many members of a Linux software RAID hold data in each stripe, as the kernel counts them for
+/// its optimal I/O size. `None` where nothing is striped. `level` is 0, 4, 5, 6 or 10. RAID 4 and 5 use one
+/// member's worth for parity, RAID 6 two. RAID 10 counts near copies, the low byte of its layout
+/// (`raid10_nr_stripes`, drivers/md/raid10.c).
 pub fn striped_data_members(level: i32, raid_disks: u64, layout: u64) -> Option<u64> {
     let data = match level {
         0 => raid_disks,

@@ -1,5 +1,5 @@
-//! Images that are broken or meant to do harm: every answer is bytes or an error that names a byte of the file; no
-//! panic, no hang, and no buffer of a size that an image says.
+//! Images that are broken or malicious. Every request returns bytes, or an error that names a byte of the
+//! file. There is no panic and no hang, and no buffer is sized by what an image says.
 
 #![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
 
@@ -17,12 +17,13 @@ use straddle_device::{Medium, MemoryMedium};
 use straddle_units::ByteOffset;
 use tempfile::TempDir;
 
-/// What a process may take, in KiB: 128 MiB with all that it is itself.
+/// The address space limit of the test process, in KiB: 128 MiB, which includes the program itself.
 const LIMIT: &str = "131072";
-/// Set in the process that has the limit, to the folder with the images: qemu-img itself needs more than that.
+/// Set in the process with the limit, to the folder with the images. qemu-img itself needs more memory than
+/// that.
 const LIMITED: &str = "STRADDLE_TEST_LIMITED";
 
-/// Opens what `bytes` hold and reads here and there. Returns the first error.
+/// Opens the image `bytes` and reads in several places. Returns the first error.
 fn use_bytes(bytes: Vec<u8>) -> Option<String> {
     let allowed = Allowed::default();
     let access = Access::new("image".as_ref(), &allowed);
@@ -49,7 +50,7 @@ fn use_bytes(bytes: Vec<u8>) -> Option<String> {
     first.or_else(|| image.remarks().first().cloned())
 }
 
-/// Formats with qemu-img's name for them and its options.
+/// Formats, with qemu-img's name and options for each.
 const KINDS: [(&str, &str, &[&str]); 15] = [
     ("qcow2", "qcow2", &[]),
     ("qcow2", "qcow2", &["-o", "extended_l2=on,cluster_size=16k"]),
@@ -68,7 +69,7 @@ const KINDS: [(&str, &str, &[&str]); 15] = [
     ("parallels", "parallels", &["-o", "cluster_size=64k"]),
 ];
 
-/// Makes a small image of every kind in `dir`, named by its number.
+/// Creates a small image of every kind in `dir`, named by its number.
 fn make_seeds(dir: &Path) {
     let mut raw = vec![0; 5 << 20];
     for (seed, at) in [0, 70_000, 1 << 20, (3 << 20) - 5000, (5 << 20) - 512].into_iter().enumerate() {
@@ -82,19 +83,19 @@ fn make_seeds(dir: &Path) {
     }
 }
 
-/// The images that [`make_seeds`] made.
+/// Returns the images that [`make_seeds`] created.
 fn seeds(dir: &Path) -> Vec<(&'static str, Vec<u8>)> {
     let read = |index: usize| fs::read(dir.join(index.to_string())).unwrap();
     KINDS.into_iter().enumerate().map(|(index, (kind, ..))| (kind, read(index))).collect()
 }
 
-/// The bytes of `image` that are not zero, and those next to them: where its structures are.
+/// Returns the offsets of the words of `image` that are not zero, which is where its structures are.
 fn telling(image: &[u8]) -> Vec<usize> {
     let words = image.chunks(8).enumerate().filter(|(_, word)| word.iter().any(|byte| *byte != 0));
     words.map(|(index, _)| index * 8).collect()
 }
 
-/// Makes the checksums right again, so that what is behind them is reached.
+/// Recomputes the checksums, so that the checks that follow them are reached.
 fn sign(kind: &str, image: &mut [u8]) {
     let end = image.len();
     match kind {
@@ -114,7 +115,7 @@ fn sign(kind: &str, image: &mut [u8]) {
     }
 }
 
-/// A change of an image: which telling place, which byte of it, how many bytes, and to what.
+/// Changes to an image: which word, which byte of it, and the new bytes.
 fn changes() -> impl Strategy<Value = Vec<(usize, usize, Vec<u8>)>> {
     let value = prop_oneof![
         prop::collection::vec(any::<u8>(), 1..=8),
@@ -126,7 +127,7 @@ fn changes() -> impl Strategy<Value = Vec<(usize, usize, Vec<u8>)>> {
         (0_u32..64).prop_map(|bit| (1_u64 << bit).to_le_bytes().to_vec()),
         (0_u32..64).prop_map(|bit| (1_u64 << bit).to_be_bytes().to_vec()),
     ];
-    // Headers are first, so small numbers are what matters.
+    // Headers come first, so small numbers matter most.
     let place = prop_oneof![3 => 0_usize..64, 1 => any::<usize>()];
     prop::collection::vec((place, 0_usize..8, value), 1..5)
 }
@@ -139,7 +140,7 @@ fn changed_images_do_no_harm() {
     let Some(dir) = std::env::var_os(LIMITED) else {
         let dir = TempDir::new().unwrap();
         make_seeds(dir.path());
-        // The same test again, in a process with little memory.
+        // Runs this test again, in a process with little memory.
         let own = std::env::current_exe().unwrap();
         let line =
             format!("ulimit -v {LIMIT} && exec \"$0\" --test-threads=1 --exact changed_images_do_no_harm");
@@ -180,10 +181,10 @@ fn changed_images_do_no_harm() {
     }
 }
 
-/// Bytes, and where they are put.
+/// An offset, and the bytes written there.
 type Change = (usize, &'static [u8]);
 
-/// A header of qcow2 without tables: version 3, clusters of 64 KiB, 1 MiB.
+/// A qcow2 header without tables: version 3, clusters of 64 KiB, a disk of 1 MiB.
 fn qcow2() -> Vec<u8> {
     let mut image = vec![0; 128 << 10];
     put(&mut image, 0, b"QFI\xfb");
@@ -206,7 +207,7 @@ fn absurd_qcow2_headers_are_told_with_their_byte() {
         (vec![(20, &[0, 0, 0, 8])], "byte 20: clusters of 2^8 bytes"),
         (vec![(24, &[0xFF; 8])], "byte 24: a disk of 18446744073709551615 bytes"),
         (vec![(24, &[0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF])], "byte 36: an L1 table of 1 entries"),
-        // 32 GiB of L1 table for the largest disk, in a file of 128 KiB.
+        // The largest disk needs an L1 table of 32 GiB, in a file of 128 KiB.
         (
             two((24, &[0x00, 0x7F]), (36, &[0xFF; 4])),
             "byte 40: the L1 table at byte 65536 is not in the file",
@@ -234,7 +235,7 @@ fn absurd_qcow2_headers_are_told_with_their_byte() {
             vec![(65_536, &[0, 0, 0, 0, 0, 0, 2, 0])],
             "byte 65536: an L2 table at byte 512, between two clusters",
         ),
-        // The L1 table as its own L2 table, and that entry as a compressed cluster of its own.
+        // The L1 table is its own L2 table; then its entry is also a compressed cluster.
         (vec![(65_536, &[0, 0, 0, 0, 0, 1, 0, 0])], ""),
         (two((65_536, &[0, 0, 0, 0, 0, 0, 0, 0]), (65_536, &[0x40, 0, 0, 0, 0, 1, 0, 0])), "decompressed"),
     ];
@@ -289,7 +290,7 @@ fn absurd_tables_are_told_with_their_byte() {
         let (kind, mut image) = of(seed);
         put(&mut image, at, value);
         if kind == "vhd" {
-            // Both copies of the footer have to agree.
+            // Both copies of the footer must agree.
             let (end, copy) = (image.len(), image[..512].to_vec());
             put(&mut image, end - 512, &copy);
         }
@@ -307,7 +308,7 @@ fn a_vdi_block_past_every_number_is_told() {
     let dir = TempDir::new().unwrap();
     make_seeds(dir.path());
     let (_, mut image) = seeds(dir.path()).swap_remove(10);
-    // The largest blocks, with as much before each of them, and the last of them all: past 2^64.
+    // The largest block size, the same length before each block, and the last block number: past 2^64.
     put(&mut image, 0x178, &0xFFFF_FE00_u32.to_le_bytes());
     put(&mut image, 0x17C, &u32::MAX.to_le_bytes());
     put(&mut image, 0x200, &0xFFFF_FFFD_u32.to_le_bytes());
@@ -348,7 +349,7 @@ fn a_zstd_frame_that_asks_for_much_memory_is_refused() {
     put(&mut image, 65_536, &[0, 0, 0, 0, 0, 1, 0, 8]);
     image.resize(256 << 10, 0);
     put(&mut image, 65_536, &(128_u64 << 10).to_be_bytes());
-    // A compressed cluster at byte 192 KiB; the frame there has a window of 2^41 bytes.
+    // A compressed cluster at byte 192 KiB, whose frame has a window of 2^41 bytes.
     put(&mut image, 128 << 10, &(1 << 62 | 192_u64 << 10).to_be_bytes());
     for window in [0xF8, 0x60, 0xFF] {
         put(&mut image, 192 << 10, &[0x28, 0xB5, 0x2F, 0xFD, 0x00, window, 0x01, 0x00, 0x00]);

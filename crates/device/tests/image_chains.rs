@@ -1,4 +1,4 @@
-//! Images that need other files: those stay closed unless the user named them, and no chain is endless.
+//! Images that need other files. Those stay closed unless the user named them, and no chain is endless.
 
 #![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
 
@@ -16,14 +16,14 @@ use straddle_device::Options;
 use straddle_device::image::Image;
 use tempfile::TempDir;
 
-/// A folder with `base.raw`, the disk.
+/// Creates a folder with `base.raw`, the disk.
 fn folder() -> TempDir {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("base.raw"), disk()).unwrap();
     dir
 }
 
-/// Tells whether anyone opened a file.
+/// Detects whether any process opened a file.
 struct Watch(rustix::fd::OwnedFd);
 
 impl Watch {
@@ -40,7 +40,7 @@ impl Watch {
     }
 }
 
-/// Everything that a caller may do with an image.
+/// Performs everything that a caller may do with an image, and returns the errors.
 fn use_image(path: &Path, allowed: &[PathBuf]) -> Vec<String> {
     let mut told = Vec::new();
     match open_with(path, allowed) {
@@ -84,7 +84,7 @@ fn a_backing_file_stays_closed_unless_named() {
 
     let watches = ["base.raw", "base.vmdk"].map(|name| Watch::new(&at(name)));
     for image in &images {
-        // Neither without leave, nor with leave for something else or for the folder.
+        // Not opened without permission, nor with permission for another file or for the folder.
         for allowed in [vec![], vec![at("other.raw")], vec![dir.path().to_owned()]] {
             let told = use_image(image, &allowed);
             assert!(told[0].contains(", which is not opened; see --allow-backing"), "{told:?}");
@@ -97,7 +97,7 @@ fn a_backing_file_stays_closed_unless_named() {
     }
     assert_holds(&image_with(&images[4], &[at("base.vmdk")]), &disk(), "overlay.vmdk");
     assert!(watches[1].was_opened(), "the watch sees nothing");
-    // Named by another way to the same file.
+    // Named through another path to the same file.
     symlink("base.raw", at("link")).unwrap();
     assert_holds(&image_with(&images[0], &[at("link")]), &disk(), "by a link");
 }
@@ -109,7 +109,7 @@ fn a_secret_is_not_read_by_naming_it() {
     }
     let dir = TempDir::new().unwrap();
     let image = dir.path().join("image");
-    // As absent as a path can be, as endless as a device can be, and no path at all.
+    // A file that exists, one that does not, an endless device, a FIFO, and names that are not paths.
     let odd = dir.path().join("fifo");
     rustix::fs::mknodat(rustix::fs::CWD, &odd, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
     for name in
@@ -128,7 +128,7 @@ fn a_secret_is_not_read_by_naming_it() {
         let wanted = format!("needs the backing file {}, which is not opened", name.escape_debug());
         assert!(told[0].contains(&wanted), "{told:?}");
     }
-    // Even a user who names it gets no FIFO.
+    // A FIFO is refused even if the user names it.
     let told = use_image(&image, std::slice::from_ref(&odd));
     assert!(told[0].contains("not a regular file"), "{told:?}");
 }
@@ -157,7 +157,7 @@ fn circles_end() {
     for (image, below) in [("a", "b"), ("b", "a"), ("new", "self")] {
         qemu_img(dir.path(), &["create", "-u", "-f", "qcow2", "-F", "qcow2", "-b", below, image, "1M"]);
     }
-    // qemu-img would not make that.
+    // qemu-img refuses to create such an image.
     fs::rename(at("new"), at("self")).unwrap();
     fs::write(at("c.vhd"), differencing_vhd("d.vhd", &[])).unwrap();
     fs::write(at("d.vhd"), differencing_vhd("c.vhd", &[])).unwrap();
@@ -185,16 +185,16 @@ fn a_chain_of_sixteen_is_followed() {
     let all: Vec<PathBuf> = (0..17_u32).map(|index| dir.path().join(index.to_string())).collect();
     let image = image_with(&dir.path().join("16"), &all);
     assert!(read(&image, 0, 4096).unwrap().into_iter().eq(noise(1).take(4096)));
-    // The base is the shorter one.
+    // The base is the shorter file.
     assert_eq!(read(&image, 4096, 4096).unwrap(), vec![0; 4096]);
     assert!(open_with(&dir.path().join("17"), &all).is_err());
 }
 
-/// The size of a block of the VHDs and VHDXs that are made here, and a disk of two blocks and a half.
+/// The block size of the VHDs and VHDXs created here, and the size of their disk of two and a half blocks.
 const BLOCK: usize = 2 << 20;
 const SMALL: usize = BLOCK * 5 / 2;
 
-/// A differencing VHD by hand: block 1 has the given sectors, filled with 0xEE.
+/// Builds a differencing VHD: block 1 has the given sectors, filled with 0xEE.
 fn differencing_vhd(parent: &str, sectors: &[usize]) -> Vec<u8> {
     let mut footer = vec![0; 512];
     put(&mut footer, 0, b"conectix");
@@ -233,7 +233,7 @@ fn differencing_vhd(parent: &str, sectors: &[usize]) -> Vec<u8> {
     file
 }
 
-/// What the disk of the tests with differencing images is, and what the child of it is.
+/// Returns the contents of the parent and of its differencing child.
 fn family(sectors: &[usize], parent_len: usize) -> (Vec<u8>, Vec<u8>) {
     let parent: Vec<u8> = noise(9).take(parent_len).collect();
     let mut child = parent.clone();
@@ -262,7 +262,7 @@ fn a_differencing_vhd_is_read_over_its_parent() {
     only_its_own(&image_with(&at("child.vhd"), &[]));
 }
 
-/// Without the parent, the sectors of the child itself can be read and the others not.
+/// Checks that without the parent only the child's own sectors can be read.
 fn only_its_own(child: &Image) {
     let start = u64::try_from(BLOCK).unwrap();
     assert_eq!(read(child, start + 7 * 512, 3 * 512).unwrap(), vec![0xEE; 1536]);
@@ -272,7 +272,8 @@ fn only_its_own(child: &Image) {
     }
 }
 
-/// A differencing VHDX, made of an empty one that qemu-img wrote: block 1 has [`SECTORS`], filled with 0xEE.
+/// Builds a differencing VHDX from an empty one that qemu-img wrote: block 1 has [`SECTORS`], filled with
+/// 0xEE.
 fn differencing_vhdx(dir: &Path, name: &str, parent: &str) {
     let (block, size) = (format!("block_size={BLOCK}"), SMALL.to_string());
     qemu_img(dir, &["create", "-f", "vhdx", "-o", &block, name, &size]);
@@ -285,7 +286,7 @@ fn differencing_vhdx(dir: &Path, name: &str, parent: &str) {
     };
     let (bat, metadata) = (region(0x66), region(0x06));
     let count = usize::from(bytes[metadata + 10]);
-    // The file parameters say that there is a parent; an item more says which.
+    // The file parameters say that there is a parent; an additional item names it.
     let parameters = (0..count).map(|item| metadata + 32 + item * 32).find(|at| bytes[*at] == 0x37).unwrap();
     let item = u32::from_le_bytes(bytes[parameters + 16..parameters + 20].try_into().unwrap());
     bytes[metadata + usize::try_from(item).unwrap() + 4] |= 2;
@@ -305,7 +306,7 @@ fn differencing_vhdx(dir: &Path, name: &str, parent: &str) {
     put(&mut bytes, at + 30, &u16::try_from(value.len()).unwrap().to_le_bytes());
     put(&mut bytes, at + 64, &key);
     put(&mut bytes, at + 128, &value);
-    // Block 0 and 2 are not there, block 1 in part; the bitmap's entry is behind those of its chunk.
+    // Blocks 0 and 2 are absent, block 1 is partially present. The bitmap's entry follows those of its chunk.
     let end = bytes.len().next_multiple_of(1 << 20);
     let ratio = (1 << 23) * 512 / BLOCK;
     put(&mut bytes, bat, &0_u64.to_le_bytes());
@@ -360,7 +361,7 @@ fn an_overlays_own_clusters_go_before_the_backing_files() {
         let merged = fs::read(dir.path().join("merged")).unwrap();
         let image = image_with(&dir.path().join("top"), &[dir.path().join("base.raw")]);
         assert_holds(&image, &merged, options);
-        // Nothing of all this was written to.
+        // None of this wrote to the base.
         let mut base = [0; 512];
         File::open(dir.path().join("base.raw")).unwrap().read_exact_at(&mut base, 0).unwrap();
         assert_eq!(base[..], disk()[..512]);

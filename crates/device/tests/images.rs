@@ -1,4 +1,5 @@
-//! Every image format that qemu-img writes, read by our readers: the same bytes, at the places that qemu-img tells.
+//! Every image format that qemu-img writes, read by our readers: the bytes are the same, and lie where
+//! qemu-img says.
 
 #![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
 
@@ -18,7 +19,7 @@ use straddle_device::{Medium, Options, topology::Source};
 use straddle_units::{ByteCount, ByteOffset, KIB, MIB};
 use tempfile::TempDir;
 
-/// Writes the disk in `format`, reads it back, and lets qemu-img judge the places. Returns what was opened.
+/// Writes the disk in `format`, reads it back, and checks the places with qemu-img. Returns what was opened.
 fn convert(format: &str, options: &str, compress: bool) -> (TempDir, Image) {
     let dir = TempDir::new().unwrap();
     let disk = disk();
@@ -41,7 +42,7 @@ fn convert(format: &str, options: &str, compress: bool) -> (TempDir, Image) {
     (dir, image)
 }
 
-/// Compares the place of every sector of data with `qemu-img map`, as far as that says one.
+/// Compares the place of every data sector with `qemu-img map`, where that gives one.
 fn judge_places(dir: &Path, format: &str, image: &Image, what: &str) {
     let map = qemu_img(dir, &["map", "--output=json", "-f", format, "image"]);
     let map: Value = serde_json::from_str(&map).unwrap();
@@ -60,7 +61,7 @@ fn judge_places(dir: &Path, format: &str, image: &Image, what: &str) {
             judged += 1;
         }
     }
-    // Of compressed clusters and of VHDX qemu-img says no place.
+    // qemu-img gives no place for compressed clusters and for VHDX.
     let silent = format == "vhdx" || image.container().placement.units() == 0;
     assert!(silent || judged > 100, "{what}: only {judged} sectors were judged");
 }
@@ -154,7 +155,7 @@ fn vmdk_of_every_kind() {
         match variant {
             "streamOptimized" => assert!(container.placement.compressed() > 0),
             "monolithicFlat" | "twoGbMaxExtentFlat" => assert_eq!(alignment(&image), MIB),
-            // qemu begins with the first grain after the tables.
+            // qemu puts the first grain right after the tables.
             _ => assert_eq!(container.block.get(), 64 * KIB),
         }
         let others = others(dir.path(), &dir.path().join("image"));
@@ -164,7 +165,7 @@ fn vmdk_of_every_kind() {
         let closed = image_with(&dir.path().join("image"), &[]);
         let error = read(&closed, 0, 512).unwrap_err();
         assert!(error.contains("needs the extent file image-"), "{variant}: {error}");
-        // An extent can be looked at by itself.
+        // An extent can be opened by itself.
         if variant == "twoGbMaxExtentSparse" {
             let extent = image_with(&others[0], &[]);
             assert_eq!(extent.container().variant, "sparse extent");
@@ -226,7 +227,7 @@ fn vhd_of_every_kind() {
         if variant == "fixed" {
             assert_eq!((alignment(&image), placement.is_complete()), (MIB, true));
         } else {
-            // A sector of bitmap before every block: nothing lies on 4 KiB.
+            // A sector of bitmap precedes every block, so no block is aligned to 4 KiB.
             assert!(alignment(&image) < 4096, "{}", alignment(&image));
             let first = placement.first_below(ByteCount::new(4096)).unwrap();
             assert_eq!(first.guest, ByteOffset::ZERO);
@@ -246,7 +247,7 @@ fn a_fixed_vhd_is_known_by_its_end_only() {
     // Virtual PC wrote one byte less.
     fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
     assert_eq!(image_with(&path, &[]).len().get(), DISK);
-    // A footer whose checksum does not hold is damaged, and no guest's data.
+    // A footer with a wrong checksum is reported as damaged, and not taken for guest data.
     let last = bytes.len() - 100;
     bytes[last] ^= 1;
     fs::write(&path, &bytes).unwrap();
@@ -273,14 +274,14 @@ fn vhdx_of_every_kind() {
         let target = straddle_device::open(&dir.path().join("image"), &Options::default()).unwrap();
         assert_eq!((target.size.get(), target.container.as_ref()), (DISK, Some(container)));
         assert!(matches!(target.topology.logical.source(), Source::Container(_)));
-        // qemu writes 512 and 512; the drive below may still have sectors of 4096.
+        // qemu writes 512 and 512; the drive below may still have sectors of 4096 bytes.
         let (logical, physical) = (&target.topology.logical, &target.topology.physical);
         assert_eq!((logical.value().get(), physical.value().get()), (512, 4096));
         assert!(physical.disagreeing().any(|claim| claim.value.get() == 512));
     }
 }
 
-/// The two headers of a VHDX, signed again.
+/// Changes both headers of a VHDX, and recomputes their checksums.
 fn with_vhdx_headers(bytes: &mut [u8], change: impl Fn(&mut [u8])) {
     for at in [64 << 10, 128 << 10] {
         let header = &mut bytes[at..at + 4096];
@@ -301,7 +302,7 @@ fn a_vhdx_with_a_log_says_that_it_is_not_replayed() {
     fs::write(&path, &bytes).unwrap();
     let image = image_with(&path, &[]);
     assert!(image.remarks()[0].contains("log not replayed"), "{:?}", image.remarks());
-    // One header is enough, and without a right one there is no image.
+    // One valid header is enough; with none there is no image.
     bytes[(64 << 10) + 20] ^= 1;
     fs::write(&path, &bytes).unwrap();
     assert_holds(&image_with(&path, &[]), &disk(), "one header");
@@ -346,7 +347,7 @@ fn encrypted_images_are_refused() {
     let secret = "secret,id=s,data=abc";
     let options = "encrypt.format=luks,encrypt.key-secret=s,encrypt.iter-time=10";
     let words = ["create", "--object", secret, "-f", "qcow2", "-o", options, "image", "1M"];
-    // qemu-img times its key derivation, and gives up on a busy machine ("accurate CPU usage").
+    // qemu-img times its key derivation, and fails on a busy machine ("accurate CPU usage").
     let made = (0..10).any(|_| {
         let status = Command::new("qemu-img").args(words).current_dir(dir.path()).status();
         status.expect("qemu-img runs").success()
@@ -401,7 +402,7 @@ fn parallels_of_every_kind() {
     }
 }
 
-/// A name in its command is a word for the shell, whatever is in it.
+/// A file name in a form's command is one shell word, whatever characters it has.
 #[test]
 fn every_known_form_is_told_and_not_taken_for_raw() {
     let dir = TempDir::new().unwrap();

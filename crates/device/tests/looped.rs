@@ -1,4 +1,5 @@
-//! Loop devices follow what they are over: arithmetic over captured trees, with each kind of thing below and each offset.
+//! Loop devices take the boundaries of what is below them: computed from captured trees, with each kind of
+//! lower device and each offset.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +18,8 @@ fn attributes(directory: &Path, values: &[(&str, String)]) {
     }
 }
 
-/// A disk of 64 MiB with these physical sectors, the first boundary at byte `phase`, and a partition at LBA 63.
+/// A disk of 64 MiB with this physical sector size, the first boundary at byte `phase`, and a partition at
+/// LBA 63.
 fn disk(block: &Path, physical: u64, phase: u64) {
     let limits = [
         ("size", 131_072),
@@ -80,7 +82,8 @@ fn boundaries_are_those_of_what_is_below() {
             check(&opened(root, "loop1"), physical, offset + 63 * 512 + from, &what("loop1"));
             check(&opened(root, "loop2"), physical, offset + 512 + from, &what("loop2"));
         }
-        // A file's sectors are not known; where all of it is shown, the kernel's word stays.
+        // The sectors below a file are not known. A loop device that shows all of it keeps the kernel's
+        // figures.
         let directory = TempDir::new().expect("a temporary directory");
         looped(&directory.path().join("sys/block"), "loop0", "/srv/disk.img", offset);
         let physical = if offset == 0 { 512 } else { 4096 };

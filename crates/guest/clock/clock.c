@@ -1,12 +1,14 @@
-/* Preloaded into User-Mode Linux: owns the guest's time.
+/* Preloaded into User-Mode Linux: provides the guest's time.
  *
- * The guest's clock stands still unless it is moved here, and it is moved in two ways only: by a fixed charge for each thing that the
- * guest does, and, when the guest is idle, by a jump to whatever comes next: the timer that the guest has set, or a completion of a drive.
- * The drives are in another process; each message to it is answered before the guest goes on. So a run depends on nothing but
- * its input: not on the speed of the host, nor on what else runs there.
+ * The guest's clock stands still unless it is moved here. It is moved in two ways only: by a fixed charge for each
+ * thing that the guest does and, when the guest is idle, by a jump to the next event, which is the timer that the
+ * guest has set or a completion of a drive. The drives are in another process; each message to it is answered
+ * before the guest continues. So a run depends on nothing but its input: not on the speed of the host, nor on what
+ * else runs there.
  *
- * Interrupts come out at the moments when time moves, and nowhere else. All signals that the guest takes for interrupts are blocked
- * while a message is under way: the interrupt is pending before the answer is here, and its handler may send the next message.
+ * Interrupts are delivered when time moves, and at no other moment. All signals that the guest uses as interrupts
+ * are blocked while a message is under way, because the interrupt is pending before the answer arrives, and its
+ * handler may send the next message.
  */
 #define _GNU_SOURCE
 #include "clock.h"
@@ -28,13 +30,13 @@
 #include <unistd.h>
 
 #define NEVER UINT64_MAX
-/* Bytes of the process's stack, as User-Mode Linux would limit it. */
+/* Size of the process's stack in bytes, to which User-Mode Linux would limit it. */
 #define STACK (8 << 20)
 #define MOST_FDS 1024
 
 enum { KICK = 1, ADVANCE = 2, WAIT = 3, REPORT = 4 };
 
-/* Both ways, little-endian, as src/link.rs reads and writes them. */
+/* The messages in both directions, little-endian, as src/link.rs reads and writes them. */
 struct message {
 	uint64_t kind, at;
 };
@@ -42,14 +44,15 @@ struct answer {
 	uint64_t now, next, raised;
 };
 
-/* All that a handler may find or change is volatile: the compiler believes that a system call cannot come back here. */
+/* Everything that a handler may read or change is volatile, because the compiler assumes that a system call does
+ * not run code of this file. */
 volatile uint64_t guest_now = POWER_ON;
 volatile struct report report;
 pid_t owner;
 static volatile uint64_t deadline = NEVER, interval, next_completion = NEVER;
 static uint64_t charge_clock = 100, charge_stop = 2000, charge_kick = 3000, charge_compute = 100;
 static int link_fd = -1;
-static volatile int raised; /* an interrupt went out that the guest may have put off */
+static volatile int raised; /* an interrupt was delivered that the guest may have deferred */
 static char is_kick[MOST_FDS];
 static uint64_t random_state, limit = NEVER;
 
@@ -87,7 +90,7 @@ static void transfer(int writing, void *data, size_t length)
 	}
 }
 
-/* To be called with the interrupts blocked. */
+/* Sends a message and receives the answer. To be called with the interrupts blocked. */
 static void exchange(uint64_t kind, uint64_t at)
 {
 	struct message message = { kind, at };
@@ -117,7 +120,7 @@ static void connect_link(void)
 		give_up("cannot connect to the drives");
 }
 
-/* --- time moves ------------------------------------------------------------------------------------------------- */
+/* --- moving time ------------------------------------------------------------------------------------------------- */
 
 static void fire(void)
 {
@@ -127,7 +130,7 @@ static void fire(void)
 	syscall(SYS_kill, owner, SIGALRM);
 }
 
-/* The guest has done something that costs so many nanoseconds; what has become due meanwhile happens. */
+/* Charges the guest `cost` nanoseconds. What becomes due in that time is delivered. */
 static void charge(uint64_t cost)
 {
 	report.events++;
@@ -144,19 +147,24 @@ static void charge(uint64_t cost)
 
 /* --- a guest that computes -------------------------------------------------------------------------------------- */
 
-/* Who computes does nothing that is charged for, and would stop the clock. So look from time to time whether anything but processor time has gone by since
- * the last look. How much of that goes by depends on the host, so a single look means nothing, and each counts for no more than the time
- * between two looks, however long the host had this process wait.
+/* A guest that computes does nothing that is charged for, so its clock would stand still. Therefore check at
+ * intervals whether anything but processor time was used since the last check. How much processor time that is
+ * depends on the host. So a single check decides nothing, and each counts for no more than the interval between two
+ * checks, however long the host has delayed this process.
  *
- * A program is charged for what it has used, in slices. The first is longer: below it computing is free, and a run does not depend on the host's speed.
+ * A program is charged for the processor time that it used, in slices. The first slice is longer: computing for
+ * less than that is free, and then a run does not depend on the host's speed.
  *
- * A kernel that computes may be waiting for its next tick. Its RAID code does in every boot: it measures five routines by counting what each can do in
- * 16 ticks. To be told from a kernel that is merely busy it has to be found in the same code (a loop of a few instructions, or a few KiB of routines) at many looks in a row;
- * no other code of the boot takes as long as two. From then on that code is known, and the kernel gets a tick when two looks in a row, with time used before each, find it there;
- * so it gets as many as the code waits for, wherever in it the host interrupts. Where exactly, nobody learns (interrupts.c).
+ * A kernel that computes may be waiting for its next tick. Its RAID code does so in every boot: it measures five
+ * routines by counting what each can do in 16 ticks. To distinguish it from a kernel that is merely busy, it must
+ * be found in the same code (a loop of a few instructions, or a few KiB of routines) in many checks in a row; no
+ * other code of the boot takes as long as two. From then on that code is known. The kernel gets a tick when two
+ * checks in a row, with time used before each, find it there. So it gets as many ticks as the code waits for,
+ * wherever the host interrupts it. The exact instruction is not revealed (interrupts.c).
  *
- * After the first request to a drive anything may look like that, and a kernel that makes no progress for long gets a tick rather than
- * hang. Such ticks come at moments of the host's choice, so they are counted. */
+ * After the first request to a drive any code may look like that, and a kernel that makes no progress for long gets
+ * a tick so that it does not hang. The time of such a tick depends on the host, so these ticks are counted.
+ */
 enum {
 	LOOK_AT_BOOT = 1000000,
 	LOOK_LATER = 5000000,
@@ -165,12 +173,12 @@ enum {
 	LOOKS_TO_KNOW = 40,
 	LOOKS_TO_GIVE_UP = 1000,
 	LOOP_CODE = 64,        /* bytes of a loop that only waits */
-	ROUTINES_CODE = 16384, /* bytes, before and behind what was seen of routines */
+	ROUTINES_CODE = 16384, /* bytes before and after the instructions seen in routines */
 	MOST_PLACES = 8,
 	EVENTS_OF_A_TICK = 64,
 };
 
-static volatile pid_t running; /* the process whose stop is waited for */
+static volatile pid_t running; /* the process whose stop is awaited */
 static int timer;
 static uint64_t interval_of_looks;
 
@@ -188,7 +196,8 @@ static void look_every(long nanoseconds)
 	interval_of_looks = nanoseconds;
 }
 
-/* What the process `pid` has used since the last look at it, and no more than passes between two looks. */
+/* Returns the processor time that the process `pid` has used since the last check, at most the interval between
+ * two checks. */
 static uint64_t used_since_last(pid_t pid, uint64_t *last)
 {
 	uint64_t used = cpu_time(pid), before = *last;
@@ -226,7 +235,7 @@ static void tick(int is_late)
 	charge(deadline > guest_now ? deadline - guest_now : 0);
 }
 
-/* Code in which the kernel has been found to wait for a tick. */
+/* Code in which the kernel was found waiting for a tick. */
 static struct place {
 	uint64_t low, high;
 } places[MOST_PLACES];
@@ -256,7 +265,7 @@ static void look_at_kernel(uint64_t instruction)
 	uint64_t used = used_since_last(0, &last), done = report.events - events;
 	struct rusage usage;
 	getrusage(RUSAGE_SELF, &usage);
-	int has_touched = usage.ru_minflt != faults; /* memory for the first time */
+	int has_touched = usage.ru_minflt != faults; /* memory was touched for the first time */
 	events = report.events;
 	faults = usage.ru_minflt;
 	if (report.kicks && interval_of_looks != LOOK_LATER)
@@ -265,7 +274,7 @@ static void look_at_kernel(uint64_t instruction)
 		known = looks = all_looks = 0;
 		return;
 	}
-	if (used < interval_of_looks / 2) /* it was others' turn */
+	if (used < interval_of_looks / 2) /* other processes were running */
 		return;
 	if (is_known(instruction)) {
 		looks = all_looks = 0;
@@ -337,15 +346,16 @@ uint64_t next_random(void)
 	return z ^ z >> 31;
 }
 
-/* Where the host puts libraries, heap and stack must be the same in every run: the guest's kernel takes its memory from behind its heap. This is a
- * property of the process that lasts over exec, so set it and begin again; always, so that what is on the stack is the same as well. A host that forbids
- * it (some containers do) is reported. */
+/* Libraries, heap and stack must have the same addresses in every run, because the guest's kernel takes its
+ * memory from the end of its heap. This property of the process survives exec, so set it and execute the program
+ * again. This is done always, so that the contents of the stack are the same as well. A host that forbids it
+ * (some containers do) is reported. */
 static void fix_addresses(char **arguments)
 {
 	struct rlimit stack = { STACK, RLIM_INFINITY }, present;
 	if (!getenv("STRADDLE_AGAIN") && setenv("STRADDLE_AGAIN", "1", 1) == 0) {
 		personality(PER_LINUX | ADDR_NO_RANDOMIZE);
-		/* Libraries are placed below the room for the stack. */
+		/* Libraries are placed below the space reserved for the stack. */
 		if (getrlimit(RLIMIT_STACK, &present) == 0)
 			stack.rlim_max = present.rlim_max;
 		setrlimit(RLIMIT_STACK, &stack);
@@ -358,7 +368,7 @@ static void fix_addresses(char **arguments)
 __attribute__((constructor)) static void start(int count, char **arguments)
 {
 	(void)count;
-	/* Who has started this is not outlived, at no moment. */
+	/* Die with the process that started this one, at whatever moment that ends. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	fix_addresses(arguments);
 	charge_clock = number("STRADDLE_CHARGE_CLOCK", charge_clock);
@@ -410,7 +420,7 @@ ssize_t getrandom(void *data, size_t length, unsigned flags)
 	return length;
 }
 
-/* The kernel has one timer, and makes it once, when it is about to start. */
+/* The kernel has one timer, which it creates once, when it is about to start. */
 int timer_create(clockid_t clock, struct sigevent *restrict event, timer_t *restrict timer)
 {
 	(void)clock;
@@ -435,7 +445,8 @@ int timer_settime(timer_t timer, int flags, const struct itimerspec *restrict va
 	return 0;
 }
 
-/* The kernel asks this before it sleeps, and does not if no timer is set; a completion is a reason to sleep as well. */
+/* The kernel calls this before it sleeps, and does not sleep if no timer is set. An outstanding completion must
+ * let it sleep too. */
 int timer_gettime(timer_t timer, struct itimerspec *value)
 {
 	(void)timer;
@@ -453,7 +464,7 @@ int sigsuspend(const sigset_t *mask)
 {
 	report.events++;
 	errno = EINTR;
-	if (raised) { /* it came while the guest had its interrupts off: let it look again, and no time passes */
+	if (raised) { /* delivered while the guest had its interrupts off: let it check again, without time passing */
 		raised = 0;
 		return -1;
 	}
@@ -471,7 +482,7 @@ int sigsuspend(const sigset_t *mask)
 	report.slept += guest_now - since;
 	note('w', 0, 0, 0, 0);
 	if (guest_now > limit && link_fd >= 0)
-		exchange(ADVANCE, guest_now); /* where it will be noticed */
+		exchange(ADVANCE, guest_now); /* where the limit is noticed */
 	syscall(SYS_rt_sigsuspend, mask, sizeof(uint64_t)); /* a signal is pending: this returns after its handler */
 	raised = 0;
 	unblock(before);
@@ -487,7 +498,7 @@ int eventfd(unsigned start, int flags)
 	return fd;
 }
 
-/* A queue has requests: they are taken now, at this moment of the guest's time, and the eventfd is not needed. */
+/* A queue has requests. They are taken now, at this moment of the guest's time, so the eventfd is not needed. */
 ssize_t write(int fd, const void *data, size_t length)
 {
 	if (link_fd < 0 || length != 8 || fd < 0 || fd >= MOST_FDS || !is_kick[fd])

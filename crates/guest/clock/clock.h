@@ -8,12 +8,12 @@
 #define WATCHDOG_SIGNAL 41
 
 #define SECOND 1000000000ull
-/* What the guest takes for the year 2030: later than any file of the host, so that nothing is from the future. */
+/* What the guest sees as the year 2030: later than any file of the host, so that no file is from the future. */
 #define EPOCH 1900000000ll
-/* The guest's timer is at this moment when it starts; plus what the seed adds. */
+/* The guest's time when it starts, to which the seed adds a phase. */
 #define POWER_ON SECOND
 
-/* What the clock has counted, in the order in which src/link.rs reads it. */
+/* The clock's counters, in the order in which src/link.rs reads them. */
 struct report {
 	uint64_t events;      /* everything that was charged for, and everything that moved time */
 	uint64_t clock_reads; /* of the guest's kernel */
@@ -22,11 +22,11 @@ struct report {
 	uint64_t exchanges;   /* messages to the drives */
 	uint64_t sleeps;      /* times that the guest was idle */
 	uint64_t slept;       /* nanoseconds in all of those */
-	uint64_t ticks;       /* given to a kernel that spun */
-	uint64_t late_ticks;  /* those that came at a moment of the host's choice: the run does not repeat exactly */
-	uint64_t computed;    /* nanoseconds charged to programs that computed: measured, so the run does not repeat exactly */
-	uint64_t random_addresses; /* 1 where the host would not give this process the same addresses every time */
-	uint64_t digest;      /* of all events with their times: equal for runs that are equal in everything */
+	uint64_t ticks;       /* given to a kernel that was spinning */
+	uint64_t late_ticks;  /* ticks whose time depended on the host: the run does not repeat exactly */
+	uint64_t computed;    /* nanoseconds charged to programs that computed, as measured: the run does not repeat exactly */
+	uint64_t random_addresses; /* 1 where the host may give this process other addresses in each run */
+	uint64_t digest;      /* of all events with their times: equal for runs that are equal in every respect */
 };
 
 extern volatile struct report report;

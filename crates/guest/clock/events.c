@@ -1,6 +1,6 @@
-/* The record of a run: every event of the guest's kernel goes into a digest, and where the run's folder has a file `events`, into that, a line each:
- * its number, the guest's time in nanoseconds, its kind, and four numbers in hexadecimal. The first line in which two records differ is where their runs
- * have parted.
+/* The record of a run. Every event of the guest's kernel goes into a digest and, if the run's folder has a file
+ * `events`, into that file, one per line: its number, the guest's time in nanoseconds, its kind, and four numbers
+ * in hexadecimal. The first line in which two records differ is where their runs diverged.
  *
  *     c  the kernel has read its clock           k  a queue of a drive was filled
  *     s  a process has stopped (wait status)     x  the drives have answered (time, next completion, interrupted)

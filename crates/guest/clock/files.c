@@ -1,12 +1,14 @@
 /* The guest's kernel and the files of the host.
  *
- * Its file system of the host's files (hostfs) keeps a descriptor for each inode that is in its cache, which may be any number; the host allows a process 1024, by
- * default. So what it holds are numbers of our own: at most SLOTS files are really open, the others are opened again when they are used, if they are still the same
- * files. What cannot be opened again (removed, or closed to its owner) stays open.
+ * Its file system of host files (hostfs) keeps a descriptor for each inode in its cache, without a limit, but the
+ * host by default allows a process 1024. So the numbers that it holds are our own. At most SLOTS files are actually
+ * open; the others are opened again when they are used, if they are still the same files. Files that cannot be
+ * opened again (removed, or closed to their owner) stay open.
  *
- * What changes from run to run although the files do not is kept from it: times of access and of the inode, and when in the host's time the guest itself
- * has modified a file. Its memory is a file that needs no file system;
- * what it writes to the terminals of the script waits for whoever reads them, in no time of the guest.
+ * What changes from run to run although the files do not is hidden from the kernel: the times of access and of
+ * inode changes, and the host's time at which the guest itself modified a file. The guest's memory is a file that
+ * needs no file system. What the guest writes to the script's terminals waits for their readers, which takes none
+ * of the guest's time.
  */
 #define _GNU_SOURCE
 #include "clock.h"
@@ -28,15 +30,16 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Numbers from here on are ours; no host gives as many. */
+/* Numbers from here on are ours; no host assigns numbers as high. */
 #define FIRST (1 << 28)
 #define MOST (1 << 20)
 #define SLOTS 256
-/* What the kernel and the drives need beside these. */
+/* Descriptors that the kernel and the drives need besides these. */
 #define SPARE 64
-/* Whoever has no number in a user namespace: root and everybody else but the caller. */
+/* The user that owns files of all users who have no number in a user namespace: root and everybody but the
+ * caller. */
 #define NOBODY 65534
-/* The script's output, the console, the script's errors: what would be standard input and outputs. */
+/* The script's output, the console and the script's errors, on the descriptors 0 to 2. */
 #define LAST_TERMINAL 2
 
 struct file {
@@ -45,19 +48,20 @@ struct file {
 	ino_t inode;
 	int flags;
 	int descriptor; /* -1: not open at present */
-	int slot;       /* -1: stays open, or is not */
+	int slot;       /* -1: stays open, or is not open */
 	int next_free;
 };
 
 static struct file *files;
 static int file_count, first_free = -1;
-static int slots[SLOTS], slot_limit = SLOTS, hand; /* which file has it; -1 for none */
+static int slots[SLOTS], slot_limit = SLOTS, hand; /* the file in each slot; -1 for none */
 static char was_used[SLOTS];
 static int random_descriptor = -1;
-static time_t start_of_run; /* by the host's clock */
-static int is_mapped;       /* the host shows root's files as nobody's */
+static time_t start_of_run; /* in the host's time */
+static int is_mapped;       /* the host shows root's files as those of NOBODY */
 
-/* Whether this process is in a user namespace, to be confined: the initial one maps all numbers to themselves, in one line. */
+/* Whether this process is in a user namespace, which serves to confine it. The initial one maps all numbers to
+ * themselves, in one line. */
 static int in_user_namespace(void)
 {
 	char map[64] = "";
@@ -90,14 +94,14 @@ __attribute__((constructor)) static void start(void)
 		give_up("no memory for the table of files");
 }
 
-/* --- files that are open now and then ----------------------------------------------------------------------------- */
+/* --- files that are opened when needed --------------------------------------------------------------------------- */
 
 static struct file *file_of(int fd)
 {
 	return fd >= FIRST && fd < FIRST + file_count && files[fd - FIRST].path ? &files[fd - FIRST] : NULL;
 }
 
-/* The file, opened once more; -1 where that is not possible, or something else is in its place. */
+/* Opens the file again; -1 where that is not possible, or the path now names another file. */
 static int reopened(const struct file *file)
 {
 	struct stat status;
@@ -107,7 +111,7 @@ static int reopened(const struct file *file)
 	if (fstat(descriptor, &status) == 0 && status.st_dev == file->device && status.st_ino == file->inode)
 		return descriptor;
 	syscall(SYS_close, descriptor);
-	errno = ESTALE; /* somebody has put another file there */
+	errno = ESTALE; /* another file is at this path */
 	return -1;
 }
 
@@ -116,7 +120,7 @@ static int can_reopen(const struct file *file)
 	int descriptor = reopened(file);
 	if (descriptor >= 0)
 		syscall(SYS_close, descriptor);
-	/* One more may be too many at the moment, and says nothing of the file. */
+	/* Too many open descriptors at the moment say nothing about the file. */
 	return descriptor >= 0 || errno == EMFILE;
 }
 
@@ -135,7 +139,7 @@ static void close_now(struct file *file)
 	file->descriptor = -1;
 }
 
-/* Gives the file one of the slots; where all are taken by files that have to stay open, it stays open as well. */
+/* Gives the file one of the slots. Where files that have to stay open occupy all of them, it stays open as well. */
 static void take_slot(struct file *file)
 {
 	for (int tries = 0; tries < 2 * slot_limit; tries++, hand = (hand + 1) % slot_limit) {
@@ -156,7 +160,7 @@ static void take_slot(struct file *file)
 	file->slot = -1;
 }
 
-/* Closes whatever can be opened again; whether that was anything. */
+/* Closes all files that can be opened again. Returns whether there was any. */
 static int make_room(void)
 {
 	int closed = 0;
@@ -169,7 +173,7 @@ static int make_room(void)
 	return closed;
 }
 
-/* The host's limit is the guest's: a program there is told that too many files are open. */
+/* The host's limit becomes the guest's: a program in it gets the error that too many files are open. */
 static int too_many(void)
 {
 	static int told;
@@ -211,7 +215,7 @@ int host_descriptor(int fd)
 	return descriptor;
 }
 
-/* A number of our own for what was opened; the host's where it is neither a file nor a folder. */
+/* Returns a number of our own for an opened file or folder, and the host's descriptor for anything else. */
 static int keep(int descriptor, const char *path, int flags)
 {
 	struct stat status;
@@ -236,13 +240,14 @@ static int keep(int descriptor, const char *path, int flags)
 	return FIRST + number;
 }
 
-/* Whether the file is what the path names, or below it. */
+/* Whether the file is the one that the path names, or below it. */
 static int is_below(const struct file *file, const char *path, size_t length)
 {
 	return file->path && strncmp(file->path, path, length) == 0 && (!file->path[length] || file->path[length] == '/');
 }
 
-/* What is known by this path is opened before that changes what can be opened, and stays open; 0, or -1 where the host's limit forbids it. */
+/* Opens the files known by this path before an operation changes what the path names, and keeps them open.
+ * Returns 0, or -1 where the host's limit forbids it. */
 static int hold(const char *path)
 {
 	size_t length = strlen(path);
@@ -256,7 +261,7 @@ static int hold(const char *path)
 	return 0;
 }
 
-/* What was held may be closed again, as far as it can be opened by this path. */
+/* Allows held files to be closed again, if they can be opened by this path. */
 static void let_go(const char *path)
 {
 	size_t length = strlen(path);
@@ -283,10 +288,10 @@ static void renamed(const char *from, const char *to)
 	}
 }
 
-/* Two names change places. */
+/* Two names were exchanged. */
 static void exchanged(const char *one, const char *other)
 {
-	/* A name that no file of a host has, for the while. */
+	/* A temporary name that no file of a host has. */
 	static const char between[] = "//straddle";
 	renamed(one, between);
 	renamed(other, one);
@@ -295,8 +300,9 @@ static void exchanged(const char *one, const char *other)
 
 /* --- when files were modified ------------------------------------------------------------------------------------- */
 
-/* What has been modified on the host since the start was modified by the guest, in its own time: that is remembered by inode, as far as there is room,
- * and is otherwise the time of power-on. So no time of the host's is seen. */
+/* A file that was modified on the host since the start was modified by the guest, at a time of its own. That
+ * time is recorded by inode, as far as there is room; otherwise the time of power-on is shown. So the guest sees
+ * none of the host's times. */
 #define MODIFIED (1 << 16)
 
 static struct {
@@ -315,7 +321,7 @@ static uint64_t *modification(ino_t inode)
 	return NULL;
 }
 
-/* The host may give the number to another file. */
+/* The host may assign the inode number to another file. */
 static void forget_modification(ino_t inode)
 {
 	uint64_t *at = modification(inode);
@@ -361,7 +367,7 @@ int open_file(const char *name, int flags, mode_t mode)
 	return fd;
 }
 
-/* A temporary file with a name: the file of that name stays empty, and is unlinked by the caller. */
+/* Creates a temporary file with a name. The file of that name stays empty, and the caller unlinks it. */
 static int make_temporary(char *name, const char *function)
 {
 	int (*next)(char *) = (int (*)(char *))dlsym(RTLD_NEXT, function);
@@ -409,7 +415,7 @@ int dup2(int from, int to)
 		errno = EBADF;
 		return -1;
 	}
-	/* The file is opened for more than before: the number goes on to stand for what has just been opened. */
+	/* The file is reopened with more rights: the number now stands for the newly opened file. */
 	int descriptor = host_descriptor(from);
 	char *path = descriptor < 0 ? NULL : strdup(source->path);
 	if (!path)
@@ -457,7 +463,7 @@ ON_HOST(int, fallocate64, SYS_fallocate, (int fd, int mode, off64_t at, off64_t 
 int fchmod(int fd, mode_t mode)
 {
 	int descriptor = host_descriptor(fd);
-	if (!owner) /* its memory, which has no name and needs no mode */
+	if (!owner) /* the guest's memory, which has no name and needs no mode */
 		return 0;
 	return descriptor < 0 ? -1 : syscall(SYS_fchmod, descriptor, mode);
 }
@@ -522,8 +528,9 @@ int rename(const char *from, const char *to)
 	return result;
 }
 
-/* The kernel renames with flags by this one; everything else that comes this way, our own calls too, goes straight to the host. How many arguments there
- * are only the call itself knows: all that there can be are passed on, the last from the caller's stack. */
+/* The kernel renames with flags by this function. All other calls that arrive here, ours included, go straight
+ * to the host. Only the call itself knows how many arguments there are, so the maximum is passed on, the last
+ * from the caller's stack. */
 __attribute__((no_sanitize("address"))) long syscall(long number, ...)
 {
 	va_list arguments;
@@ -574,7 +581,8 @@ int fstat64(int fd, struct stat64 *status)
 
 /* --- the script's terminals --------------------------------------------------------------------------------------- */
 
-/* Their readers must not decide what the guest does: a write waits, and nobody is interrupted because there is room again. */
+/* Readers of the terminals must not influence what the guest does. So writes block, and no interrupt reports
+ * that there is room again. */
 static int control(int fd, int command, void *argument)
 {
 	int descriptor = host_descriptor(fd);

@@ -1,12 +1,15 @@
-/* What the guest's kernel learns from an interrupt: nothing but that it came.
+/* What the guest's kernel learns from an interrupt: only that it came.
  *
- * It stirs the instruction at which an interrupt found it into its random numbers. For the timer it takes that from the signal's context, which is
- * somewhere in a spinning loop or in a library of the host; for everything else from a structure on the stack that it does not fill in
- * (arch/um/os-Linux/signal.c, sig_handler_common(), Linux 6.1), so from whatever was on that stack before: process numbers and times of the host,
- * the registers of the last signal. So its handlers get an empty context, and a stack that was wiped.
+ * The kernel mixes the instruction at which an interrupt found it into its random numbers. For the timer it takes
+ * that from the signal's context, which is somewhere in a spinning loop or in a library of the host. For other
+ * interrupts it takes it from a structure on the stack that it does not fill in (arch/um/os-Linux/signal.c,
+ * sig_handler_common(), Linux 6.1), so from whatever was on that stack before: process numbers and times of the
+ * host, the registers of the last signal. Therefore its handlers get an empty context, and a stack that was
+ * cleared.
  *
- * Its handlers of faults run on the same stack, and an interrupt that was put off comes out in them: theirs is wiped as well, and keeps the context
- * of the fault. None of them is interrupted by the watchdog, whose frame comes at a moment of the host's choice.
+ * Its fault handlers run on the same stack, and deferred interrupts are delivered in them. So their stack is
+ * cleared as well, but they keep the context of the fault. No handler is interrupted by the watchdog, whose frame
+ * would come at a moment that depends on the host.
  */
 #define _GNU_SOURCE
 #include "clock.h"
@@ -39,7 +42,8 @@ static void enter(int signal, siginfo_t *info, void *context)
 		context = &nowhere;
 	}
 	note('i', signal, 0, 0, 0);
-	/* Wiped from the low end to where the handler's frames begin; this function is no leaf, so nothing of it is below. */
+	/* Cleared from the low end to where the handler's frames begin. This function calls others, so it keeps
+	 * nothing below the stack pointer. */
 	register char *high __asm__("rsp");
 	char *low = (char *)stack.ss_sp + THREAD_INFO;
 	if (stack.ss_sp && high > low && high <= (char *)stack.ss_sp + stack.ss_size) {
@@ -60,7 +64,7 @@ int sigaltstack(const stack_t *restrict new, stack_t *restrict old)
 	return result;
 }
 
-/* The kernel sets an action aside and puts it back; what it gets is its own. */
+/* The kernel saves an action and later restores it, so it must get back its own. */
 int sigaction(int signal, const struct sigaction *restrict new, struct sigaction *restrict old)
 {
 	static int (*next)(int, const struct sigaction *, struct sigaction *);
@@ -75,7 +79,7 @@ int sigaction(int signal, const struct sigaction *restrict new, struct sigaction
 		wrapped = *new;
 		wrapped.sa_sigaction = enter;
 		wrapped.sa_flags |= SA_SIGINFO;
-		sigaddset(&wrapped.sa_mask, WATCHDOG_SIGNAL); /* its frame would soil what was wiped */
+		sigaddset(&wrapped.sa_mask, WATCHDOG_SIGNAL); /* its frame would overwrite what was cleared */
 		actions[signal] = *new;
 	}
 	int result = next(signal, is_handled ? &wrapped : new, &host);

@@ -1,4 +1,4 @@
-/* Every open of the kernel, under both of its names. */
+/* Every open by the kernel, under both names of the function. */
 #define _GNU_SOURCE
 #include "clock.h"
 

@@ -1,6 +1,8 @@
-/* With registers.c, all that is preloaded into a User-Mode Linux that runs in the host's time (tests/guest/run).
+/* Together with registers.c, all that is preloaded into a User-Mode Linux that runs in the host's time
+ * (tests/guest/run).
  *
- * The guest's memory is a file in /dev/shm or TMPDIR, which may be small, or mounted noexec. So make it one that needs neither.
+ * The guest's memory is a file in /dev/shm or TMPDIR, which may be small or mounted noexec. So use a file that
+ * needs neither.
  */
 #define _GNU_SOURCE
 #include "clock.h"
@@ -10,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Nothing has to repeat, so nothing is recorded. */
+/* Such runs need not be repeatable, so nothing is recorded. */
 void note(char kind, uint64_t one, uint64_t two, uint64_t three, uint64_t four)
 {
 	(void)kind, (void)one, (void)two, (void)three, (void)four;

@@ -1,10 +1,10 @@
 /* Two corrections to how User-Mode Linux traces its processes.
  *
- * On processors with AMX the host demands the whole of the register state, 11 KB, when it is set; User-Mode Linux before 6.13 has room for
- * 2696 bytes, is refused and dies in put_fp_registers(). So complete what it sets: the part that it does not know is AMX's, all zero, as nobody
- * in a guest is permitted to use that.
+ * On processors with AMX the host requires the whole register state, 11 KB, when it is set. User-Mode Linux before
+ * 6.13 has room for 2696 bytes, gets an error and dies in put_fp_registers(). So complete what it sets: the part
+ * that it does not know is that of AMX, and is all zero, because no process in a guest is permitted to use AMX.
  *
- * And a guest that is killed leaves no process behind: they die with their tracer.
+ * Also, a guest that is killed leaves no process behind: its processes die with their tracer.
  */
 #define _GNU_SOURCE
 #include "clock.h"
@@ -35,7 +35,7 @@ enum {
 static long set_registers(long pid, struct iovec *part)
 {
 	static char whole[65536];
-	static size_t needed; /* 0 as long as the host takes what it gets */
+	static size_t needed; /* 0 as long as the host accepts what it gets */
 	if (!needed) {
 		if (syscall(SYS_ptrace, SET_REGISTER_SET, pid, EXTENDED_STATE, part) == 0)
 			return 0;
@@ -61,7 +61,8 @@ static int start_child(void *data)
 	return start.function(start.argument);
 }
 
-/* The kernel's helpers and its processes. What they start with is never freed: who shares memory with us may still need it. */
+/* Starts the kernel's helpers and its processes. The start argument is never freed, because a child that shares
+ * our memory may still need it. */
 int clone(int (*function)(void *), void *stack, int flags, void *argument, ...)
 {
 	static int (*next)(int (*)(void *), void *, int, void *, ...);

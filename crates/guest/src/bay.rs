@@ -1,4 +1,4 @@
-//! The bay: the guest's drives, each behind its own socket, and the one clock that moves them all.
+//! The bay: the guest's drives, each behind its own socket, and the clock that they share.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,8 +14,8 @@ use straddle_vhost::{BlockRequest, Connection, Kind, Received, Status};
 use crate::job::GuestError;
 use crate::link::Answer;
 
-/// With segments no longer than the guest's page, the size of requests does not depend on which pages of its memory happen to be
-/// neighbours.
+/// With segments no longer than the guest's page, the size of requests does not depend on which pages of its
+/// memory happen to be adjacent.
 const TRANSPORT: Transport = Transport { queues: 1, longest_segment: Some(4096), event_index: false };
 
 /// All drives of a guest.
@@ -23,9 +23,9 @@ pub(crate) struct Bay {
     slots: Vec<Slot>,
     trace: Option<BufWriter<File>>,
     cut: Option<Cut>,
-    /// The longest of all drives: the power of all of them goes at the same moment.
+    /// The longest window of any drive: the power of all of them fails at the same time.
     cut_window: Nanos,
-    /// When the power goes, once that is known.
+    /// When the power fails, once that is known.
     cut_at: Option<Time>,
     is_cut: bool,
     pub(crate) requests: u64,
@@ -40,9 +40,9 @@ struct Slot {
     listener: UnixListener,
     connection: Option<Connection>,
     served: Served,
-    /// At the drive, by the number that it knows them by.
+    /// Requests at the drive, by the number under which the drive knows them.
     outstanding: HashMap<RequestId, BlockRequest>,
-    /// Completed by the drive at a time that the guest has not reached.
+    /// Requests that the drive completes at a time that the guest has not reached yet.
     ready: Vec<(Time, BlockRequest, Status)>,
     next_id: u64,
 }
@@ -87,7 +87,8 @@ impl Bay {
         })
     }
 
-    /// What to wait for, in the order of the drives; [`Bay::receive`] wants the place in this list.
+    /// Returns the descriptors to wait for, in the order of the drives. [`Bay::receive`] takes an index into
+    /// this list.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         use std::os::fd::AsFd;
         self.slots.iter().map(|slot| match &slot.connection {
@@ -96,7 +97,7 @@ impl Bay {
         })
     }
 
-    /// Something has come from the guest's driver of this drive: a connection, or a message.
+    /// Handles input from the guest's driver of this drive: a connection or a message.
     pub(crate) fn receive(&mut self, drive: usize) -> Result<(), GuestError> {
         let Some(slot) = self.slots.get_mut(drive) else { return Ok(()) };
         let failed = |source| GuestError::Drive { drive, source };
@@ -109,7 +110,7 @@ impl Bay {
         };
         match connection.receive().map_err(failed)? {
             Received::Settled | Received::Incomplete | Received::QueuesChanged => {}
-            // What is still out is not waited for: it completes into nothing.
+            // Outstanding requests are not waited for; their completions are discarded.
             Received::Reset => slot.forget(),
             Received::Gone => {
                 slot.connection = None;
@@ -119,7 +120,7 @@ impl Bay {
         Ok(())
     }
 
-    /// The guest has filled a queue at `at`.
+    /// Takes the requests that the guest has queued, at time `at`.
     pub(crate) fn kick(&mut self, at: Time) -> Result<Answer, GuestError> {
         let mut raised = false;
         for drive in 0..self.slots.len() {
@@ -129,7 +130,7 @@ impl Bay {
         Ok(self.answer(at, raised))
     }
 
-    /// It is `at` now: completions that are due come out.
+    /// Advances to `at`: completions that are due are delivered.
     pub(crate) fn advance(&mut self, at: Time) -> Result<Answer, GuestError> {
         let at = self.cut_at.map_or(at, |cut| cut.min(at));
         let mut raised = false;
@@ -144,7 +145,7 @@ impl Bay {
         Ok(self.answer(at, raised))
     }
 
-    /// The power of all drives goes, at the same moment.
+    /// Cuts the power of all drives at the same time.
     fn lose_power(&mut self) -> Result<(), GuestError> {
         self.is_cut = true;
         let Some(Cut { seed, tear, .. }) = self.cut else { return Ok(()) };
@@ -155,7 +156,7 @@ impl Bay {
         Ok(())
     }
 
-    /// Time passes to the first completion that interrupts the guest, and not past `until`.
+    /// Advances to the first completion that interrupts the guest, but not past `until`.
     pub(crate) fn wait(&mut self, until: Time) -> Result<Answer, GuestError> {
         loop {
             let Some(next) = self.next().filter(|next| *next <= until) else {
@@ -182,7 +183,7 @@ impl Bay {
         self.slots.iter().map(|slot| *slot.served.counters()).collect()
     }
 
-    /// Ends the trace and hands contents to their files.
+    /// Finishes the trace and flushes the contents to their files.
     pub(crate) fn finish(mut self) -> Result<(), GuestError> {
         if let Some(trace) = &mut self.trace {
             trace.flush().map_err(GuestError::io("writing the trace"))?;
@@ -199,7 +200,7 @@ impl Bay {
         } = self;
         let slot = &mut slots[drive];
         let Some(connection) = &mut slot.connection else { return Ok(()) };
-        // The guest waits for the answer, so there is never more than the rings hold.
+        // The guest waits for the answer, so there are never more requests than the rings hold.
         connection.take(taken).map_err(|source| GuestError::Drive { drive, source })?;
         for request in taken.drain(..) {
             *requests += 1;
@@ -240,7 +241,7 @@ impl Bay {
         Ok(())
     }
 
-    /// Gives the guest what is ready by `at`.
+    /// Gives the guest the completions that are ready by `at`.
     fn post(&mut self, drive: usize, at: Time) -> Result<(), GuestError> {
         let slot = &mut self.slots[drive];
         let due = slot.ready.iter().take_while(|(time, ..)| *time <= at).count();
@@ -265,7 +266,8 @@ impl Bay {
         }
     }
 
-    /// Nothing comes out of any drive before this; `None` while nothing is outstanding.
+    /// Returns the time of the next completion of any drive, or of the power cut; `None` while neither is
+    /// expected.
     fn next(&self) -> Option<Time> {
         self.slots.iter().filter_map(Slot::next).chain(self.cut_at).min()
     }
@@ -289,7 +291,7 @@ impl Slot {
         self.served.submit(at.max(self.served.now()), request, payload, done)
     }
 
-    /// Moves what the drive has completed to what the guest will be given.
+    /// Moves the requests that the drive has completed to those that are ready for the guest.
     fn collect(&mut self, done: &mut Vec<Completion>) {
         for completion in done.drain(..) {
             if let Some(request) = self.outstanding.remove(&completion.id) {

@@ -1,16 +1,21 @@
-//! What a guest can do to this machine: write to its own folder, and to what it was given, and nothing else.
+//! Confines a guest: it can write to its own folder and to what it was given, and nowhere else on this
+//! machine.
 //!
-//! A guest's root can have its kernel do anything, and its kernel is a process of whoever started it. So the process is confined
-//! before it executes a single instruction of the guest's, by as much as this machine has of:
+//! Root in a guest can make its kernel do anything, and that kernel is a process of the user who started it.
+//! So the process is confined before it executes any instruction of the guest, by as much of the following as
+//! this machine supports:
 //!
-//! - a mount namespace in which everything is read-only and without devices but what the guest was given (for whoever is not root
-//!   inside a user namespace), and of root's capabilities only those over files;
-//! - Landlock, which forbids the same once more, and also TCP, signals and abstract sockets of processes outside;
-//! - a filter of system calls, which makes no device nodes, no set-user-ID and set-group-ID files and no mounts. Where there is only
-//!   Landlock, which does not cover them, also no change of any file's mode, owner, times or attributes.
+//! - a mount namespace in which everything except what the guest was given is read-only and without devices
+//!   (for users other than root inside a user namespace); of root's capabilities only those over files
+//!   remain;
+//! - Landlock, which forbids the same again, and also TCP, and signals and abstract sockets to processes
+//!   outside;
+//! - a filter of system calls, which refuses device nodes, set-user-ID and set-group-ID files, and mounts.
+//!   Where only Landlock is available, which does not cover them, it also refuses changes of any file's mode,
+//!   owner, times or attributes.
 //!
-//! One of the first two has to be there. The law of this module: what runs between fork and exec allocates nothing and takes no
-//! lock; all that it needs was made before.
+//! One of the first two is required. The law of this module: the code between fork and exec allocates nothing
+//! and takes no lock; all that it needs is prepared before.
 
 #![allow(unsafe_code, reason = "system calls between fork and exec, for which there is no safe form")]
 
@@ -26,9 +31,10 @@ use std::path::{Path, PathBuf};
 use filter::Filter;
 use landlock::Ruleset;
 
-/// Capabilities that root keeps: those over files, in as far as it may write them at all. CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER.
+/// The capabilities that root keeps: those over files, as far as it may write them at all. CHOWN,
+/// DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER.
 const KEPT_CAPABILITIES: std::ops::Range<libc::c_ulong> = 0..4;
-/// Numbers of capabilities end before this on any kernel.
+/// An upper bound on the capability numbers of any kernel.
 const ALL_CAPABILITIES: libc::c_ulong = 64;
 
 const RECURSIVE: libc::c_uint = 0x8000;
@@ -51,36 +57,37 @@ const NO_DEVICES: u64 = 4;
 /// What the guest may write.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Writable {
-    /// Folders, with all that is in them.
+    /// Folders, including everything in them.
     pub(crate) folders: Vec<PathBuf>,
-    /// Files that are there.
+    /// Existing files.
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// Says that this machine has nothing to confine a guest with.
+/// The error returned when this machine has no means to confine a guest.
 pub(crate) const NOTHING: i32 = libc::ENOTSUP;
 
-/// A confinement that is ready to be entered.
+/// A prepared confinement.
 pub(crate) struct Confinement {
     home: CString,
-    /// Outer ones first: each covers what is below.
+    /// Outer ones first: each hides what is below it.
     mounts: Vec<CString>,
-    /// `None` where the whole tree is writable.
+    /// Whether the rest of the tree is read-only; false where all of it is writable.
     is_read_only: bool,
     user_map: Vec<u8>,
     group_map: Vec<u8>,
     landlock: Option<Ruleset>,
     filter: Filter,
-    /// Where modes, owners and times are not covered otherwise.
+    /// Used where modes, owners and times are not protected otherwise.
     strict_filter: Filter,
     kept_descriptor: u32,
 }
 
 impl Confinement {
-    /// Prepares it for a guest whose folder is `home`, and that inherits `kept` beside its standard streams.
+    /// Prepares the confinement of a guest whose folder is `home`, and that inherits `kept` besides its
+    /// standard streams.
     pub(crate) fn new(home: &Path, writable: &Writable, kept: BorrowedFd<'_>) -> io::Result<Self> {
         let named = |path: &PathBuf| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other);
-        // Where the kernel's random numbers would come from; see clock/files.c.
+        // Opened in place of the kernel's source of random numbers; see clock/files.c.
         let null = PathBuf::from("/dev/null");
         let mut paths: Vec<&PathBuf> =
             writable.folders.iter().chain(&writable.files).chain([&null]).collect();
@@ -99,7 +106,7 @@ impl Confinement {
         })
     }
 
-    /// Confines this process, for ever; to be called between fork and exec.
+    /// Confines this process permanently. To be called between fork and exec.
     pub(crate) fn enter(&self) -> io::Result<()> {
         self.close_others();
         let is_apart = self.enter_namespace().is_ok();
@@ -114,12 +121,13 @@ impl Confinement {
         if is_apart { self.filter.install() } else { self.strict_filter.install() }
     }
 
-    /// What whoever started us has left open is not for the guest.
+    /// Marks descriptors that our parent left open as close-on-exec, so that the guest does not get them.
     fn close_others(&self) {
         let kept = self.kept_descriptor;
         for (first, last) in [(3, kept.saturating_sub(1)), (kept.saturating_add(1).max(3), u32::MAX)] {
             if first <= last {
-                // SAFETY: takes numbers only. Kernels before 5.11 do not know it, and leave open what was left open.
+                // SAFETY: takes numbers only. Kernels before 5.11 do not know this call or its flag, and then
+                // the descriptors stay open.
                 unsafe { libc::syscall(libc::SYS_close_range, first, last, CLOSE_RANGE_CLOEXEC) };
             }
         }
@@ -135,24 +143,24 @@ impl Confinement {
             write_to(c"/proc/self/gid_map", &self.group_map)?;
         }
         let (root, none) = (c"/".as_ptr(), std::ptr::null());
-        // SAFETY: the strings end with a zero and outlive the call; the others are allowed to be null.
+        // SAFETY: the strings are NUL-terminated and outlive the call; the other pointers may be null.
         let private = unsafe { libc::mount(none, root, none, libc::MS_REC | libc::MS_PRIVATE, none.cast()) };
         checked(private.into())?;
         if !self.is_read_only {
             return Ok(());
         }
-        // Before all is read-only: these stay as they are.
+        // Cloned before everything becomes read-only, so that these mounts stay writable.
         let mut kept: [Option<OwnedFd>; MOST_MOUNTS] = [const { None }; MOST_MOUNTS];
         for (path, tree) in self.mounts.iter().zip(&mut kept) {
             let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | RECURSIVE;
-            // SAFETY: the path ends with a zero and outlives the call.
+            // SAFETY: the path is NUL-terminated and outlives the call.
             let fd = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
             *tree = Some(descriptor(checked(fd)?));
         }
         let attributes =
             MountAttributes { set: READ_ONLY | NO_DEVICES, clear: 0, propagation: 0, user_namespace: 0 };
         let size = size_of::<MountAttributes>();
-        // SAFETY: the path and the structure outlive the call, and the size is the structure's.
+        // SAFETY: the path and the structure outlive the call, and the size is that of the structure.
         checked(unsafe {
             libc::syscall(
                 libc::SYS_mount_setattr,
@@ -165,7 +173,7 @@ impl Confinement {
         })?;
         for (path, tree) in self.mounts.iter().zip(&kept) {
             let Some(tree) = tree else { continue };
-            // SAFETY: both paths end with a zero and outlive the call.
+            // SAFETY: both paths are NUL-terminated and outlive the call.
             checked(unsafe {
                 libc::syscall(
                     libc::SYS_move_mount,
@@ -177,20 +185,21 @@ impl Confinement {
                 )
             })?;
         }
-        // The working directory was that of the mount below.
-        // SAFETY: the path ends with a zero and outlives the call.
+        // The working directory still refers to the mount that is now hidden.
+        // SAFETY: the path is NUL-terminated and outlives the call.
         checked(unsafe { libc::chdir(self.home.as_ptr()) }.into())?;
         Ok(())
     }
 }
 
-/// The run's folder, the output, the events, /dev/null.
+/// The most mounts needed: the run's folder, the output, the events, /dev/null.
 const MOST_MOUNTS: usize = 8;
 
-/// Root's, as far as they are not over files. Nobody else has any behind exec.
+/// Drops root's capabilities except those over files. Other users have none after exec.
 fn drop_capabilities() {
     for capability in KEPT_CAPABILITIES.end..ALL_CAPABILITIES {
-        // SAFETY: takes numbers only. It fails for numbers that are none, and for whoever has none to drop.
+        // SAFETY: takes numbers only. It fails for numbers that are not capabilities, and for a process that
+        // has none to drop.
         unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
     }
     // SAFETY: as before.
@@ -198,7 +207,7 @@ fn drop_capabilities() {
 }
 
 fn write_to(path: &std::ffi::CStr, bytes: &[u8]) -> io::Result<()> {
-    // SAFETY: the path ends with a zero and outlives the call.
+    // SAFETY: the path is NUL-terminated and outlives the call.
     let fd = checked(unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) }.into())?;
     let file = descriptor(fd);
     rustix::io::write(&file, bytes)?;
@@ -206,7 +215,7 @@ fn write_to(path: &std::ffi::CStr, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn descriptor(fd: libc::c_long) -> OwnedFd {
-    // SAFETY: the kernel has just made it, and nobody else knows it.
+    // SAFETY: the kernel has just created this descriptor, and nothing else uses it.
     unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).unwrap_or(-1)) }
 }
 

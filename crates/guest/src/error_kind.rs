@@ -1,11 +1,11 @@
-//! Of which kind each error is.
+//! The [`ErrorKind`] of each error of this crate.
 
 use straddle_units::ErrorKind;
 
 use crate::job::GuestError;
 
 impl GuestError {
-    /// What kind of failure it is.
+    /// Returns the class of this failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Host { .. }

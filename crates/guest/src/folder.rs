@@ -1,4 +1,4 @@
-//! A run's own folder: what the guest finds there, and what it leaves.
+//! The folder of a run: what the guest finds there, and what it leaves.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,26 +12,27 @@ use std::time::{Duration, SystemTime};
 use crate::job::{GuestError, Job, Measured};
 use crate::orphan::RunFolder;
 
-/// The longest path of a socket is 108 bytes; leave some for its name.
+/// The longest permitted path of the folder. The path of a socket is limited to 108 bytes, which must include
+/// the socket's name.
 const LONGEST_PATH: usize = 80;
 
 const INIT: &str = include_str!("../init/init");
 
-/// The guest's own /tmp: what lies in the host's differs from run to run.
+/// The mount of the guest's own /tmp, because the contents of the host's differ from run to run.
 const TEMPORARY: &[u8] = b"none /tmp tmpfs size=90%\n";
 
-/// When the folder's files were modified, as far as the guest can see: 2023-11-14.
+/// The modification time of the folder's files that the guest sees: 2023-11-14.
 const AGE: Duration = Duration::from_secs(1_700_000_000);
 
 /// Names within the folder.
 pub(crate) const CLOCK: &str = "clock";
 pub(crate) const EVENTS: &str = "events";
-/// Links to the folders of the host that the guest finds at their own places.
+/// Links to the host folders that the guest sees at their own paths.
 const CURRENT: &str = "current";
 const INPUT: &str = "input";
 const OUTPUT: &str = "output";
 
-/// The folder; it goes with everything in it when this is dropped.
+/// The folder, which is removed with everything in it when this is dropped.
 pub(crate) struct Folder {
     folder: RunFolder,
 }
@@ -64,17 +65,17 @@ impl Folder {
         self.folder.path()
     }
 
-    /// A socket that the guest will connect to.
+    /// Creates a socket that the guest will connect to.
     pub(crate) fn listen(&self, name: &str) -> Result<UnixListener, GuestError> {
         UnixListener::bind(self.path().join(name)).map_err(GuestError::io("making a socket for the guest"))
     }
 
-    /// The script's exit status; `None` where the guest ended before it.
+    /// Returns the script's exit status; `None` where the guest ended before the script.
     pub(crate) fn status(&self) -> Option<i32> {
         std::fs::read_to_string(self.path().join("status")).ok()?.trim().parse().ok()
     }
 
-    /// What the script has measured: lines of a name and a number.
+    /// Returns the script's measurements, from lines of a name and a number.
     pub(crate) fn measures(&self) -> Vec<Measured> {
         let text = std::fs::read_to_string(self.path().join("results")).unwrap_or_default();
         let measure = |line: &str| {
@@ -89,12 +90,12 @@ impl Folder {
         file.write_all(text)?;
         let mode = if executable { 0o755 } else { 0o644 };
         file.set_permissions(std::fs::Permissions::from_mode(mode))?;
-        // The guest sees this time, and every run must look the same to it.
+        // The guest sees this time, so it must be the same in every run.
         file.set_modified(SystemTime::UNIX_EPOCH + AGE)
     }
 }
 
-/// Where the folders of runs are.
+/// Returns the folder in which the folders of runs are created.
 pub fn parent() -> PathBuf {
     let usual = std::env::temp_dir();
     // The guest's kernel mounts its own /dev before it looks for its first process in the folder.
@@ -103,15 +104,17 @@ pub fn parent() -> PathBuf {
     if fits { usual } else { PathBuf::from("/tmp") }
 }
 
-/// The host's folders that a guest finds at their own places, under the names of links to them in the run's own folder.
+/// Returns the host folders that a guest sees at their own paths, with the names of the links to them in the
+/// run's folder.
 fn shared<'a>(job: &'a Job, current: &'a Path) -> impl Iterator<Item = (&'static str, &'a Path)> {
     let given = [(INPUT, job.input.as_deref()), (OUTPUT, job.output.as_deref())];
     let given = given.into_iter().filter_map(|(name, path)| Some((name, path?)));
     std::iter::once((CURRENT, current)).chain(given)
 }
 
-/// What `mount` has to mount beside the kernel's own file systems, as a table: /tmp, and of the host's folders the one that may be written, and those which the guest's own /dev, /run and /tmp
-/// cover; outer ones first, or they would cover the inner.
+/// Returns the table of what `mount` mounts besides the kernel's own file systems: /tmp, the writable host
+/// folder, and the host folders that the guest's own /dev, /run and /tmp would hide. Outer folders come
+/// first, because they would otherwise hide the inner ones.
 fn folders(job: &Job, current: &Path) -> Vec<u8> {
     let own = ["/", "/dev", "/run", "/tmp"].map(Path::new);
     let is_covered = |path: &Path| own[1..].iter().any(|covering| path.starts_with(covering));
@@ -120,7 +123,7 @@ fn folders(job: &Job, current: &Path) -> Vec<u8> {
         is_writable(name) || (is_covered(path) && !(*name == CURRENT && own.contains(path)))
     };
     let mut mounts: Vec<_> = shared(job, current).filter(is_mounted).collect();
-    // The writable one of two at the same place is the one that stays.
+    // If two folders have the same path, the writable one is mounted last and is therefore visible.
     mounts.sort_by_key(|(name, path)| (path.as_os_str().len(), is_writable(name)));
     let mut table = TEMPORARY.to_vec();
     for (name, path) in mounts {
@@ -138,7 +141,7 @@ fn folders(job: &Job, current: &Path) -> Vec<u8> {
     table
 }
 
-/// What `init` has to know, as assignments of bash.
+/// Returns what `init` needs to know, as bash assignments.
 fn description(job: &Job, current: &Path) -> Vec<u8> {
     let letters: Vec<String> = (0..job.drives.len()).map(|index| letter(index).to_string()).collect();
     let mut text = Vec::new();
@@ -168,7 +171,7 @@ fn letter(index: usize) -> char {
     u8::try_from(index).map_or('z', |index| char::from(b'a' + index.min(25)))
 }
 
-/// As one word of the shell.
+/// Returns `text` as one word for the shell.
 fn quoted(text: &OsStr) -> Vec<u8> {
     let mut word = vec![b'\''];
     for byte in text.as_bytes() {
@@ -191,7 +194,7 @@ mod tests {
     use super::{folders, letter, quoted};
     use crate::job::tests::job;
 
-    /// Every byte that a word can have comes out of the shell as it went in.
+    /// Every byte that a word can have passes through the shell unchanged.
     #[test]
     fn a_quoted_word_is_one_word_of_the_shell() {
         let all: Vec<u8> = (1..=255).collect();
@@ -207,7 +210,8 @@ mod tests {
         assert_eq!([0, 1, 25].map(letter), ['a', 'b', 'z']);
     }
 
-    /// As getmntent(3) reads it: words are separated by blanks and tabs, `#` begins a comment, and three octal digits are a byte.
+    /// As getmntent(3) parses it: words are separated by spaces and tabs, `#` begins a comment, and a
+    /// backslash with three octal digits is a byte.
     #[test]
     fn any_name_of_a_folder_is_one_word_of_the_table() {
         let name: Vec<u8> = (1..=255).filter(|byte| *byte != b'/').collect();
@@ -235,7 +239,8 @@ mod tests {
         assert_eq!(decoded, place);
     }
 
-    /// What the guest's own folders cover is mounted again, outer ones first; what is writable is mounted wherever it is.
+    /// Folders that the guest's own folders hide are mounted again, outer ones first. The writable folder is
+    /// always mounted.
     #[test]
     fn only_what_is_covered_or_writable_is_mounted() {
         for (current, input, output, expected) in [

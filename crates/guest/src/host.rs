@@ -1,4 +1,4 @@
-//! What the host has to offer: the guest's kernel, and the library that is put before it.
+//! What the host provides: the guest's kernel, and the library that is preloaded into it.
 
 use std::fs::File;
 use std::io::Write;
@@ -47,19 +47,19 @@ fn search(name: &Path) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// The library as a file that children can open, by this path and with this descriptor: it has no name, so that no mount can
-/// forbid its use.
+/// Returns the library as a file that child processes can open, by this path and with this descriptor. The
+/// file has no name, so no mount can prevent its use.
 pub(crate) fn clock_library() -> Result<(PathBuf, BorrowedFd<'static>), GuestError> {
     static LIBRARY: OnceLock<File> = OnceLock::new();
     if LIBRARY.get().is_none() {
         let make = || {
-            // Not closed on exec, on purpose.
+            // Deliberately not close-on-exec.
             let mut file = File::from(rustix::fs::memfd_create("straddle-clock", MemfdFlags::empty())?);
             file.write_all(CLOCK)?;
             Ok(file)
         };
         let file = make().map_err(GuestError::io("keeping the guest's clock in memory"))?;
-        // Somebody else may have been faster; one is as good as the other.
+        // Another thread may have set it first; either file will do.
         let _ = LIBRARY.set(file);
     }
     let file = LIBRARY.get().ok_or_else(|| {
@@ -68,7 +68,7 @@ pub(crate) fn clock_library() -> Result<(PathBuf, BorrowedFd<'static>), GuestErr
     Ok((PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())), file.as_fd()))
 }
 
-/// What the console says when something is missing on the host, what that is, and what to do.
+/// Messages of the console when the host lacks something: the message, what is missing, and the fix.
 const KNOWN: [(&str, &str, &str); 10] = [
     (
         "ptrace: Operation not permitted",
@@ -115,15 +115,15 @@ const KNOWN: [(&str, &str, &str); 10] = [
 ];
 
 const PANIC: &str = "Kernel panic - not syncing: ";
-/// Lines of the console that an error shows.
+/// The number of console lines that an error shows.
 const LAST_LINES: usize = 4;
 
-/// Why the guest ended before its script, from how its kernel ended and what it wrote to its console.
+/// Explains why the guest ended before its script, from the way its kernel ended and from its console.
 pub(crate) fn diagnose(how: String, console: &str) -> GuestError {
     if let Some((_, what, fix)) = KNOWN.iter().find(|(sign, ..)| console.contains(sign)) {
         return GuestError::Host { what: (*what).into(), fix: (*fix).into() };
     }
-    // Behind it is a stack, which says nothing to whoever did not write the kernel.
+    // The panic message is followed by a stack trace, which only kernel developers can read.
     let (before, behind) = console.split_once(PANIC).unwrap_or((console, ""));
     let why = behind.lines().next().unwrap_or_default().trim();
     let how = if why.is_empty() { how } else { format!("its kernel panicked: {why}") };

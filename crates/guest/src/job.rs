@@ -1,4 +1,4 @@
-//! What a guest is to do, and what came of it.
+//! The job that a guest runs, and its result.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use straddle_drive::Profile;
 use straddle_io::Counters;
 use straddle_media::Cut;
 
-/// A script to be run in a guest.
+/// A script to run in a guest.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// The drives, which the guest sees as `/dev/vda`, `/dev/vdb` and so on.
@@ -16,57 +16,60 @@ pub struct Job {
     pub script: String,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Functions that every bash script has at its hands.
+    /// Functions available to every bash script.
     pub library: String,
     /// Added to the script's environment.
     pub environment: Vec<(String, String)>,
-    /// A folder of the host, `$INPUT`; the guest cannot write there.
+    /// A host folder, `$INPUT`, which the guest cannot write to.
     pub input: Option<PathBuf>,
-    /// A folder of the host, `$OUTPUT`; the only place on the host where the guest can write.
+    /// A host folder, `$OUTPUT`, the only place on the host where the guest can write.
     pub output: Option<PathBuf>,
-    /// Leave the guest all that its caller may do to the host, where nothing there can confine it.
+    /// Run the guest unconfined, with all rights of its caller on the host, where the host has no means to
+    /// confine it.
     pub unconfined: bool,
-    /// The guest's memory in bytes; taken from the host as it is touched.
+    /// The guest's memory in bytes. The host allocates it as it is touched.
     pub memory: u64,
-    /// Seeds the guest's random numbers, and the moment of its power-on.
+    /// Seeds the guest's random numbers, and the time of its power-on.
     pub seed: u64,
     /// What the guest's work costs.
     pub charges: Charges,
-    /// When a guest is taken for hung.
+    /// The limits after which a guest is considered hung.
     pub limits: Limits,
-    /// Cuts the power of all drives.
+    /// The power cut of all drives, if any.
     pub cut: Option<Cut>,
-    /// Every request is written here, as `straddle sim` reads it.
+    /// Where to write every request, in the format that `straddle sim` reads.
     pub trace: Option<PathBuf>,
-    /// Every event of the guest's kernel is written here, a line each; for finding out where two runs part.
+    /// Where to write every event of the guest's kernel, one per line; used to find where two runs diverge.
     pub events: Option<PathBuf>,
-    /// The processor that the guest and its drives share; `None` leaves it to the host, and costs time.
+    /// The processor that the guest and its drives share. `None` leaves the choice to the host, which is
+    /// slower.
     pub processor: Option<usize>,
 }
 
 /// A drive of the guest.
 #[derive(Clone, Debug)]
 pub struct GuestDrive {
-    /// The drive.
+    /// The profile of the drive.
     pub profile: Profile,
-    /// The byte at which its only partition starts, `/dev/vda1`; `None` leaves it without a partition table.
+    /// The byte at which its only partition, `/dev/vda1`, starts; `None` for no partition table.
     pub start: Option<u64>,
-    /// Bytes of that partition; `None` for all that there is.
+    /// The size of that partition in bytes; `None` for all remaining space.
     pub size: Option<u64>,
-    /// Its contents; `None` for memory that is gone afterwards.
+    /// The file with its contents; `None` for memory that is discarded afterwards.
     pub store: Option<PathBuf>,
 }
 
-/// What the guest's work costs, in nanoseconds of its time: fixed rates, so that runs repeat.
+/// The cost of the guest's work, in nanoseconds of its time. The rates are fixed, so that runs are
+/// repeatable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charges {
     /// A stop of a process: a system call, a page fault.
     pub stop: u64,
-    /// A read of the clock by the kernel.
+    /// A read of the clock by the guest's kernel.
     pub clock: u64,
-    /// A hand-over of requests to a drive.
+    /// A submission of requests to a drive.
     pub kick: u64,
-    /// Computing without any stop, in percent of the processor time it takes on the host.
+    /// Computing without a stop, in percent of the processor time that it takes on the host.
     pub compute_percent: u64,
 }
 
@@ -77,7 +80,7 @@ impl Default for Charges {
 }
 
 impl Charges {
-    /// All of them `factor` times as much.
+    /// Returns all rates multiplied by `factor`.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -105,12 +108,12 @@ impl std::fmt::Display for Charges {
     }
 }
 
-/// How long a guest may take.
+/// The time that a guest may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Of its own time.
+    /// In its own time.
     pub guest: Duration,
-    /// Of the host's.
+    /// In the host's time.
     pub host: Duration,
 }
 
@@ -120,7 +123,7 @@ impl Default for Limits {
     }
 }
 
-/// Which of a script's two outputs.
+/// One of a script's two outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output.
@@ -129,44 +132,46 @@ pub enum Stream {
     Error,
 }
 
-/// A time that the script has taken.
+/// A value that the script has measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// What for.
+    /// Its name.
     pub name: String,
-    /// In seconds of the guest's time, or in whatever the script measured.
+    /// Its value: seconds of the guest's time, or whatever the script measured.
     pub value: f64,
 }
 
-/// What a guest's time was made of.
+/// How a guest's time was spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Stops of processes.
     pub stops: u64,
-    /// Readings of the clock.
+    /// Reads of the clock.
     pub clock_reads: u64,
-    /// Hand-overs of requests.
+    /// Submissions of requests.
     pub kicks: u64,
     /// Messages between the clock and the drives.
     pub exchanges: u64,
     /// Times that the guest was idle.
     pub sleeps: u64,
-    /// All of those together.
+    /// The total time that it was idle.
     pub slept: Duration,
-    /// Ticks given to a kernel that spun.
+    /// Timer ticks given to a kernel that was spinning.
     pub ticks: u64,
-    /// Those that came at a moment of the host's choice.
+    /// Those of the ticks whose time depended on the host.
     pub late_ticks: u64,
-    /// Charged to programs that computed, by the host's processor clock.
+    /// Time charged to programs that computed, measured by the host's processor clock.
     pub computed: Duration,
-    /// Whether the host gave the guest's kernel other addresses than the last time.
+    /// Whether the host may place the guest's kernel at other addresses in each run.
     pub random_addresses: bool,
-    /// A digest of every event of the guest's kernel with its time; equal for runs that are equal in everything.
+    /// A digest of every event of the guest's kernel with its time. Equal for runs that are equal in every
+    /// respect.
     pub digest: u64,
 }
 
 impl Spent {
-    /// What the host had a part in, so that the next run may differ; empty where the run repeats to the nanosecond.
+    /// Returns the influences of the host because of which the next run may differ; empty where the run is
+    /// repeatable to the nanosecond.
     pub fn not_repeatable(&self) -> Vec<String> {
         let mut reasons = Vec::new();
         if !self.computed.is_zero() {
@@ -188,54 +193,54 @@ impl Spent {
     }
 }
 
-/// A run that has ended.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Ended {
     /// The script's exit status.
     pub status: i32,
     /// Whether it ended because the power was cut.
     pub cut: bool,
-    /// What it has measured, in order.
+    /// The script's measurements, in order.
     pub measures: Vec<Measured>,
-    /// What it has printed, as far as it is kept: standard output, and behind it standard error.
+    /// The output that was kept: standard output followed by standard error.
     pub output: String,
     /// The guest's time from power-on to power-off.
     pub guest: Duration,
-    /// The host's time for that.
+    /// The host's time for the run.
     pub host: Duration,
     /// Requests to all drives.
     pub requests: u64,
-    /// A fingerprint of all requests with their times: equal for equal runs.
+    /// A fingerprint of all requests with their times. Equal for equal runs.
     pub fingerprint: u64,
-    /// The drives' counters, in their order.
+    /// The drives' counters, in the order of the drives.
     pub counters: Vec<Counters>,
-    /// What the guest's time was made of.
+    /// How the guest's time was spent.
     pub spent: Spent,
 }
 
 /// Why a guest did not run to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
-    /// Something that the host has to offer is missing.
+    /// The host lacks something that the guest needs.
     #[error("{what}: {fix}")]
     Host {
         /// What is missing.
         what: String,
-        /// What to do about it.
+        /// The fix.
         fix: String,
     },
     /// A system call failed.
     #[error("{doing}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         doing: String,
-        /// The system's error.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// The guest did what no guest does.
+    /// The guest violated the protocol between driver and drive.
     #[error("the guest and drive {drive}")]
     Drive {
-        /// Which drive, from zero.
+        /// The drive's number, from zero.
         drive: usize,
         /// What was wrong.
         source: straddle_vhost::VhostError,
@@ -243,28 +248,28 @@ pub enum GuestError {
     /// The drive or its contents failed.
     #[error("drive {drive}")]
     Contents {
-        /// Which drive, from zero.
+        /// The drive's number, from zero.
         drive: usize,
         /// What was wrong.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// It took too long.
+    /// The guest exceeded a time limit.
     #[error("the guest was stopped after {limit:?} of {whose} time: give it longer if it needs that")]
     Hung {
-        /// The limit that it reached.
+        /// The limit.
         limit: Duration,
         /// "its own" or "the host's".
         whose: &'static str,
     },
-    /// The user has had enough.
+    /// The user interrupted the run.
     #[error("interrupted")]
     Interrupted,
-    /// It ended, and its script had not.
+    /// The guest ended before its script.
     #[error("the guest ended before its script ({how}); its console ended with: {console}")]
     Died {
         /// How it ended.
         how: String,
-        /// The last lines of its console that say something.
+        /// The last informative lines of its console.
         console: String,
     },
 }
@@ -295,7 +300,7 @@ pub(crate) mod tests {
 
     use super::{Charges, Job, Limits, Spent};
 
-    /// A job without a drive that does nothing.
+    /// A job without drives that does nothing.
     pub(crate) fn job() -> Job {
         Job {
             drives: Vec::new(),

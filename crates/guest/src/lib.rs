@@ -1,12 +1,12 @@
 //! A Linux guest in virtual time, on modelled drives.
 //!
-//! The law of this crate: a run depends on its [`Job`] only. The guest is User-Mode Linux, an ordinary process; its time is
-//! made by a library that is preloaded into it (`clock/`), and its drives answer at the moments that their models say. Nothing
-//! here waits for the host's clock, but for the limit after which a guest is taken for hung. Whatever way a run ends, no
-//! process, socket or file of it is left. And whatever the guest's root does, nothing of the host changes but what the job says
-//! (`confine`).
+//! The law of this crate: a run depends on its [`Job`] only. The guest is User-Mode Linux, an ordinary
+//! process. A library that is preloaded into it (`clock/`) provides its time, and its drives answer at the
+//! times that their models give. Nothing here waits for the host's clock, except for the limit after which a
+//! guest is considered hung. However a run ends, it leaves no process, socket or file behind. Whatever root
+//! in the guest does, nothing on the host changes except what the job names (`confine`).
 
-/// The functions that a script of the lab has at hand.
+/// The functions that are available to a script of the lab.
 pub const LIBRARY: &str = include_str!("../init/lib.sh");
 
 mod bay;

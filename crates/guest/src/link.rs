@@ -1,4 +1,5 @@
-//! The link between the guest's clock and its drives: what `clock/clock.c` writes and reads, little-endian 64-bit numbers.
+//! The link between the guest's clock and its drives: what `clock/clock.c` writes and reads, as little-endian
+//! 64-bit numbers.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -11,27 +12,27 @@ use crate::job::Spent;
 const NEVER: u64 = u64::MAX;
 const REPORT_NUMBERS: usize = 12;
 
-/// What the clock says; it waits for the answer to all but the last.
+/// A message of the clock, which waits for an answer to each except the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// A queue has been filled.
+    /// The guest has filled a queue, at this time.
     Kick(Time),
-    /// It is now this late; what has become due must come out.
+    /// The guest's time is now this; completions that are due must be delivered.
     Advance(Time),
-    /// The guest is idle until then: let time pass to the first completion, and no further than this.
+    /// The guest is idle: advance to the first completion, but not past this time.
     Wait(Time),
-    /// The guest has ended at this time.
+    /// The guest has ended, at this time.
     Report(Time, Spent),
 }
 
-/// What the drives answer.
+/// The drives' answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// How late it is now.
+    /// The guest's time now.
     pub(crate) now: Time,
-    /// No completion comes before this; `None` while nothing is outstanding.
+    /// The time of the next completion; `None` while nothing is outstanding.
     pub(crate) next: Option<Time>,
-    /// The guest was interrupted.
+    /// Whether the guest was interrupted.
     pub(crate) raised: bool,
 }
 
@@ -58,7 +59,7 @@ pub(crate) fn receive(stream: &mut UnixStream) -> io::Result<Option<Message>> {
     }))
 }
 
-/// Answers.
+/// Writes an answer.
 pub(crate) fn answer(stream: &mut UnixStream, answer: Answer) -> io::Result<()> {
     let next = answer.next.map_or(NEVER, Time::get);
     let mut bytes = [0; 24];
@@ -100,13 +101,13 @@ fn spent(report: [u64; REPORT_NUMBERS]) -> Spent {
     }
 }
 
-/// Reads as many numbers as there is room for; false where the stream ended before the first.
+/// Fills `numbers`. Returns false where the stream ended before the first.
 fn read_numbers<const N: usize>(stream: &mut UnixStream, numbers: &mut [u64; N]) -> io::Result<bool> {
     let mut bytes = [0; 8 * REPORT_NUMBERS];
     let bytes = &mut bytes[..8 * N];
     match stream.read_exact(bytes) {
         Ok(()) => (),
-        // A guest that was killed may leave with an answer unread.
+        // A guest that was killed may leave an answer unread.
         Err(error)
             if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) =>
         {
@@ -129,7 +130,7 @@ mod tests {
 
     use super::{Answer, Message, answer, receive};
 
-    /// What the clock would send, and what is understood.
+    /// Sends what the clock would send, and returns what is received.
     fn received(numbers: &[u64], surplus: &[u8]) -> std::io::Result<Option<Message>> {
         let (mut ours, mut clocks) = UnixStream::pair().unwrap();
         for number in numbers {

@@ -1,4 +1,4 @@
-//! The machine: starts the guest, answers its clock, and clears up.
+//! Runs the machine: starts the guest, answers its clock, and cleans up.
 
 #![allow(unsafe_code, reason = "the guest is confined between fork and exec")]
 
@@ -26,27 +26,29 @@ use crate::job::{Ended, GuestError, Job, Spent, Stream};
 use crate::link::{self, Message};
 use crate::output;
 
-/// What every guest's kernel is started with; guests in the host's time (tests/guest/run) read the same file.
+/// The arguments with which every guest's kernel is started. Guests that run in the host's time
+/// (tests/guest/run) read the same file.
 const ARGUMENTS: &str = include_str!("../init/arguments");
-/// How often the host's clock and the wish to stop are looked at while the guest is silent.
+/// The interval at which the host's time limit and `stop` are checked while the guest is silent.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// The last moment of power-on that the seed may choose: a few revolutions of any disk.
+/// The latest time of power-on that the seed may choose, in nanoseconds: a few revolutions of any disk.
 const LATEST_PHASE: u64 = 50_000_000;
 
-/// Runs the job in a guest of its own. Output is passed on as it comes; `stop` may be set at any time, from anywhere.
+/// Runs the job in a new guest. Output is passed on as it arrives. `stop` may be set at any time, from any
+/// thread.
 pub fn run(
     kernel: &Kernel,
     job: &Job,
     pass: &(dyn Fn(Stream, &[u8]) + Sync),
     stop: &AtomicBool,
 ) -> Result<Ended, GuestError> {
-    // A thread of its own, because it is tied to a processor, and the guest to the life of this thread.
+    // A separate thread, because it is bound to a processor, and the guest's life to that of the thread.
     std::thread::scope(|scope| {
         let guest = scope.spawn(|| {
             if let Some(processor) = job.processor {
                 let mut set = CpuSet::new();
                 set.set(processor);
-                // Where that is not allowed the guest runs wherever the host likes.
+                // Where that is not permitted, the guest runs on any processor that the host chooses.
                 let _ = rustix::thread::sched_setaffinity(None, &set);
             }
             Machine::start(kernel, job)?.run(pass, stop)
@@ -55,13 +57,13 @@ pub fn run(
     })
 }
 
-/// Bytes of memory that this machine has.
+/// Returns the memory of this machine in bytes.
 pub fn memory() -> u64 {
     let info = rustix::system::sysinfo();
     info.totalram.saturating_mul(u64::from(info.mem_unit))
 }
 
-/// The processors that this process may use.
+/// Returns the processors that this process may use.
 pub fn processors() -> Vec<usize> {
     let allowed = rustix::thread::sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
     (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor)).collect()
@@ -76,15 +78,15 @@ struct Machine<'a> {
     started: Instant,
 }
 
-/// The guest's process with all that it has started. Dropping it ends them.
+/// The guest's process and all processes that it has started. Dropping this ends them.
 struct Guest {
     child: Child,
-    /// What the script writes to standard error.
+    /// The script's standard error.
     errors: Option<PipeReader>,
     ended: Option<ExitStatus>,
 }
 
-/// How the guest's time ended.
+/// The course of the guest's time.
 struct Course {
     at: Time,
     spent: Spent,
@@ -123,7 +125,7 @@ impl<'a> Machine<'a> {
 
     fn run(mut self, pass: &(dyn Fn(Stream, &[u8]) + Sync), stop: &AtomicBool) -> Result<Ended, GuestError> {
         let (output, errors, console) = self.guest.streams()?;
-        // Which of the two was written to first is not known here: a thread reads each, and the host decides which is earlier.
+        // One thread reads each output, so the order of writes to the two depends on the host's scheduling.
         let (kept, kept_errors, console_kept) =
             (Mutex::new(Vec::new()), Mutex::new(Vec::new()), Mutex::new(Vec::new()));
         let course = std::thread::scope(|scope| {
@@ -134,7 +136,7 @@ impl<'a> Machine<'a> {
             if course.as_ref().is_ok_and(|course| !course.cut) {
                 self.guest.await_exit();
             }
-            // The streams end when the last process is gone.
+            // The streams end when the last process has exited.
             self.guest.end();
             course
         })?;
@@ -162,7 +164,7 @@ impl<'a> Machine<'a> {
         Ok(ended)
     }
 
-    /// Answers the clock and the guest's drivers until the guest has ended.
+    /// Answers the clock and the guest's drivers until the guest ends.
     fn answer_until_end(&mut self, stop: &AtomicBool) -> Result<Course, GuestError> {
         let failed = || GuestError::io("talking with the guest's clock");
         let exit = self.guest.exit_descriptor()?;
@@ -174,7 +176,7 @@ impl<'a> Machine<'a> {
                 return Err(GuestError::Interrupted);
             }
             self.check_limits(course.at)?;
-            // The clock comes first: it is where all but the start happens.
+            // The clock comes first, because all but the start-up happens there.
             if ready.clock {
                 match &mut clock {
                     None => clock = Some(self.clock.accept().map_err(failed())?.0),
@@ -197,7 +199,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Does what the clock asks for; false where the power was cut, which is the end of the guest.
+    /// Handles a message of the clock. Returns false where the power was cut or the guest is gone.
     fn answer(
         &mut self,
         stream: &mut UnixStream,
@@ -266,9 +268,9 @@ impl Guest {
         let limit = u64::try_from(job.limits.guest.as_nanos()).unwrap_or(u64::MAX);
         let (library, library_descriptor) = host::clock_library()?;
         let mut command = Command::new(kernel.path());
-        // Wherever it is, its stack looks the same.
+        // The same name in every run and place, so that the stack has the same contents.
         command.arg0("linux.uml");
-        // Word for word the same in every run: the kernel stirs it into its random numbers.
+        // The arguments must be identical in every run: the kernel mixes them into its random numbers.
         command
             .arg(format!("mem={}K", job.memory >> 10))
             .args(ARGUMENTS.lines())
@@ -280,7 +282,7 @@ impl Guest {
             .env("HOME", ".")
             .env("TMPDIR", ".")
             .env("LD_PRELOAD", library)
-            // Whoever calls a function first would leave the registers of that moment on the stack.
+            // With lazy binding, the first call of a function would leave the current registers on the stack.
             .env("LD_BIND_NOW", "1")
             .env("STRADDLE_CLOCK", CLOCK)
             .env("STRADDLE_SEED", job.seed.to_string())
@@ -290,15 +292,16 @@ impl Guest {
             .env("STRADDLE_CHARGE_CLOCK", charges.clock.to_string())
             .env("STRADDLE_CHARGE_KICK", charges.kick.to_string())
             .env("STRADDLE_CHARGE_COMPUTE", charges.compute_percent.to_string());
-        // A group of its own: what the terminal sends goes to us, and all of it can be ended at once. The guest writes to what
-        // would be its input, so that the script's two outputs stay apart from each other and from the console.
+        // A process group of its own: signals from the terminal go to us, and the whole group can be ended at
+        // once. The guest writes the script's errors to its standard input, so that the script's two outputs
+        // stay apart from each other and from the console.
         let (errors, input) = std::io::pipe().map_err(GuestError::io("making a pipe"))?;
         if !job.unconfined {
             let failed = || GuestError::io("preparing the guest's confinement");
             let writable = writable(job, folder).map_err(failed())?;
             let confinement =
                 Confinement::new(folder.path(), &writable, library_descriptor).map_err(failed())?;
-            // SAFETY: it makes system calls only, with what was prepared.
+            // SAFETY: it only makes system calls, with what was prepared.
             unsafe { command.pre_exec(move || confinement.enter()) };
         }
         let child = command
@@ -318,7 +321,7 @@ impl Guest {
         Ok(Self { child, errors: Some(errors), ended: None })
     }
 
-    /// The script's output and errors, and the console.
+    /// Returns the script's output and errors, and the console.
     fn streams(&mut self) -> Result<(ChildStdout, PipeReader, ChildStderr), GuestError> {
         let streams = (self.child.stdout.take(), self.errors.take(), self.child.stderr.take());
         let (Some(output), Some(errors), Some(console)) = streams else {
@@ -331,14 +334,14 @@ impl Guest {
         i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
     }
 
-    /// Readable when the guest's kernel has ended.
+    /// Returns a descriptor that becomes readable when the guest's kernel has exited.
     fn exit_descriptor(&self) -> Result<OwnedFd, GuestError> {
         let pid = self.pid().ok_or(rustix::io::Errno::SRCH);
         let descriptor = pid.and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()));
         descriptor.map_err(|error| GuestError::io("watching the guest")(error.into()))
     }
 
-    /// Lets a kernel that is about to exit do so: how it went is then known.
+    /// Gives a kernel that is about to exit time to do so, so that its exit status is known.
     fn await_exit(&self) {
         const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
         if let Ok(exit) = self.exit_descriptor() {
@@ -346,13 +349,13 @@ impl Guest {
         }
     }
 
-    /// Ends all its processes, and waits for its kernel to be gone.
+    /// Ends all processes of the guest, and waits until its kernel is gone.
     fn end(&mut self) {
         if self.ended.is_some() {
             return;
         }
-        // Its kernel may be gone, and threads of it that it has not ended still be there. Nobody has waited for it yet, so its number
-        // is nobody else's.
+        // The kernel's process may be gone while some of its threads remain. It has not been waited for yet,
+        // so its number cannot have been reused.
         if let Some(pid) = self.pid() {
             let _ = rustix::process::kill_process_group(pid, Signal::KILL);
         }
@@ -381,7 +384,7 @@ impl Drop for Guest {
     }
 }
 
-/// What the guest may write on the host: its folder, and what the job names.
+/// Returns what the guest may write on the host: its folder, and what the job names.
 fn writable(job: &Job, folder: &Folder) -> std::io::Result<Writable> {
     let mut folders = vec![folder.path().canonicalize()?];
     folders.extend(job.output.as_ref().map(std::fs::canonicalize).transpose()?);
@@ -401,7 +404,8 @@ mod tests {
     use crate::folder::Folder;
     use crate::job::tests::job;
 
-    /// Landlock and mounts go by places, so every path is resolved; and nothing is writable that the job does not name.
+    /// Landlock and mounts go by location, so every path is resolved. Nothing is writable that the job does
+    /// not name.
     #[test]
     fn a_guest_may_write_its_folder_and_what_the_job_names() {
         let outside = tempfile::tempdir().unwrap();
@@ -425,7 +429,7 @@ mod tests {
         assert!(writable(&job, &folder).is_err());
     }
 
-    /// The kernel reads its arguments as words; tests/guest/run reads the same lines.
+    /// The kernel reads its arguments as words. tests/guest/run reads the same lines.
     #[test]
     fn each_line_of_the_arguments_is_a_word() {
         assert!(ARGUMENTS.lines().all(|line| !line.is_empty() && !line.contains(char::is_whitespace)));

@@ -1,7 +1,8 @@
-//! Folders of runs, and what is left of those whose owner was killed.
+//! The folders of runs, and the removal of those whose owner was killed.
 //!
-//! A run holds a lock on a file in its folder for as long as it lives, and no other process holds it; however it ends, the system
-//! releases the lock. So a folder whose lock can be had is nobody's, and the next run of the same user removes it.
+//! A run holds a lock on a file in its folder for as long as it lives, and no other process holds that lock.
+//! However the run ends, the system releases the lock. So a folder whose lock can be acquired has no owner,
+//! and the next run of the same user removes it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -12,52 +13,52 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use tempfile::TempDir;
 
-/// How the names of all such folders begin.
+/// The prefix of the names of all such folders.
 const PREFIX: &str = "straddle-run-";
 const LOCK: &str = "lock";
-/// A folder without a lock may be one that is being made; after this long it is not.
+/// A folder without a lock file may be one that is just being created. After this long it is not.
 const AGE: Duration = Duration::from_secs(3600);
 
-/// A folder of a run; it goes with everything in it when this is dropped.
+/// The folder of a run, which is removed with everything in it when this is dropped.
 #[derive(Debug)]
 pub struct RunFolder {
     folder: TempDir,
-    /// Held as long as the folder is.
+    /// Held as long as the folder exists.
     _lock: File,
 }
 
 impl RunFolder {
-    /// Makes one in `parent`, and removes those there that killed runs of this user have left.
+    /// Creates a folder in `parent`, and removes those that killed runs of this user have left there.
     pub fn new(parent: &Path) -> io::Result<Self> {
-        // What cannot be removed is in nobody's way.
+        // Folders that cannot be removed do no harm here.
         let _ = remove_orphans(parent);
         loop {
             let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
             let lock = OpenOptions::new().write(true).create_new(true).open(folder.path().join(LOCK))?;
             let is_ours = flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
-            // Another run may have taken it for an orphan before it was locked.
+            // Another run may have taken the folder for an orphan before it was locked.
             if is_ours && lock.metadata()?.nlink() > 0 {
                 return Ok(Self { folder, _lock: lock });
             }
         }
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 }
 
-/// What has become of the folders that killed runs have left.
+/// The result of removing the folders that killed runs have left.
 #[derive(Debug, Default)]
 pub struct Cleaned {
-    /// Those that are gone.
+    /// The folders removed.
     pub removed: Vec<PathBuf>,
-    /// Those that are not, each with the reason.
+    /// The folders that could not be removed, each with the reason.
     pub left: Vec<(PathBuf, io::Error)>,
 }
 
-/// Removes from `parent` the folders of this user's runs that have ended without doing so. Those of runs that live stay.
+/// Removes from `parent` the folders of this user's runs that were killed. Those of live runs stay.
 pub fn remove_orphans(parent: &Path) -> Cleaned {
     let mut cleaned = Cleaned::default();
     let Ok(entries) = fs::read_dir(parent) else { return cleaned };
@@ -77,7 +78,8 @@ pub fn remove_orphans(parent: &Path) -> Cleaned {
     cleaned
 }
 
-/// The lock of a folder of ours that nobody uses, if it has one.
+/// For a folder of this user that no run uses, returns its lock, or an inner `None` if it has no lock file.
+/// `None` for any other folder.
 fn orphaned(path: &Path) -> Option<Option<File>> {
     let folder = fs::symlink_metadata(path).ok()?;
     if !folder.is_dir() || folder.uid() != rustix::process::geteuid().as_raw() {
@@ -94,7 +96,8 @@ fn orphaned(path: &Path) -> Option<Option<File>> {
     }
 }
 
-/// What a killed run has mounted is not removed with its folder.
+/// Fails if something is mounted in the folder, because a file system mounted by a killed run must not be
+/// removed with it.
 fn stays_on_one_device(path: &Path) -> io::Result<()> {
     let device = fs::symlink_metadata(path)?.dev();
     for entry in fs::read_dir(path)? {

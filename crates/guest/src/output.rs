@@ -1,12 +1,13 @@
-//! What comes out of a guest: three streams, read to their ends, passed on, and kept as far as is useful.
+//! The output of a guest: three streams, read to their ends, passed on, and kept in part.
 
 use std::io::Read;
 use std::sync::Mutex;
 
-/// More than this of a stream is passed on, but not kept.
+/// At most this many bytes of a stream are kept. All of it is passed on.
 const MOST_KEPT: usize = 4 << 20;
 
-/// Reads to the end; each piece goes to `pass` at once. What is kept is the end where `keep_end`, otherwise the start.
+/// Reads to the end and passes each piece to `pass` at once. Keeps the end of the stream if `keep_end`,
+/// otherwise the start.
 pub(crate) fn drain(mut from: impl Read, kept: &Mutex<Vec<u8>>, keep_end: bool, mut pass: impl FnMut(&[u8])) {
     let mut piece = vec![0; 64 << 10];
     loop {

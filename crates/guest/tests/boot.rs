@@ -1,4 +1,4 @@
-//! A small guest: it boots, sees its drive, says what it has to say and ends with its script's status.
+//! A small guest: it boots, sees its drive, prints its output and ends with its script's status.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -38,7 +38,7 @@ fn job(drive: &str, script: &str) -> Job {
     }
 }
 
-/// Runs it, and returns what came of it with its two outputs; `None` where there is no kernel.
+/// Runs the job, and returns the result with the script's two outputs; `None` where there is no guest kernel.
 fn ended(job: &Job, stop: bool) -> Option<(Result<Ended, GuestError>, String, String)> {
     if !skip::present(&["linux.uml", "sfdisk"]) {
         return None;
@@ -70,7 +70,7 @@ fn a_guest_ends_with_the_status_and_the_outputs_of_its_script() {
     assert!(ended.requests > 0 && !ended.cut && ended.counters[0].host_reads > 0);
 }
 
-/// The kernel flushes what has a volatile cache only, so it has to be told the truth.
+/// The kernel flushes only drives that report a volatile cache, so the report must match the model.
 #[test]
 fn a_guest_sees_a_volatile_cache_where_the_model_has_one() {
     for (drive, cache) in [("ssd-sata-4k,plp=off", "write back"), ("ssd-sata-4k", "write through")] {
@@ -90,7 +90,7 @@ fn a_guest_that_is_to_stop_leaves_nothing() {
     };
     let Some((result, ..)) = ended(&job("wd10ears", "sleep infinity"), true) else { return };
     assert!(matches!(result, Err(GuestError::Interrupted)), "{result:?}");
-    // Other tests of this program have guests, too, but none of them for long.
+    // Other tests of this program have guests too, but none for long.
     assert!((0..600).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(100));
         folders().is_empty()

@@ -1,4 +1,5 @@
-//! The clock's C under the sanitizers: what it does with files, times and drives, without a guest (`clock/harness.c`).
+//! The clock's C code under the sanitizers: what it does with files, times and drives, without a guest
+//! (`clock/harness.c`).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +11,8 @@ use std::process::{Command, Output};
 
 const SOURCES: [&str; 6] = ["clock.c", "events.c", "files.c", "interrupts.c", "open.c", "registers.c"];
 
-/// Compiles the harness with more options, and runs it in a folder of its own; `None` where there is no compiler with sanitizers.
+/// Compiles the harness with the additional options, and runs it in a folder of its own. `None` where there
+/// is no compiler with sanitizers.
 fn harness(more: &[&str]) -> Option<Output> {
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir().unwrap();
@@ -29,7 +31,8 @@ fn harness(more: &[&str]) -> Option<Output> {
     std::fs::write(folder.path().join("events"), "").unwrap();
     let mut run = Command::new(&program);
     run.current_dir(folder.path()).env_clear();
-    // It does not begin again, which is for a fixed place in memory. What it keeps for ever is no leak.
+    // STRADDLE_AGAIN: it must not execute itself again, which serves only to fix its addresses. Memory that
+    // it keeps until its end is not a leak.
     run.env("STRADDLE_AGAIN", "1").env("STRADDLE_CLOCK", "clock").env("ASAN_OPTIONS", "detect_leaks=0");
     Some(run.output().unwrap())
 }

@@ -1,13 +1,14 @@
-//! Power cuts: when, and what is left of what was being written.
+//! Power cuts: when they come, and what remains of the data that was being written.
 //!
-//! Disks write sector after sector. When the power goes, the physical sectors before some point of the operation are written,
-//! those behind it are not, and the one at that point is torn. A torn physical sector is lost as a whole: where a drive was
-//! writing one logical sector of a larger physical one, the neighbours go with it, though the host did not write them and may
-//! have flushed them long ago. That is the danger of 512-byte emulation, and what [`Tear::Garbage`] models. A real drive would
+//! Disks write sector after sector. When the power fails, the physical sectors before some point of the
+//! operation are written, those after it are not, and the one at that point is torn. A torn physical sector
+//! is lost as a whole. So where a drive was writing one logical sector of a larger physical sector, the
+//! neighbouring logical sectors are lost too, although the host did not write them and may have flushed them
+//! long ago. That is the danger of 512-byte emulation, which [`Tear::Garbage`] models. A real drive would
 //! report a torn sector as unreadable; here it reads as noise, because the contents have to fit a plain file.
 //!
-//! Disks with a media cache write partial sectors there first and put a torn one right from it. Flash is not written in place:
-//! of each unit either the old version is mapped or the new one. Neither tears.
+//! Disks with a media cache write partial sectors there first, and repair a torn sector from it. Flash is not
+//! written in place: for each unit either the old or the new version is mapped. Neither of them tears.
 
 use std::io;
 use std::ops::Range;
@@ -19,41 +20,43 @@ use straddle_io::{Nanos, SplitMix64};
 use crate::store::Store;
 use crate::unsettled::{Fate, Unsettled};
 
-/// Power is lost within this time after the request that brings it about, so that the request may be in any stage of its way: a
-/// seek and some revolutions of a disk, a few programs of flash.
+/// The longest time from a request to the power loss that it triggers, so that the request may be in any
+/// stage: a seek and some revolutions of a disk, a few programs of flash.
 const DISK_WINDOW: Nanos = Nanos::new(40_000_000);
 const FLASH_WINDOW: Nanos = Nanos::new(4_000_000);
 
-/// A power cut to come.
+/// A planned power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// The requests that the drive takes before: power is lost a little after this one. 0 is at once.
+    /// The number of requests that the drive takes first. Power is lost shortly after the last of them; 0 is
+    /// at once.
     pub after: u64,
-    /// Decides how much later, and what becomes of what is being written then.
+    /// The seed for the delay, and for the fate of what is being written then.
     pub seed: u64,
-    /// What may become of a physical sector that is being written.
+    /// What may happen to a physical sector that is being written.
     pub tear: Tear,
 }
 
-/// What becomes of the physical sector that a disk is writing when the power goes.
+/// What happens to the physical sector that a disk is writing when the power fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tear {
-    /// By seed it is as before, or as after, or noise; if noise, its other logical sectors are as well.
+    /// By the seed, it holds the old contents, the new ones, or noise. Noise fills all of its logical
+    /// sectors.
     #[default]
     Garbage,
-    /// It is as before or as after: the drive has the energy to end the sector that it has begun.
+    /// It holds the old contents or the new ones: the drive has the energy to finish the sector it has begun.
     Nothing,
 }
 
 impl Cut {
-    /// How long after its request the power goes, by the seed: less than `window`.
+    /// Returns how long after its request the power fails, by the seed: less than `window`.
     pub fn delay(&self, window: Nanos) -> Nanos {
         let draw = SplitMix64::new(self.seed ^ 0x5eed).next();
         Nanos::new(draw.checked_rem(window.get()).unwrap_or(0))
     }
 }
 
-/// How long a request may be on its way inside the drive.
+/// Returns how long a request may be under way inside the drive.
 pub(crate) const fn window(body: &Body) -> Nanos {
     match body {
         Body::Disk(_) => DISK_WINDOW,
@@ -64,13 +67,14 @@ pub(crate) const fn window(body: &Body) -> Nanos {
 /// What a power cut does to a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hazard {
-    /// Whatever the drive has taken survives.
+    /// Everything that the drive has taken survives.
     None,
-    /// What is not stored is lost, and nothing is torn: a disk with a media cache.
+    /// Data not yet stored is lost, and nothing is torn: a disk with a media cache.
     Cached,
-    /// What is not stored is lost; units are old or new.
+    /// Data not yet stored is lost; each unit is old or new.
     Flash,
-    /// What is not stored is lost; sectors are written in place. Their size and the firmware's shift in bytes.
+    /// Data not yet stored is lost; sectors are written in place. The fields are their size and the
+    /// firmware's shift, in bytes.
     Platters { physical: u64, shift: u64 },
 }
 
@@ -91,7 +95,7 @@ impl Hazard {
     }
 }
 
-/// Leaves in the store what is on the medium when the power goes now.
+/// Makes the store hold what is on the medium if the power fails now.
 pub(crate) fn apply(
     store: &Store,
     unsettled: &mut Unsettled,
@@ -136,16 +140,16 @@ fn toss(random: &mut SplitMix64) -> Fate {
     if random.next().is_multiple_of(2) { Fate::Old } else { Fate::New }
 }
 
-/// How far an operation on the platters has come.
+/// The progress of a write operation on the platters.
 struct Torn {
     /// The physical sector under the head.
     sector: u64,
-    /// Whether it is one of those to be written: the operation may also be all but over, or only reading.
+    /// Whether the operation writes that sector. It may also be nearly over, or only reading.
     is_inside: bool,
 }
 
 impl Torn {
-    /// Somewhere in the operation, each sector as likely as the next, its very end included.
+    /// Chooses a point in the operation. Every sector is equally likely, and so is the end of the operation.
     fn choose(spans: &[Range<u64>], physical: u64, shift: u64, random: &mut SplitMix64) -> Self {
         let first = spans.iter().map(|span| (span.start + shift) / physical).min();
         let end = spans.iter().map(|span| (span.end - 1 + shift) / physical + 1).max();

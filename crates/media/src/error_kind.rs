@@ -1,4 +1,4 @@
-//! Of which kind each error is.
+//! The [`ErrorKind`] of each error of this crate.
 
 use straddle_units::ErrorKind;
 
@@ -6,7 +6,7 @@ use crate::served::MediaError;
 use crate::store::StoreError;
 
 impl MediaError {
-    /// What kind of failure it is.
+    /// Returns the class of this failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Refused(_) | Self::Off | Self::Payload { .. } | Self::NotKept | Self::Store(_) => {
@@ -17,7 +17,7 @@ impl MediaError {
 }
 
 impl StoreError {
-    /// What kind of failure it is.
+    /// Returns the class of this failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Unusable { .. } => ErrorKind::Failed,

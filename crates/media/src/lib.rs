@@ -1,9 +1,9 @@
-//! A modelled drive with contents, for whatever clock it runs on.
+//! A modelled drive with contents, for any clock.
 //!
-//! The law of this crate: the model says when, the store says what. [`Served`] joins the two and reads no clock, so that it
-//! serves virtual time and real time alike. What is written is visible to every later read at once; what survives a power
-//! cut is what the model says was on the medium. [`virtio`] is the one place where such a drive is described to a guest's driver,
-//! and where the driver's requests become the drive's.
+//! The law of this crate: the model says when, the store says what. [`Served`] joins the two and reads no
+//! clock, so it can be used in virtual and in real time. Every later read sees a write at once. What survives
+//! a power cut is what the model says was on the medium. Only [`virtio`] describes such a drive to a guest's
+//! driver, and translates the driver's requests for it.
 
 mod cut;
 mod error_kind;

@@ -1,4 +1,4 @@
-//! A drive with its contents: requests in, completions out, and the power to cut.
+//! A drive with its contents: takes requests, returns completions, and can lose power.
 
 use std::io;
 
@@ -13,21 +13,22 @@ use crate::unsettled::Unsettled;
 /// Why a request was not served.
 #[derive(Debug, thiserror::Error)]
 pub enum MediaError {
-    /// No drive of this kind would take it; nothing has happened.
+    /// No drive of this kind would accept the request. Nothing has changed.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The power is off; nothing has happened.
+    /// The power is off. Nothing has changed.
     #[error("the power is off")]
     Off,
-    /// A write does not bring as many bytes as it says, or something else brings any; nothing has happened.
+    /// A write carries another number of bytes than it states, or another request carries bytes. Nothing has
+    /// changed.
     #[error("{brought} bytes of data for a request of {wanted}")]
     Payload {
-        /// Bytes that it brings.
+        /// Bytes carried by the request.
         brought: u64,
-        /// Bytes that it should bring.
+        /// Bytes that it should carry.
         wanted: u64,
     },
-    /// A power cut was asked for, but what it would undo was not kept.
+    /// A power cut was requested, but what it would undo was not recorded.
     #[error("nothing was kept for a power cut")]
     NotKept,
     /// The store failed.
@@ -35,24 +36,24 @@ pub enum MediaError {
     Store(#[from] io::Error),
 }
 
-/// What a request brings with it.
+/// The data that a request carries.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
-    /// Nothing: a read, a flush, a discard.
+    /// No data: a read, a flush, a discard.
     None,
     /// The data of a write.
     Bytes(&'a [u8]),
-    /// A write of zeroes, of any length. To the drive it is a write like any other; the store keeps no room for it.
+    /// A write of zeroes, of any length. The drive treats it like any other write; the store frees the space.
     Zeroes,
-    /// The same, but the store keeps the room.
+    /// A write of zeroes for which the store keeps the space allocated.
     KeptZeroes,
 }
 
-/// A modelled drive and what it holds.
+/// A modelled drive and its contents.
 ///
-/// The data of a write are in the store when [`Served::submit`] returns, and so is what a discard leaves: zeroes in the whole
-/// indirection units of a solid-state drive, everywhere on a disk. A discard takes effect on the medium at once, too: no cut
-/// brings back what was discarded.
+/// When [`Served::submit`] returns, the data of a write are in the store, and so is the effect of a discard:
+/// zeroes in whole indirection units of a solid-state drive, everywhere on a disk. A discard takes effect on
+/// the medium at once, too: a power cut does not restore what was discarded.
 #[derive(Debug)]
 pub struct Served {
     drive: Drive,
@@ -60,19 +61,19 @@ pub struct Served {
     hazard: Hazard,
     cut_window: Nanos,
     volatile: bool,
-    /// The unit of discards; the rest of one keeps its contents.
+    /// The unit of discards, in bytes. A unit that is only partly discarded keeps its contents.
     discard_unit: u64,
-    /// What a cut would undo, if one may come.
+    /// What a power cut would undo, if one may come.
     unsettled: Option<Unsettled>,
     planned: Option<Cut>,
-    /// Requests taken.
+    /// The number of requests taken.
     taken: u64,
     cut_at: Option<Time>,
     is_cut: bool,
 }
 
 impl Served {
-    /// Switches on a drive of this profile with these contents, and plans a power cut.
+    /// Powers on a drive of this profile with these contents, and plans a power cut.
     ///
     /// # Panics
     ///
@@ -105,7 +106,7 @@ impl Served {
         served
     }
 
-    /// From now on keeps what a power cut would undo, so that [`Served::cut`] can come at any time.
+    /// Records from now on what a power cut would undo, so that [`Served::cut`] can be called at any time.
     pub fn keep_for_cut(&mut self) {
         if self.unsettled.is_none() {
             self.unsettled = Some(Unsettled::new(self.drive.claims().logical_sector));
@@ -115,17 +116,18 @@ impl Served {
         }
     }
 
-    /// What the drive says of itself.
+    /// Returns what the drive reports about itself.
     pub const fn claims(&self) -> &Claims {
         self.drive.claims()
     }
 
-    /// How far the drive's time has come.
+    /// Returns the drive's current time.
     pub const fn now(&self) -> Time {
         self.drive.now()
     }
 
-    /// Takes a request at `at`. Whatever is due up to then happens first, and completes into `done`.
+    /// Takes a request at time `at`. First processes everything that is due up to then; completions go to
+    /// `done`.
     pub fn submit(
         &mut self,
         at: Time,
@@ -134,7 +136,7 @@ impl Served {
         done: &mut Vec<Completion>,
     ) -> Result<(), MediaError> {
         if self.unsettled.is_some() {
-            // What happened before this request must be seen before the store changes.
+            // Events before this request must be processed before the store changes.
             self.advance(at.max(self.drive.now()), done)?;
         }
         if self.is_cut {
@@ -151,12 +153,12 @@ impl Served {
         Ok(())
     }
 
-    /// What the host sees at `offset` now; to be called when a read completes.
+    /// Reads what the host sees at `offset` now. To be called when a read completes.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.store.read(offset, buffer)
     }
 
-    /// When something next happens; `None` while the drive is idle and will stay so.
+    /// Returns the time of the next event; `None` while the drive is idle and will stay so.
     pub fn next_event(&self) -> Option<Time> {
         if self.is_cut {
             return None;
@@ -167,8 +169,8 @@ impl Served {
         }
     }
 
-    /// Lets everything happen that is due up to and at `until`; completions go to `done` in the order of their time. An error
-    /// is one of the store, at the power cut.
+    /// Processes everything that is due up to and including `until`. Completions go to `done` in order of
+    /// time. An error comes from the store, at the power cut.
     pub fn advance(&mut self, until: Time, done: &mut Vec<Completion>) -> io::Result<()> {
         if self.is_cut {
             return Ok(());
@@ -182,22 +184,22 @@ impl Served {
         }
     }
 
-    /// Requests submitted and not yet completed; after a cut none.
+    /// Returns the number of requests submitted and not yet completed; zero after a cut.
     pub fn outstanding(&self) -> usize {
         if self.is_cut { 0 } else { self.drive.outstanding() }
     }
 
-    /// What has happened since power-on.
+    /// Returns the counters since power-on.
     pub fn counters(&self) -> &Counters {
         self.drive.counters()
     }
 
-    /// Whether the power is off: every request is refused, and nothing more completes.
+    /// Whether the power is off, so that every request is refused and nothing more completes.
     pub const fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Cuts the power now. The store then holds what is on the medium.
+    /// Cuts the power now. The store then holds the contents of the medium.
     pub fn cut(&mut self, seed: u64, tear: Tear) -> Result<(), MediaError> {
         if self.unsettled.is_none() {
             return Err(MediaError::NotKept);
@@ -208,17 +210,17 @@ impl Served {
         Ok(self.lose_power(seed, tear)?)
     }
 
-    /// Hands the contents to the medium below the store.
+    /// Flushes the store to its own medium.
     pub fn sync(&self) -> io::Result<()> {
         self.store.sync()
     }
 
-    /// When a planned power cut comes, once that is known.
+    /// Returns the time of a planned power cut, once it is known.
     pub const fn cut_at(&self) -> Option<Time> {
         self.cut_at
     }
 
-    /// The longest time from a request to the power cut that it brings about.
+    /// Returns the longest time from a request to the power cut that it triggers.
     pub const fn cut_window(&self) -> Nanos {
         self.cut_window
     }
@@ -228,12 +230,12 @@ impl Served {
         self.volatile
     }
 
-    /// The bytes that a discard takes as one; where it begins or ends inside of them, they stay.
+    /// Returns the unit of discards in bytes. A unit that is only partly discarded keeps its contents.
     pub const fn discard_unit(&self) -> u64 {
         self.discard_unit
     }
 
-    /// Takes the contents out, to be those of another drive.
+    /// Returns the contents, for use by another drive.
     pub fn into_store(self) -> Store {
         self.store
     }
@@ -246,7 +248,7 @@ impl Served {
         }
     }
 
-    /// Changes the contents as the request asks.
+    /// Applies the request to the contents.
     fn take_payload(&mut self, request: &Request, payload: Payload<'_>) -> Result<(), MediaError> {
         let (offset, length) = (request.offset.get(), request.length.get());
         let brought = match payload {
@@ -276,7 +278,7 @@ impl Served {
     fn discard(&mut self, start: u64, end: u64) -> io::Result<()> {
         let capacity = self.drive.claims().capacity;
         let first = start.next_multiple_of(self.discard_unit);
-        // The last unit of the drive may be cut off; then what there is of it is all of it.
+        // The last unit of the drive may be shorter; then its end is the end of the drive.
         let after = if end == capacity { end } else { end - end % self.discard_unit };
         if first >= after {
             return Ok(());

@@ -1,8 +1,8 @@
 //! The contents of a drive: a sparse file, or memory.
 //!
-//! Memory is a file too, one without a name, so that both are read, written and made sparse by the same calls. What was never
-//! written reads as zeroes. A file is locked while it is open, as by all that writes: two drives with the same contents
-//! would each undo the other's.
+//! Memory is also a file, one without a name, so both are read, written and punched by the same calls. Bytes
+//! never written read as zeroes. A file is locked while it is open, as by every part of the project that
+//! writes: two drives with the same contents would overwrite each other's data.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -14,68 +14,69 @@ use rustix::fs::{FallocateFlags, MemfdFlags, OFlags};
 use rustix::io::Errno;
 use straddle_device::claim::{self, Claim, LockError};
 
-/// Zeroes are written in pieces of this size where holes cannot be made.
+/// The size of the pieces in which zeroes are written where holes cannot be punched.
 const PIECE: usize = 64 << 10;
 
-/// Why there are no contents.
+/// Why the contents cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Opening, making or measuring it failed.
+    /// The file could not be opened, created or measured.
     #[error("{}: cannot be used as a store", path.display())]
     Unusable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// A directory, device, pipe or socket.
+    /// The path is a directory, device, pipe or socket.
     #[error("{}: not a regular file", path.display())]
     NotAFile {
-        /// What is no file.
+        /// The path.
         path: PathBuf,
     },
-    /// Made for a drive of another size.
+    /// The file was created for a drive of another size.
     #[error("{}: holds {found} bytes, but the drive has {wanted}; name another file, or remove this one", path.display())]
     OtherSize {
         /// The file.
         path: PathBuf,
-        /// Its size.
+        /// Its size in bytes.
         found: u64,
-        /// The drive's size.
+        /// The drive's size in bytes.
         wanted: u64,
     },
-    /// Somebody else uses it.
+    /// Another process uses the file.
     #[error("{}: in use: {by}", path.display())]
     InUse {
         /// The file.
         path: PathBuf,
-        /// By whom.
+        /// The user, in words.
         by: String,
     },
 }
 
-/// Contents.
+/// The contents of a drive.
 #[derive(Debug)]
 pub struct Store {
     file: File,
     size: u64,
     named: bool,
-    /// Held as long as it is.
+    /// Held as long as the store exists.
     _claim: Claim,
 }
 
 impl Store {
-    /// Contents in memory: as much as has been written, at most `size` bytes.
+    /// Creates contents of `size` bytes in memory. Only what is written takes memory.
     pub fn memory(size: u64) -> io::Result<Self> {
         let file = File::from(rustix::fs::memfd_create("straddle-store", MemfdFlags::CLOEXEC)?);
         file.set_len(size)?;
         Ok(Self { file, size, named: false, _claim: Claim::default() })
     }
 
-    /// Contents in a file: made sparse if there is none, used as it is if it has this size. An empty file counts as none.
+    /// Opens contents in a file. Creates a sparse file if there is none; an existing one must have this size.
+    /// An empty file is treated as missing.
     pub fn file(path: &Path, size: u64) -> Result<Self, StoreError> {
         let unusable = |source| StoreError::Unusable { path: path.to_owned(), source };
-        // Without this flag, opening a FIFO would wait for somebody at the other end.
+        // Without this flag, opening a FIFO would wait for another process to open its other end.
         let nonblock = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
         let file = OpenOptions::new()
             .read(true)
@@ -93,7 +94,7 @@ impl Store {
             LockError::Io(source) => unusable(source),
             error => StoreError::InUse { path: path.to_owned(), by: error.to_string() },
         })?;
-        // Only who holds the lock knows the size.
+        // The size is certain only once the lock is held.
         match file.metadata().map_err(unusable)?.len() {
             found if found == size => {}
             0 => file.set_len(size).map_err(unusable)?,
@@ -102,12 +103,12 @@ impl Store {
         Ok(Self { file, size, named: true, _claim: claim })
     }
 
-    /// Number of bytes.
+    /// Returns the size in bytes.
     pub const fn size(&self) -> u64 {
         self.size
     }
 
-    /// Fills `buffer` with what is at `offset`.
+    /// Fills `buffer` with the bytes at `offset`.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(buffer, offset)
     }
@@ -117,7 +118,7 @@ impl Store {
         if !self.holds(offset, data.len() as u64) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // The tables of a file system on a large drive are gigabytes of zeroes.
+        // A file system's tables on a large drive are gigabytes of zeroes.
         if is_zero(data) {
             self.zero(offset, data.len() as u64)
         } else {
@@ -125,7 +126,7 @@ impl Store {
         }
     }
 
-    /// Makes the span read as zeroes, and gives its room back where that is possible.
+    /// Makes the span read as zeroes, and frees its space where possible.
     pub fn zero(&self, offset: u64, length: u64) -> io::Result<()> {
         if !self.holds(offset, length) {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -141,12 +142,12 @@ impl Store {
         }
     }
 
-    /// The contents of the span are no longer needed; they read as zeroes.
+    /// Discards the span, which then reads as zeroes.
     pub fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
         self.zero(offset, length)
     }
 
-    /// Hands what was written to the file system's own medium; nothing to do for memory.
+    /// Flushes what was written to the file system's own medium. Does nothing for memory.
     pub fn sync(&self) -> io::Result<()> {
         if self.named { self.file.sync_data() } else { Ok(()) }
     }
@@ -158,7 +159,7 @@ impl Store {
         }
     }
 
-    /// Makes the span read as zeroes, and keeps its room.
+    /// Makes the span read as zeroes, and keeps its space allocated.
     pub fn write_zeroes(&self, offset: u64, length: u64) -> io::Result<()> {
         if !self.holds(offset, length) {
             return Err(io::ErrorKind::InvalidInput.into());

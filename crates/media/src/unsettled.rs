@@ -1,8 +1,10 @@
-//! What a power cut would undo: for every sector whose last write is not yet durable, what the medium holds of it.
+//! What a power cut would undo: for every sector whose last write is not yet durable, its contents on the
+//! medium.
 //!
-//! The store is always as the host sees it. When the host overwrites a sector, what is durable of it is put aside here; when
-//! the model says that the sector has been stored, it is forgotten. What a write on the medium carries is what the store held
-//! when it began; that is copied only if the host overwrites it before it ends.
+//! The store always holds what the host sees. When the host overwrites a sector, the sector's durable
+//! contents are saved here. When the model says that the sector has been stored, they are dropped. A write on
+//! the medium carries what the store held when the write began; that is copied only if the host overwrites it
+//! before the write ends.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,51 +14,51 @@ use straddle_drive::MediaEvent;
 
 use crate::store::Store;
 
-/// The old contents are read in pieces of at most this size.
+/// The old contents are read in pieces of at most this many bytes.
 const PIECE: u64 = 1 << 20;
 
-/// A sector's contents; nothing stands for zeroes.
+/// The contents of a sector; `None` means zeroes.
 type Contents = Option<Box<[u8]>>;
 
-/// A sector that is not as on the medium.
+/// A sector whose contents differ from those on the medium.
 #[derive(Debug)]
 pub(crate) struct Sector {
     durable: Contents,
     on_its_way: OnItsWay,
 }
 
-/// What a write on the medium that has begun and not ended carries for a sector.
+/// The data of a sector in a write on the medium that has begun but not ended.
 #[derive(Debug)]
 enum OnItsWay {
     Nothing,
-    /// What the store holds.
+    /// What the store holds now.
     Current,
     /// What the store held before the host overwrote it.
     Earlier(Contents),
 }
 
-/// What a cut leaves of a sector.
+/// What a power cut leaves of a sector that is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// As on the medium before the write that was in flight.
+    /// The contents before the write that was in flight.
     Old,
-    /// As that write would have left it.
+    /// The contents that this write would have left.
     New,
 }
 
-/// The sectors that are not as on the medium, by number.
+/// The sectors that differ from the medium, by number.
 #[derive(Debug)]
 pub(crate) struct Unsettled {
     sector: u64,
     sectors: BTreeMap<u64, Sector>,
-    /// Spans that are being written, in the order in which they were begun.
+    /// The spans being written, in the order in which their writes began.
     in_flight: Vec<Range<u64>>,
     scratch: Vec<u8>,
     settled: Vec<u64>,
 }
 
 impl Unsettled {
-    /// Nothing is unsettled; sectors have `sector` bytes.
+    /// Creates the record, empty, for sectors of `sector` bytes.
     pub(crate) const fn new(sector: u64) -> Self {
         Self {
             sector,
@@ -67,12 +69,12 @@ impl Unsettled {
         }
     }
 
-    /// The spans in bytes that are being written to the medium.
+    /// Returns the spans, in bytes, that are being written to the medium.
     pub(crate) fn in_flight(&self) -> &[Range<u64>] {
         &self.in_flight
     }
 
-    /// The host is about to overwrite the span.
+    /// To be called before the host overwrites the span.
     pub(crate) fn overwriting(&mut self, store: &Store, offset: u64, length: u64) -> io::Result<()> {
         let (mut at, end) = (offset, offset + length);
         while at < end {
@@ -98,14 +100,14 @@ impl Unsettled {
         Ok(())
     }
 
-    /// The span was discarded: nobody is owed what was there.
+    /// To be called when the span was discarded, so that its old contents need not survive.
     pub(crate) fn discarded(&mut self, offset: u64, length: u64) {
         let numbers = self.numbers(offset, length);
         self.settled.extend(self.sectors.range(numbers).map(|(number, _)| *number));
         self.settle();
     }
 
-    /// Something has happened on the medium.
+    /// Processes an event of the medium.
     pub(crate) fn happened(&mut self, event: MediaEvent) {
         match event {
             MediaEvent::Storing { offset, length, .. } => {
@@ -128,12 +130,13 @@ impl Unsettled {
                 }
                 self.settle();
             }
-            // Discards take effect when they are submitted: see `Served`.
+            // Discards take effect when they are submitted; see `Served`.
             MediaEvent::Discarded { .. } => {}
         }
     }
 
-    /// Makes the store hold what the medium does; `fate` decides, by a sector's first byte, for those that are being written.
+    /// Makes the store hold what the medium holds. For sectors being written, `fate` decides, given the
+    /// sector's first byte.
     pub(crate) fn roll_back(&mut self, store: &Store, mut fate: impl FnMut(u64) -> Fate) -> io::Result<()> {
         for (number, sector) in &self.sectors {
             let offset = number * self.sector;

@@ -1,4 +1,5 @@
-//! A drive with contents as a virtio block device: what it claims, and what its driver's requests ask of it.
+//! A drive with contents as a virtio block device: the features it reports, and the translation of its
+//! driver's requests.
 
 use std::io;
 
@@ -10,19 +11,19 @@ use crate::served::{Payload, Served};
 /// The longest serial number in virtio-blk.
 const SERIAL_BYTES: usize = 20;
 
-/// What depends on the guest and not on the drive.
+/// The properties that depend on the guest, not on the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transport {
-    /// Request queues.
+    /// The number of request queues.
     pub queues: u16,
-    /// Bytes of the longest segment; `None` leaves it to the guest.
+    /// The longest segment in bytes; `None` leaves it to the guest.
     pub longest_segment: Option<u32>,
-    /// Whether the guest may say how rarely it wants to be interrupted.
+    /// Whether the guest may suppress interrupts (event index).
     pub event_index: bool,
 }
 
-/// The drive as virtio describes it. A figure that does not fit its field is left out. The guest is told of a volatile cache where
-/// a power cut would lose what the drive has acknowledged.
+/// Describes the drive as a virtio device. A figure that does not fit its field is omitted. A volatile cache
+/// is reported if a power cut would lose data that the drive has acknowledged.
 pub fn offer(served: &Served, transport: Transport) -> Offer {
     let claims = served.claims();
     let narrow = |bytes: u64| u32::try_from(bytes).unwrap_or(0);
@@ -42,8 +43,8 @@ pub fn offer(served: &Served, transport: Transport) -> Offer {
     }
 }
 
-/// What the request asks of the drive. The data of a write are copied to `data`; where they are not in the guest's memory there
-/// are none, and the drive refuses the write.
+/// Translates the request for the drive. The data of a write are copied to `data`. If they are not in the
+/// guest's memory, the write carries no data and the drive refuses it.
 pub fn submission<'a>(
     connection: &Connection,
     request: &BlockRequest,
@@ -61,8 +62,8 @@ pub fn submission<'a>(
     }
 }
 
-/// Leaves in `data` what a request that has succeeded brings to the guest: the contents of a read as they are now, nothing of
-/// any other.
+/// Sets `data` to what a successful request returns to the guest: the current contents for a read, nothing
+/// for other requests.
 pub fn answer(served: &Served, request: &BlockRequest, data: &mut Vec<u8>) -> io::Result<()> {
     data.clear();
     if request.kind == Kind::Read {

@@ -1,7 +1,7 @@
-//! Random workloads on random small drives, cut at random points: what was flushed is there.
+//! Random workloads on random small drives, with power cuts at random points: data that was flushed survives.
 //!
-//! Each write fills its sectors with its own number, so that what is left of a sector tells whose it is. The seeds of workload
-//! and cut are the case's, which proptest prints and keeps.
+//! Each write fills its sectors with its own number, so that the remaining contents of a sector identify
+//! their write. The seeds of workload and cut are part of the test case, which proptest prints and records.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::cast_possible_truncation, reason = "indexes of small drives")]
@@ -39,16 +39,16 @@ fn flashes() -> impl Strategy<Value = Profile> {
         .prop_map(|(unit, page, buffer, protected)| flash(unit, page, buffer * unit.max(page), protected))
 }
 
-/// What the host knows of every sector. Changes are numbered from 1 in the order of submission.
+/// The host's knowledge of every sector. Changes are numbered from 1 in the order of submission.
 struct Host {
     served: Served,
     requests: Vec<Request>,
     completed: Vec<bool>,
-    /// The changes of each sector, in order; a discard among them may leave the sector as it was, or zeroes.
+    /// The changes of each sector, in order. A discard among them may leave the sector unchanged, or zeroes.
     history: BTreeMap<u64, Vec<usize>>,
-    /// For each sector the change that must survive, or a later one.
+    /// For each sector, the change that must survive unless a later one does.
     promised: BTreeMap<u64, usize>,
-    /// What had completed when each open flush was submitted.
+    /// For each open flush, the changes that had completed when it was submitted.
     flushes: BTreeMap<usize, Vec<usize>>,
     all_survive: bool,
 }
@@ -71,7 +71,7 @@ impl Host {
         }
     }
 
-    /// False when the power is off.
+    /// Advances to `until`. Returns false when the power is off.
     fn pass(&mut self, until: Time) -> bool {
         let mut done = Vec::new();
         self.served.advance(until, &mut done).unwrap();
@@ -128,7 +128,7 @@ impl Host {
         true
     }
 
-    /// The change that a sector's contents are of, 0 for zeroes; `None` if they are nobody's.
+    /// Returns the change that a sector's contents belong to, 0 for zeroes; `None` if they belong to none.
     fn left(&self, sector: u64) -> Option<usize> {
         let mut bytes = [0; 512];
         self.served.read(sector * SECTOR, &mut bytes).unwrap();
@@ -137,14 +137,15 @@ impl Host {
         words.all(|word| word == first).then_some(first as usize)
     }
 
-    /// Checks every sector, but for one torn physical sector; returns whether there was one, and one kept another's data.
+    /// Checks every sector except one torn physical sector. Returns whether there was one that also held
+    /// another write's data.
     fn check(&self, torn_unit: Option<(u64, u64)>) -> bool {
         let mut torn = BTreeSet::new();
         for sector in 0..self.served.claims().capacity / SECTOR {
             let history = self.history.get(&sector).map_or(&[][..], Vec::as_slice);
             let promised = self.promised.get(&sector).copied().unwrap_or_default();
             let left = self.left(sector);
-            // Zeroes are what was there before everything, and what a discard leaves.
+            // Zeroes are the initial contents, and the result of a discard.
             let zeroes =
                 history.iter().rev().find(|index| self.is_discard(**index)).copied().unwrap_or_default();
             let version = left.map(|left| if left == 0 { zeroes } else { left });
@@ -166,14 +167,14 @@ impl Host {
         index > 0 && self.requests[index - 1].operation == Operation::Discard
     }
 
-    /// What was promised, unless a later discard took the promise back.
+    /// Returns what was promised, unless a later discard cancelled the promise.
     fn owed(&self, promised: usize, history: &[usize]) -> usize {
         let taken_back = history.iter().any(|index| *index > promised && self.is_discard(*index));
         if taken_back { 0 } else { promised }
     }
 }
 
-/// Runs the wishes until the power goes; whether a sector was torn.
+/// Submits the wishes until the power fails. Returns whether a sector was torn.
 fn run(
     profile: &Profile,
     all_survive: bool,
@@ -202,7 +203,7 @@ fn run(
     host.check(tears)
 }
 
-/// A cut while the wishes are under way.
+/// Cuts the power while the wishes are under way.
 fn cuts() -> impl Strategy<Value = (prop::sample::Index, u64, Tear)> {
     (any::<prop::sample::Index>(), any::<u64>(), prop_oneof![Just(Tear::Garbage), Just(Tear::Nothing)])
 }
@@ -232,7 +233,8 @@ proptest! {
     }
 }
 
-/// Writes of one logical sector into a flushed physical one: some cut must take a neighbour with it, on a disk that says so.
+/// Writes one logical sector of a flushed physical one. On a disk with such sectors, some cut must destroy a
+/// neighbour too.
 #[test]
 fn a_torn_read_modify_write_takes_its_neighbours() {
     let write = |first, sectors| Wish { pause: Nanos::ZERO, ..Wish::new(Operation::Write, first, sectors) };

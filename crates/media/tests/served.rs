@@ -12,7 +12,7 @@ fn served(name: &str, cut: Option<Cut>) -> Served {
     Served::new(&profile, store, cut)
 }
 
-/// Lets everything happen.
+/// Processes all events.
 fn settle(served: &mut Served) -> usize {
     let mut done = Vec::new();
     while let Some(next) = served.next_event() {

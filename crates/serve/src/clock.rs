@@ -1,15 +1,16 @@
-//! The wall clock as the drive's time.
+//! The wall clock as the source of the drive's time.
 
 use std::time::{Duration, Instant};
 
 use straddle_io::{Nanos, Time};
 
-/// How the drive's time goes by.
+/// How the drive's time passes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// So many times as fast as the wall's; 1 is a real drive.
+    /// This many times as fast as the wall's time; 1 is a real drive.
     Real(f64),
-    /// Nobody waits: a completion is sent as soon as it is known, and the drive's time moves only with its requests.
+    /// Without waiting: a completion is sent as soon as it is known, and the drive's time moves only with its
+    /// requests.
     NoDelay,
 }
 
@@ -21,7 +22,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Starts now, so many times as fast as the wall's.
+    /// Starts the clock now, `speed` times as fast as the wall's.
     pub(crate) fn new(speed: f64) -> Self {
         Self { start: Instant::now(), speed }
     }
@@ -36,7 +37,7 @@ impl Clock {
         Time::from_nanos((self.start.elapsed().as_nanos() as f64 * self.speed) as u64)
     }
 
-    /// How long the wall's clock takes for that much of the drive's time.
+    /// Returns the wall's time for this much of the drive's time.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

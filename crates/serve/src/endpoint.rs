@@ -1,7 +1,7 @@
-//! Where clients come in: Unix sockets and TCP ports.
+//! Where clients connect: Unix sockets and TCP ports.
 //!
-//! A socket file that nobody listens on is what a killed server left behind, and is replaced. One that somebody listens on is
-//! not, and neither is a file of any other kind.
+//! A socket file that no process listens on is a leftover of a killed server, and is replaced. A socket that
+//! a process listens on is not replaced, and neither is a file of any other kind.
 
 use std::fmt;
 use std::fs;
@@ -22,24 +22,24 @@ pub enum Endpoint {
     Tcp(String),
 }
 
-/// Why nobody can be listened to.
+/// Why an address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
     /// Another process listens there.
     #[error("{0}: in use by another process")]
     InUse(String),
-    /// There is a file, and it is no socket.
+    /// The path exists and is not a socket.
     #[error("{}: exists and is not a socket", .0.display())]
     NotASocket(PathBuf),
-    /// Others than this machine could come in.
+    /// Clients on other machines could connect.
     #[error("{0}: not a loopback address, and NBD has no access control; --allow-remote lets anybody in")]
     Remote(String),
-    /// The system refuses.
+    /// The system refused.
     #[error("cannot listen on {endpoint}")]
     Failed {
-        /// Where.
+        /// The address.
         endpoint: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -72,14 +72,14 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// A socket that is listened on; its file goes with it.
+/// A listening socket. Its file is removed when it is dropped.
 #[derive(Debug)]
 pub(crate) enum Listener {
     Unix { listener: UnixListener, file: SocketFile },
     Tcp { listener: TcpListener, address: SocketAddr },
 }
 
-/// The file of a Unix socket; removed when dropped, if it is still the same.
+/// The file of a Unix socket, which is removed when this is dropped, if it is still the same file.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -89,7 +89,7 @@ pub(crate) struct SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if self.identity.is_some() && identity(&self.path) == self.identity {
-            // Nothing is left to be told to anybody; a file that stays is replaced by the next server.
+            // There is nobody left to report an error to. A file that remains is replaced by the next server.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -100,7 +100,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 impl Endpoint {
-    /// Listens, without ever blocking.
+    /// Listens on the address, in non-blocking mode.
     pub(crate) fn listen(&self, allow_remote: bool) -> Result<Listener, EndpointError> {
         let failed = |source: io::Error| EndpointError::Failed { endpoint: self.to_string(), source };
         match self {
@@ -139,7 +139,7 @@ impl Endpoint {
         }
         match UnixStream::connect(path) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-            // It listens, or its queue is full, or it is somebody else's.
+            // A process listens on it, or its queue is full, or it belongs to another user.
             _ => return Err(EndpointError::InUse(self.to_string())),
         }
         fs::remove_file(path).map_err(failed)?;
@@ -155,7 +155,7 @@ impl Listener {
         }
     }
 
-    /// The next client, if one waits.
+    /// Returns the next client, if one is waiting.
     pub(crate) fn accept(&self) -> io::Result<Option<Stream>> {
         let accepted = match self {
             Self::Unix { listener, .. } => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
@@ -168,7 +168,7 @@ impl Listener {
         }
     }
 
-    /// As NBD clients name it.
+    /// Returns the address as a URI for NBD clients.
     pub(crate) fn nbd_uri(&self) -> String {
         match self {
             Self::Unix { file, .. } => format!("nbd+unix:///?socket={}", file.path.display()),
@@ -177,7 +177,7 @@ impl Listener {
     }
 }
 
-/// The way to a client.
+/// The connection to a client.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Unix(UnixStream),
@@ -192,7 +192,7 @@ impl Stream {
         }
     }
 
-    /// From now on nothing blocks, and small replies are sent at once.
+    /// Makes the connection non-blocking, and sends small replies at once.
     pub(crate) fn prepare(&self) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.set_nonblocking(true),
@@ -203,12 +203,12 @@ impl Stream {
         }
     }
 
-    /// As many bytes as there are; `None` if that is none yet, 0 at the end.
+    /// Reads as many bytes as are available; `None` if there are none yet, 0 at the end.
     pub(crate) fn read(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
         progress(rustix::io::read(self.as_fd(), into))
     }
 
-    /// As many bytes as go out; `None` if that is none yet.
+    /// Writes as many bytes as possible; `None` if none can be written yet.
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
         progress(rustix::net::send(self.as_fd(), bytes, rustix::net::SendFlags::NOSIGNAL))
     }

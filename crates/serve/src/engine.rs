@@ -1,7 +1,7 @@
-//! The drive and its clock: what every transport hands its requests to.
+//! The drive and its clock, to which every transport submits its requests.
 //!
-//! The law of this module: it knows no transport. A job names its owner and what the owner calls it; when the model says that it
-//! is done and the wall's clock has come so far, it is handed back.
+//! The law of this module: it knows no transport. A job names its owner, and the tag that the owner gave it.
+//! It is handed back when the model has completed it and the wall clock has reached that time.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,24 +12,24 @@ use straddle_media::{MediaError, Payload, Served};
 
 use crate::clock::{Clock, Pace};
 
-/// A longer write of zeroes goes to the drive in pieces of this size, one after the other: what a power cut would undo is kept
-/// in memory, and others get their turn in between.
+/// Longer writes of zeroes are submitted in pieces of this size, one after another, because what a power cut
+/// would undo is kept in memory, and so that other clients get their turn in between.
 const LONGEST_ZEROES: u64 = 4 << 20;
-/// As long may a discard be, which costs less.
+/// The length of the pieces of a discard, which costs less.
 const LONGEST_DISCARD: u64 = 128 << 20;
-/// Without delay, as many of the drive's events happen before others get their turn.
+/// Without delay, at most this many events of the drive are processed before clients get their turn.
 const MOST_EVENTS: usize = 4096;
-/// While nobody waits, the drive's own doings (emptying its cache) are looked after this often.
+/// How often the drive's own activity (emptying its cache) is processed while no request is outstanding.
 const IDLE: Nanos = Nanos::new(1_000_000);
 
 /// A request of a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Which client it is of.
+    /// The client that it belongs to.
     pub owner: u64,
-    /// The client's name for it.
+    /// The client's tag for it.
     pub tag: u64,
-    /// What is asked.
+    /// The operation.
     pub operation: Operation,
     /// First byte; zero for a flush.
     pub offset: u64,
@@ -37,18 +37,18 @@ pub struct Job {
     pub length: u64,
 }
 
-/// A job that is done.
+/// A job that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// The job.
     pub job: Job,
-    /// Whether it failed on the way.
+    /// Whether it failed.
     pub failed: bool,
-    /// When the model says that the client should learn of it.
+    /// The time at which, by the model, the client should learn of it.
     pub due: Time,
 }
 
-/// What is still to be done of a job that goes in pieces.
+/// The remainder of a job that is submitted in pieces.
 #[derive(Clone, Copy, Debug)]
 struct Rest {
     offset: u64,
@@ -61,17 +61,17 @@ struct Rest {
 pub struct Engine {
     served: Served,
     clock: Option<Clock>,
-    /// By the number of the drive's request.
+    /// Jobs at the drive, indexed by the id of the drive's request.
     jobs: Vec<Option<(Job, Option<Rest>)>>,
     unused: Vec<usize>,
-    /// Jobs of which a piece is done and another is to be.
+    /// Jobs of which one piece is done and another must follow.
     unfinished: VecDeque<(Job, Rest)>,
     done: Vec<Completion>,
     lateness: Latency,
 }
 
 impl Engine {
-    /// Starts the clock.
+    /// Creates the engine and starts its clock.
     pub fn new(served: Served, pace: Pace) -> Self {
         let clock = match pace {
             Pace::Real(speed) => Some(Clock::new(speed)),
@@ -82,22 +82,23 @@ impl Engine {
         Self { served, clock, jobs, unused, unfinished, done, lateness: Latency::new() }
     }
 
-    /// The drive.
+    /// Returns the drive.
     pub const fn served(&self) -> &Served {
         &self.served
     }
 
-    /// The drive, to cut its power.
+    /// Returns the drive, to cut its power.
     pub const fn served_mut(&mut self) -> &mut Served {
         &mut self.served
     }
 
-    /// How much later than the model said completions were handed to their clients, in the wall's time.
+    /// Returns how much later than the model's time completions were handed to their clients, in the wall's
+    /// time.
     pub const fn lateness(&self) -> &Latency {
         &self.lateness
     }
 
-    /// Jobs that are not done.
+    /// Returns the number of jobs that have not ended.
     pub fn outstanding(&self) -> usize {
         self.jobs.len() - self.unused.len() + self.unfinished.len()
     }
@@ -106,12 +107,12 @@ impl Engine {
         self.clock.as_ref().map_or(self.served.now(), |clock| clock.now().max(self.served.now()))
     }
 
-    /// Hands a job to the drive.
+    /// Submits a job to the drive.
     pub fn submit(&mut self, job: &Job, payload: Payload<'_>) -> Result<(), MediaError> {
         self.submit_from(job, job.offset, job.length, payload)
     }
 
-    /// Hands to the drive what can go at once of the `length` bytes of the job that begin at `offset`.
+    /// Submits as much of the `length` bytes of the job from `offset` on as may go in one piece.
     fn submit_from(
         &mut self,
         job: &Job,
@@ -146,8 +147,9 @@ impl Engine {
         }
     }
 
-    /// Lets everything happen that is due; what is done goes to `finished`. Of a job that goes in pieces at most one is begun: call it
-    /// again after the clients have had their turn. An error is one of the store at a power cut.
+    /// Processes everything that is due, and adds the jobs that ended to `finished`. At most one further
+    /// piece of a split job is begun, so call this again after the clients have had their turn. An error
+    /// comes from the store, at a power cut.
     pub fn advance(&mut self, finished: &mut Vec<Finished>) -> io::Result<()> {
         if let Some((job, rest)) = self.unfinished.pop_front()
             && self.submit_from(&job, rest.offset, rest.length, rest.payload).is_err()
@@ -165,7 +167,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Lets the drive's time go by until nobody waits.
+    /// Advances the drive's time until no job is outstanding.
     fn run(&mut self) -> io::Result<()> {
         for _ in 0..MOST_EVENTS {
             if self.served.outstanding() == 0 {
@@ -180,7 +182,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Hands back what is done; what goes on waits for its turn.
+    /// Hands back jobs that have ended. Jobs with a remainder are queued.
     fn hand_back(&mut self, finished: &mut Vec<Finished>) {
         for completion in self.done.drain(..) {
             let number = usize::try_from(completion.id.0).unwrap_or(usize::MAX);
@@ -193,7 +195,7 @@ impl Engine {
         }
     }
 
-    /// These have been sent, now.
+    /// Records that these completions have been sent now.
     pub fn sent(&mut self, finished: &[Finished]) {
         let Some(clock) = &self.clock else { return };
         let now = clock.now();
@@ -203,7 +205,7 @@ impl Engine {
         }
     }
 
-    /// How long nothing happens, unless somebody asks for something; `None` for ever.
+    /// Returns how long nothing will happen without a new request; `None` for ever.
     pub fn pause(&self) -> Option<Duration> {
         if !self.unfinished.is_empty() && !self.served.is_cut() {
             return Some(Duration::ZERO);
@@ -219,8 +221,8 @@ impl Engine {
     }
 }
 
-/// The length of the first piece of at most `longest` bytes, and what is left. Pieces end at multiples of `unit` bytes, or a discard
-/// would leave what lies in two of them.
+/// Returns the length of the first piece, at most `longest` bytes, and the remainder. Pieces end at multiples
+/// of `unit` bytes, because a discard would otherwise skip a unit that lies in two pieces.
 fn split(
     offset: u64,
     length: u64,

@@ -1,4 +1,4 @@
-//! Of which kind each error is.
+//! The [`ErrorKind`] of each error of this crate.
 
 use straddle_units::ErrorKind;
 
@@ -6,7 +6,7 @@ use crate::endpoint::EndpointError;
 use crate::server::ServerError;
 
 impl ServerError {
-    /// What kind of failure it is.
+    /// Returns the class of this failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Endpoint(error) => error.kind(),
@@ -16,7 +16,7 @@ impl ServerError {
 }
 
 impl EndpointError {
-    /// What kind of failure it is.
+    /// Returns the class of this failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::InUse(_) | Self::NotASocket(_) | Self::Remote(_) => ErrorKind::Refused,

@@ -1,7 +1,8 @@
-//! How other programs use a modelled drive with contents: its clients, and the wall's clock.
+//! Gives other programs access to a modelled drive with contents: clients, and the wall clock.
 //!
-//! The law of this crate: it never waits for one client, and what the drive holds and when it answers is decided elsewhere
-//! ([`straddle_media::Served`]). [`Engine`] adds the wall's clock, [`Server`] the clients; neither knows how the other works.
+//! The law of this crate: it never waits for one client. What the drive holds and when it answers is decided
+//! elsewhere ([`straddle_media::Served`]). [`Engine`] adds the wall clock and [`Server`] the clients; neither
+//! knows how the other works.
 
 mod clock;
 mod endpoint;

@@ -1,9 +1,10 @@
 //! The server's half of the NBD protocol, as bytes in and bytes out.
 //!
-//! The law of this module: it does no I/O and knows no drive. A [`Session`] is given what came from the client; it hands out
-//! [`Wanted`] requests and collects the bytes to be sent. It speaks the fixed newstyle negotiation with EXPORT_NAME, GO, INFO,
-//! LIST and ABORT, and answers with simple replies; TLS, structured replies and with them block status are refused as the
-//! protocol says. Whoever breaks the protocol is cut off; whoever asks for what the drive cannot do gets an error, and may go on.
+//! The law of this module: it does no I/O and knows no drive. A [`Session`] is given the bytes from the
+//! client. It returns [`Wanted`] requests and collects the bytes to be sent. It implements the fixed newstyle
+//! negotiation with EXPORT_NAME, GO, INFO, LIST and ABORT, and answers with simple replies. TLS, structured
+//! replies and, with them, block status are refused as the protocol specifies. A client that violates the
+//! protocol is disconnected. A client that requests what the drive cannot do gets an error, and may continue.
 //!
 //! Source: the NBD project's doc/proto.md.
 
@@ -18,25 +19,25 @@ pub use negotiation::Violation;
 pub use request::{Kind, errno};
 pub use session::{Session, Wanted};
 
-/// The largest read or write, in bytes: what every client must be able to keep to.
+/// The largest read or write in bytes, which every client must be able to respect.
 pub const LARGEST_REQUEST: u32 = 32 << 20;
 
-/// What is exported.
+/// The description of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
-    /// Its name; the empty name means it as well.
+    /// Its name; the empty name refers to it as well.
     pub name: String,
-    /// What it is, for people.
+    /// A description for people.
     pub description: String,
-    /// Number of bytes.
+    /// Its size in bytes.
     pub size: u64,
-    /// Requests are multiples of this many bytes.
+    /// Requests must be multiples of this many bytes.
     pub minimum_block: u32,
-    /// Requests had better be multiples of this many bytes.
+    /// Requests should be multiples of this many bytes.
     pub preferred_block: u32,
-    /// Whether it claims to spin.
+    /// Whether it reports to be a rotational drive.
     pub rotational: bool,
-    /// Whether there is TRIM.
+    /// Whether TRIM is supported.
     pub trim: bool,
 }
 
@@ -51,7 +52,8 @@ mod flag {
 }
 
 impl Export {
-    /// The transmission flags. All connections share one drive and one cache, so a flush on one is a flush of all.
+    /// Returns the transmission flags. All connections share one drive and one cache, so a flush on one is a
+    /// flush on all.
     fn flags(&self) -> u16 {
         let always = flag::HAS_FLAGS
             | flag::SEND_FLUSH

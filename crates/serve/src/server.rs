@@ -1,7 +1,7 @@
 //! The server: one thread that waits for clients and for the drive.
 //!
-//! The law of this module: it never waits for one client. A request costs no hand-over from thread to thread; a client that is
-//! slow fills its own buffer and is not read from until it has emptied it.
+//! The law of this module: it never waits for one client. A request is not handed from thread to thread. A
+//! slow client fills its own buffer, and is not read from until it has emptied it.
 
 mod client;
 mod export;
@@ -32,53 +32,53 @@ pub use limits::MOST_CLIENTS;
 use limits::{MOST_TURNED_AWAY, Rooms};
 use poller::{Event, Poller};
 
-/// How often the state of things is told.
+/// The interval between reports.
 const TICK: Duration = Duration::from_secs(1);
-/// Without delay, how long the next request is looked for before going to sleep.
+/// Without delay, how long to poll for the next request before sleeping.
 const SPIN: Duration = Duration::from_micros(50);
-/// Passes over the clients with whom something happens before the others are asked: a guest that fills its rings as fast as they
-/// are emptied would keep them waiting for ever.
+/// The passes over the active clients before the others are served. A guest that fills its rings as fast as
+/// they are emptied would otherwise keep them waiting for ever.
 const MOST_PASSES: usize = 4;
-/// How long a server that ends waits for what is in flight.
+/// How long a server that is ending waits for requests in flight.
 const DRAIN: Duration = Duration::from_secs(5);
 
-// Clients have their number, from 1, in the upper 56 bits of their tokens.
+// A client's number, from 1, is in the upper 56 bits of its tokens.
 const SIGNAL: u64 = 0;
 const TIMER: u64 = 1;
 const LISTENERS: u64 = 16;
 
-/// What a virtual machine gets beside what the drive claims.
+/// The properties of a virtual machine's device that do not come from the drive's claims.
 const MACHINE: Transport = Transport { queues: 4, longest_segment: None, event_index: true };
 
-/// Where to serve, and how.
+/// Where and how to serve.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// For NBD.
+    /// Addresses for NBD.
     pub nbd: Vec<Endpoint>,
-    /// For virtual machines: sockets of vhost-user.
+    /// Sockets for virtual machines (vhost-user).
     pub vhost_user: Vec<PathBuf>,
-    /// For commands.
+    /// Socket for control commands.
     pub control: Option<PathBuf>,
-    /// Whether others than this machine may come in.
+    /// Whether clients on other machines may connect.
     pub allow_remote: bool,
-    /// Clients at a time, of all kinds.
+    /// The most clients at a time, of all kinds.
     pub max_clients: u16,
-    /// How the drive's time goes by.
+    /// How the drive's time passes.
     pub pace: Pace,
-    /// What may become of a sector at a power cut by command.
+    /// What may happen to a sector at a power cut by command.
     pub tear: Tear,
 }
 
 /// Why serving failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// An address cannot be listened on.
+    /// Listening on an address failed.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
-    /// The system failed.
+    /// A system call failed.
     #[error("cannot wait for clients")]
     System(#[from] io::Error),
-    /// The store failed at the power cut or at the end.
+    /// The store failed, at the power cut or at the end.
     #[error("the store failed")]
     Store(#[source] io::Error),
 }
@@ -90,7 +90,7 @@ enum Purpose {
     Control,
 }
 
-/// A drive that is served.
+/// A drive with the server's clients.
 pub struct Server {
     engine: Engine,
     export: Export,
@@ -99,13 +99,13 @@ pub struct Server {
     listeners: Vec<(Purpose, Listener)>,
     clients: HashMap<u64, Client>,
     next_client: u64,
-    /// For large requests.
+    /// Room for large requests.
     rooms: Rooms,
     max_clients: usize,
-    /// Who wants to know that a client was turned away, and whether that has been told since there was room.
+    /// Called when a client is turned away, and whether it has been called since there was room.
     on_full: Option<Box<dyn FnMut()>>,
     is_full_told: bool,
-    /// Nobody is listened to, because there are no more descriptors for clients.
+    /// Whether no connections are accepted, because there are no descriptors left for clients.
     is_deaf: bool,
     poller: Poller,
     signals: UnixStream,
@@ -113,18 +113,18 @@ pub struct Server {
     started: Instant,
     totals: Totals,
     no_delay: bool,
-    /// Whether something was answered since the last wait.
+    /// Whether a reply was sent since the last wait.
     busy: bool,
     ending: Option<(Ending, Instant)>,
     finished: Vec<Finished>,
-    /// Clients with whom something has happened since they were last looked after.
+    /// Clients with events that have not been handled yet.
     touched: Vec<u64>,
-    /// Clients to look after once more, after all others.
+    /// Clients to serve again, after all others.
     again: Vec<u64>,
 }
 
 impl Server {
-    /// Listens; nobody is served before [`Server::run`].
+    /// Starts listening. Clients are served from [`Server::run`] on.
     pub fn new(profile: &Profile, mut served: Served, options: &Options) -> Result<Self, ServerError> {
         if options.control.is_some() {
             served.keep_for_cut();
@@ -176,18 +176,19 @@ impl Server {
         })
     }
 
-    /// The addresses of NBD as clients name them; of a port 0 with the port that it became.
+    /// Returns the addresses for NBD clients. Port 0 is replaced by the assigned port.
     pub fn nbd_uris(&self) -> impl Iterator<Item = String> {
         let nbd = self.listeners.iter().filter(|(purpose, _)| matches!(purpose, Purpose::Nbd));
         nbd.map(|(_, listener)| listener.nbd_uri())
     }
 
-    /// Calls `told` when a client is turned away because there are as many as may be: once until there is room again.
+    /// Calls `told` when a client is turned away because the maximum is reached: once until there is room
+    /// again.
     pub fn on_full(&mut self, told: impl FnMut() + 'static) {
         self.on_full = Some(Box::new(told));
     }
 
-    /// Serves until it is told to end, or the power is cut. Tells `report` how things are, once a second.
+    /// Serves until told to end, or until the power is cut. Calls `report` once a second.
     pub fn run(&mut self, mut report: Option<&mut dyn FnMut(&Snapshot<'_>)>) -> Result<Ending, ServerError> {
         let mut next_tick = Instant::now() + TICK;
         let mut events = Vec::new();
@@ -198,7 +199,7 @@ impl Server {
             let tick = report.is_some().then(|| next_tick.saturating_duration_since(Instant::now()));
             let until = self.ending.map(|(_, until)| until).into_iter().chain(overdue);
             let until = until.min().map(|until| until.saturating_duration_since(Instant::now()));
-            // Where nobody waits for the drive, the next request mostly comes sooner than this thread can be woken.
+            // Without delay, the next request usually comes sooner than this thread could be woken.
             let busy = std::mem::take(&mut self.busy) && self.no_delay;
             if !(busy && self.poller.spin(SPIN, &mut events)?) {
                 self.poller.wait(tick.into_iter().chain(until).min(), &mut events)?;
@@ -227,7 +228,7 @@ impl Server {
         }
     }
 
-    /// How things are.
+    /// Returns the current state.
     pub fn snapshot(&self) -> Snapshot<'_> {
         Snapshot {
             elapsed: self.started.elapsed(),
@@ -240,7 +241,7 @@ impl Server {
         }
     }
 
-    /// Whether a client still waits for bytes that are ready for it.
+    /// Whether an NBD client is still connected, and so may still have to be sent bytes.
     fn owes(&self) -> bool {
         self.clients.values().any(|client| matches!(client, Client::Nbd(_)))
     }
@@ -265,7 +266,7 @@ impl Server {
         Ok(())
     }
 
-    /// Ends when all that is in flight is done; the second time at once.
+    /// Ends when all requests in flight are done. A second call ends at once.
     fn end(&mut self, ending: Ending) {
         let now = Instant::now();
         if self.ending.is_some() {
@@ -292,7 +293,7 @@ impl Server {
         }
     }
 
-    /// Lets those go that have not come on in time; when the next will have to.
+    /// Disconnects clients that are too slow. Returns when the next one will be.
     fn end_overdue(&mut self) -> Option<Instant> {
         let now = Instant::now();
         let (hoarder, next_hoarder) = self.rooms.overdue(now);
@@ -319,7 +320,8 @@ impl Server {
         self.clients.len() - self.turned_away().count() >= self.max_clients
     }
 
-    /// The one that has been here longest of those that can give way: of those in their handshake first.
+    /// Returns the client that has been connected longest of those that can be disconnected, those in their
+    /// handshake first.
     fn newcomer(&self) -> Option<u64> {
         let gives_way = |client: &Client| client.is_newcomer() && !client.is_turned_away();
         let newcomers = self.clients.iter().filter(|(_, client)| gives_way(client));
@@ -332,10 +334,10 @@ impl Server {
         let purpose = *purpose;
         let stream = match listener.accept() {
             Ok(Some(stream)) => stream,
-            // A client that is gone before it is accepted is no failure.
+            // A client that disconnects before it is accepted is not an error.
             Ok(None) => return Ok(()),
             Err(_) => {
-                // There are no descriptors left. It would be tried again at once, and again.
+                // No descriptors are left. Accepting would be tried again at once, without end.
                 match self.newcomer() {
                     Some(id) => self.let_go(id, Gone::Left),
                     None => self.listen(false)?,
@@ -363,7 +365,7 @@ impl Server {
         Ok(())
     }
 
-    /// Waits for clients, or stops doing so.
+    /// Starts or stops waiting for clients.
     fn listen(&mut self, listens: bool) -> Result<(), ServerError> {
         for (token, (_, listener)) in (LISTENERS..).zip(&self.listeners) {
             self.poller.change(listener.as_fd(), token, listens, false)?;
@@ -385,7 +387,7 @@ impl Server {
         }
     }
 
-    /// Tells a client that there is no room for it, if its protocol has words for that.
+    /// Tells a client that there is no room for it, if its protocol allows that.
     fn turn_away(&mut self, purpose: Purpose, stream: Stream) -> Option<Client> {
         const REASON: &str = "as many clients as this server takes are here already";
         if !std::mem::replace(&mut self.is_full_told, true)
@@ -403,7 +405,7 @@ impl Server {
             Purpose::Nbd => Some(Client::Nbd(Box::new(NbdClient::turned_away(stream, REASON)))),
             Purpose::Control => {
                 let answer = serde_json::json!({ "error": REASON }).to_string();
-                // It is let go in any case.
+                // The client is disconnected in any case.
                 let _ = ControlClient::new(stream).answer(answer);
                 None
             }
@@ -429,7 +431,7 @@ impl Server {
         Ok(())
     }
 
-    /// Does what a control command says; the answer is a line of JSON.
+    /// Executes a control command. The reply is a line of JSON.
     fn command(&mut self, command: &str) -> String {
         let words: Vec<&str> = command.split_whitespace().collect();
         let refused = |reason: &str| serde_json::json!({ "error": reason }).to_string();
@@ -452,12 +454,12 @@ impl Server {
         }
     }
 
-    /// Looks after all clients with whom something has happened, and after the drive, until there is nothing more to do, or the
-    /// others have waited for long enough.
+    /// Serves all clients with events, and the drive, until there is nothing more to do or the other clients
+    /// have waited for long enough.
     fn turn(&mut self) -> Result<(), ServerError> {
         for _ in 0..MOST_PASSES {
             self.again.clear();
-            // Some are touched while others are looked after.
+            // Further clients get events while these are served.
             let mut index = 0;
             while let Some(id) = self.touched.get(index).copied() {
                 self.pump(id);
@@ -489,19 +491,21 @@ impl Server {
         let Self { clients, engine, export, totals, .. } = self;
         let result = match clients.get_mut(&id) {
             Some(Client::Nbd(client)) => client.pump(id, export, engine, totals).map(|()| false),
-            // A guest that is told to go on while the server ends would keep it from ending.
+            // A guest that may continue while the server ends would keep it from ending.
             Some(Client::Vhost(client)) if self.ending.is_none() => client.pump(id, engine, totals),
             _ => Ok(false),
         };
         match result {
-            // It has put in more than fits meanwhile: the others first, and then at once.
+            // The guest has queued further requests: serve the others first, and then this client again at
+            // once.
             Ok(true) => self.again.push(id),
             Ok(false) => self.assign_room(id),
             Err(gone) => self.let_go(id, gone),
         }
     }
 
-    /// Gives room for a large request to a client that needs it, or takes it back and hands it on.
+    /// Gives a client room for a large request if it needs it. Otherwise releases its room for the next
+    /// client.
     fn assign_room(&mut self, id: u64) {
         let now = Instant::now();
         let Some(Client::Nbd(client)) = self.clients.get_mut(&id) else { return };
@@ -564,7 +568,7 @@ impl Server {
         self.admit(next);
         self.is_full_told &= self.is_full();
         if std::mem::take(&mut self.is_deaf) {
-            // Where that fails the server stays deaf until the next client goes.
+            // Where that fails, the server accepts no client until the next one disconnects.
             self.is_deaf = self.listen(true).is_err();
         }
     }

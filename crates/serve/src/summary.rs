@@ -1,19 +1,19 @@
-//! What has been served so far.
+//! Figures about what was served.
 
 use std::time::Duration;
 
 use straddle_io::{Counters, Latency, Operation};
 
-/// Requests that were answered, by kind.
+/// The requests that were completed, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Totals {
     /// Reads.
     pub reads: u64,
-    /// Bytes of them.
+    /// Bytes read.
     pub read_bytes: u64,
-    /// Writes, those of zeroes among them.
+    /// Writes, including those of zeroes.
     pub writes: u64,
-    /// Bytes of them.
+    /// Bytes written.
     pub write_bytes: u64,
     /// Flushes.
     pub flushes: u64,
@@ -22,7 +22,7 @@ pub struct Totals {
     /// Requests that failed.
     #[serde(rename = "failed_requests")]
     pub failed: u64,
-    /// Clients that broke the protocol and were cut off.
+    /// Clients that violated the protocol and were disconnected.
     #[serde(rename = "broken_clients")]
     pub broken: u64,
 }
@@ -43,44 +43,44 @@ impl Totals {
         }
     }
 
-    /// All that were answered without an error.
+    /// Returns the number of requests completed without an error.
     pub const fn requests(&self) -> u64 {
         self.reads + self.writes + self.flushes + self.discards
     }
 }
 
-/// Why it ended.
+/// Why the server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
     /// SIGINT or SIGTERM.
     Signal,
-    /// The control command.
+    /// The `quit` command.
     Quit,
     /// The power was cut.
     PowerCut,
 }
 
-/// The state of things at a moment.
+/// The state of the server at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot<'a> {
-    /// Since the beginning, in the wall's time.
+    /// Time since the start, by the wall clock.
     pub elapsed: Duration,
-    /// Clients.
+    /// The number of clients.
     pub clients: usize,
-    /// Requests that were taken and not answered.
+    /// Requests taken but not yet answered.
     pub outstanding: usize,
-    /// Requests that were answered.
+    /// Requests that were completed.
     pub totals: Totals,
-    /// How much later than the model said, in the wall's time.
+    /// How much later than the model's time completions were sent, by the wall clock.
     pub lateness: &'a Latency,
-    /// What has happened inside the drive.
+    /// The drive's internal counters.
     pub counters: &'a Counters,
     /// Whether the power is off.
     pub is_cut: bool,
 }
 
-/// What the control socket answers to `stats`.
+/// The reply of the control socket to `stats`.
 #[derive(serde::Serialize)]
 pub(crate) struct Stats<'a> {
     elapsed_ns: u64,

@@ -1,47 +1,49 @@
-//! Descriptor chains (Virtio 1.2, sections 2.7.5 and 2.7.6): followed to their end, or found to be damaged.
+//! Descriptor chains (Virtio 1.2, sections 2.7.5 and 2.7.6), which are followed to their end or found to be
+//! damaged.
 //!
-//! A chain that breaks a rule is never used as far as it goes: whoever wrote it does not know what it is doing, and the
-//! device is of no use to it before it is reset.
+//! A chain that breaks a rule is not used at all, not even in part: its driver is faulty, and cannot use the
+//! device again before a reset.
 
 use virtio_queue::desc::split::Descriptor;
 use vm_memory::{Address, Bytes, GuestAddress, GuestMemoryMmap};
 
 use crate::ring::LONGEST_RING;
 
-/// Bytes of `struct virtq_desc`.
+/// Size of `struct virtq_desc` in bytes.
 const DESCRIPTOR_BYTES: u32 = 16;
-/// The most descriptors of an indirect table. The standard allows as many as the ring has; Linux makes tables of 128 for any ring.
+/// The most descriptors of an indirect table. The standard allows as many as the ring has; Linux makes tables
+/// of 128 for any ring.
 const LONGEST_TABLE: u32 = LONGEST_RING as u32;
 
 /// What is wrong with a ring, or with a chain in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// More chains than fit.
+    /// The index promises more chains than the ring can hold.
     #[error("{ahead} chains are said to wait in a ring of {size}")]
     AvailableIndex {
-        /// Chains that the index promises.
+        /// The number of chains that the index promises.
         ahead: u16,
-        /// What the ring has room for.
+        /// The size of the ring.
         size: u16,
     },
-    /// A chain that the device still has.
+    /// A chain that the device has not returned yet.
     #[error("chain {0} was put in again before it was given back")]
     InUse(u16),
-    /// A descriptor behind the end of its table.
+    /// A descriptor past the end of its table.
     #[error("descriptor {index} of a table of {size}")]
     Index {
-        /// The descriptor.
+        /// The descriptor's index.
         index: u16,
         /// The size of its table.
         size: u32,
     },
-    /// A chain that comes back to itself.
+    /// A chain that loops.
     #[error("the chain is longer than its table of {0} descriptors")]
     Loop(u32),
-    /// A device-readable descriptor behind a device-writable one.
+    /// A device-readable descriptor after a device-writable one.
     #[error("a descriptor to be read comes after one to be written")]
     Order,
-    /// An indirect table that is empty, too long, cut off, inside another one, or goes on behind its end.
+    /// An indirect table that is empty, too long, truncated, nested, or followed by further descriptors.
     #[error("an indirect table of {0} bytes where there can be none")]
     Table(u32),
     /// More bytes than the standard allows.
@@ -50,13 +52,13 @@ pub enum Damage {
     /// A part of the ring or an indirect table is not in the guest's memory.
     #[error("it lies outside the guest's memory")]
     Outside,
-    /// Something that has to be agreed upon, and was not.
+    /// A feature is used that was not negotiated.
     #[error("{0} was not negotiated")]
     NotNegotiated(&'static str),
 }
 
-/// Follows the chain that begins at `head` in the table of `size` descriptors at `table`; `indirect` says whether tables outside
-/// the ring were negotiated.
+/// Follows the chain that begins at `head` in the table of `size` descriptors at `table`. `indirect` says
+/// whether indirect tables were negotiated.
 pub(crate) fn follow(
     memory: &GuestMemoryMmap,
     table: GuestAddress,
@@ -90,7 +92,8 @@ pub(crate) fn follow(
         if !descriptor.has_next() {
             return Ok(chain);
         }
-        // A chain that visits no descriptor twice has no more than its table, and those before an indirect one.
+        // A chain that visits no descriptor twice is no longer than its table plus, for an indirect table,
+        // the descriptors before it.
         if chain.len() >= size as usize + usize::from(is_indirect) * usize::from(LONGEST_RING) {
             return Err(Damage::Loop(size));
         }

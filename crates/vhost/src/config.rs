@@ -1,9 +1,9 @@
-//! What the device says of itself: feature bits and the configuration space (Virtio 1.2, section 5.2.4).
+//! The features and the configuration space of the device (Virtio 1.2, section 5.2.4).
 
-/// `struct virtio_blk_config` up to the fields of zoned devices.
+/// Length of `struct virtio_blk_config` up to the fields of zoned devices.
 pub(crate) const CONFIG_BYTES: usize = 60;
 
-/// The unit of capacity, offsets and ranges in virtio-blk, whatever the logical sector is.
+/// The unit of capacity, offsets and ranges in virtio-blk, whatever the logical sector size.
 pub(crate) const SECTOR: u64 = 512;
 
 /// The longest discard or write-zeroes range that is offered, in 512-byte sectors: 1 GiB.
@@ -25,33 +25,34 @@ pub(crate) mod feature {
     pub(crate) const VERSION_1: u64 = 1 << 32;
 }
 
-/// What the drive claims, as virtio-blk tells it.
+/// The drive's properties, as virtio-blk reports them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Bytes of the whole drive.
+    /// The size of the drive in bytes.
     pub capacity: u64,
-    /// Bytes of a logical sector: the smallest request, and the unit of every offset.
+    /// The logical sector size in bytes: the smallest request, and the unit of every offset.
     pub logical_sector: u32,
-    /// Bytes of a physical sector: the logical sector times a power of two.
+    /// The physical sector size in bytes: the logical sector size times a power of two.
     pub physical_sector: u32,
-    /// Bytes from the drive's begin to the first physical boundary.
+    /// Bytes from the start of the drive to the first physical sector boundary.
     pub alignment_offset: u32,
-    /// Bytes; zero where the drive says nothing.
+    /// The minimum I/O size in bytes; zero where the drive reports none.
     pub minimum_io: u32,
-    /// Bytes; zero where the drive says nothing.
+    /// The optimal I/O size in bytes; zero where the drive reports none.
     pub optimal_io: u32,
-    /// Bytes that a discard must be a multiple of to have an effect; `None` where the drive has no discard.
+    /// The granularity of discards in bytes; smaller discards have no effect. `None` where the drive has no
+    /// discard.
     pub discard_granularity: Option<u32>,
-    /// Whether the drive has a volatile cache, and so something to flush.
+    /// Whether the drive has a volatile cache, and so needs flushes.
     pub volatile_cache: bool,
-    /// Request queues, at least one.
+    /// The number of request queues, at least one.
     pub queues: u16,
-    /// Bytes of the longest segment; `None` leaves it to the guest. With one page, the size of requests does not depend on
-    /// which pages of the guest's memory happen to be neighbours.
+    /// The longest segment in bytes; `None` leaves it to the guest. With one page, the size of requests does
+    /// not depend on which pages of the guest's memory happen to be adjacent.
     pub longest_segment: Option<u32>,
-    /// Whether the guest may say how rarely it wants to be interrupted.
+    /// Whether the guest may suppress interrupts (event index).
     pub event_index: bool,
-    /// What the device answers when asked for its name, at most 20 bytes.
+    /// The device's ID string, at most 20 bytes.
     pub serial: String,
 }
 
@@ -69,7 +70,8 @@ impl Offer {
         optional.into_iter().filter(|(offered, _)| *offered).fold(bits, |bits, (_, bit)| bits | bit)
     }
 
-    /// The configuration space. Sizes that do not fit into its fields are told as "unknown", which is zero.
+    /// Returns the configuration space. Sizes that do not fit into its fields are reported as zero, which
+    /// means unknown.
     pub(crate) fn config(&self) -> [u8; CONFIG_BYTES] {
         let blocks = |bytes: u32| bytes / self.logical_sector;
         let per_physical = self.physical_sector / self.logical_sector;
@@ -99,7 +101,7 @@ impl Offer {
     }
 }
 
-/// Segments of data in a request: what fits into a ring of 128 beside the header and the status.
+/// The most data segments of a request: what fits into a ring of 128 besides the header and the status.
 const MOST_SEGMENTS: u16 = 126;
 
 #[cfg(test)]

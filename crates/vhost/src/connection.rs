@@ -1,4 +1,4 @@
-//! A connection: the messages that set the device up, and the requests that then come through its rings.
+//! A connection: the messages that set the device up, and the requests that then arrive in its rings.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,7 +12,7 @@ use crate::notifier::Notifier;
 use crate::request::{self, BlockRequest, Status, Taken, Terms};
 use crate::ring::{Addresses, Ring};
 
-/// Requests of the protocol, by the names of its specification.
+/// Requests of the protocol, by the names in its specification.
 mod code {
     pub(super) const GET_FEATURES: u32 = 1;
     pub(super) const SET_FEATURES: u32 = 2;
@@ -36,63 +36,64 @@ mod code {
     pub(super) const RESET_DEVICE: u32 = 34;
 }
 
-/// Protocol features that are offered: several queues, acknowledged messages, the channel back (never used; User-Mode
-/// Linux sets up no interrupt without it), the configuration space, and the reset.
+/// The protocol features offered: multiple queues, acknowledged messages, the back channel (never used, but
+/// without it User-Mode Linux sets up no interrupt), the configuration space, and the reset.
 const PROTOCOL_FEATURES: u64 = 1 << 0 | REPLY_ACK | 1 << 5 | 1 << 9 | 1 << 13;
 const REPLY_ACK: u64 = 1 << 3;
 
 const MOST_REGIONS: usize = 8;
 const REGION_BYTES: usize = 32;
-/// In the message that brings a ring's eventfd: there is none.
+/// Flag in a message about a ring's eventfd: there is no descriptor.
 const NO_FD: u64 = 1 << 8;
 
-/// What is wrong with the other side, or with the way to it.
+/// Why a connection failed.
 #[derive(Debug, thiserror::Error)]
 pub enum VhostError {
     /// The socket or an event descriptor failed.
     #[error("{doing}")]
     Socket {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         /// The system's error.
         source: io::Error,
     },
-    /// A message that the protocol does not allow.
+    /// The protocol does not allow the message.
     #[error("the guest sent {message}: {reason}")]
     Protocol {
-        /// Which message.
+        /// The message.
         message: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// A ring that cannot be set up like this.
+    /// The ring cannot be set up with these parameters.
     #[error("a ring of the guest cannot be as it says")]
     Ring(#[source] virtio_queue::Error),
-    /// The guest has broken the rules of a ring: the device needs a reset, and does nothing before it.
+    /// The guest has violated the rules of a ring. The device does nothing more until it is reset.
     #[error("queue {queue} of the guest is damaged: {damage}")]
     Broken {
-        /// Which queue, from zero.
+        /// The queue's number, from zero.
         queue: usize,
         /// What is wrong with it.
         damage: Damage,
     },
-    /// The guest has truncated the file that its memory is.
+    /// The guest has truncated the file that backs its memory.
     #[error("the guest has taken its memory away")]
     MemoryLost,
 }
 
-/// What a message has changed.
+/// The effect of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// Nothing that the owner must care about.
+    /// Nothing that the owner needs to act on.
     Settled,
-    /// A message has begun; the rest of it has not come yet.
+    /// The message has begun, but is not complete.
     Incomplete,
-    /// A queue began or ended to be in use: wait for [`Connection::kicks`] again, and look with [`Connection::take`].
+    /// A queue was started or stopped. Update the wait for [`Connection::kicks`], and call
+    /// [`Connection::take`].
     QueuesChanged,
-    /// The device was reset or a queue stopped: requests that are still out are no longer waited for.
+    /// The device was reset or a queue stopped. The guest no longer waits for outstanding requests.
     Reset,
-    /// The other side is gone.
+    /// The other side has closed the connection.
     Gone,
 }
 
@@ -106,14 +107,14 @@ pub struct Connection {
     receiver: Receiver,
     memory: Memory,
     rings: Vec<Ring>,
-    /// The guest has broken a rule: DEVICE_NEEDS_RESET.
+    /// Whether the guest has violated a rule: DEVICE_NEEDS_RESET.
     needs_reset: bool,
-    /// Kept open: closing it would tell the guest that the device is gone.
+    /// Kept open, because closing it would tell the guest that the device is gone.
     channel_back: Option<OwnedFd>,
 }
 
 impl Connection {
-    /// A device that has nothing set up yet, for the guest behind `socket`.
+    /// Creates a device that is not set up yet, for the guest at the other end of `socket`.
     pub fn new(socket: UnixStream, offer: Offer) -> Result<Self, VhostError> {
         let rings = (0..offer.queues.max(1)).map(|_| Ring::new()).collect::<Result<_, _>>()?;
         let config = offer.config();
@@ -131,33 +132,35 @@ impl Connection {
         })
     }
 
-    /// Readable when [`Connection::receive`] has something to do.
+    /// Returns a descriptor that is readable when [`Connection::receive`] has something to do.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// The queues in use, each with the descriptor that becomes readable when [`Connection::take`] has something to do.
-    /// Nobody reads it, so wait for its edges (EPOLLET); reading what others read as well may wait for ever.
+    /// Returns the queues in use, each with a descriptor that becomes readable when [`Connection::take`] has
+    /// something to do. It is never read, so wait for its edges (EPOLLET); reading a descriptor that others
+    /// read as well may block for ever.
     pub fn kicks(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
         self.rings.iter().enumerate().filter_map(|(index, ring)| Some((index, ring.kick()?)))
     }
 
-    /// Whether a message has begun and its rest has not come.
+    /// Whether a message has begun but is not complete.
     pub const fn is_within_message(&self) -> bool {
         self.receiver.is_within()
     }
 
-    /// Whether the guest has come as far as lending its memory.
+    /// Whether the guest has shared its memory.
     pub fn is_set_up(&self) -> bool {
         self.memory.is_there()
     }
 
-    /// Whether the guest has damaged a ring: nothing more is taken from any before it resets the device.
+    /// Whether the guest has damaged a ring. No requests are taken from any ring until the guest resets the
+    /// device.
     pub const fn needs_reset(&self) -> bool {
         self.needs_reset
     }
 
-    /// Takes what there is of one message, without waiting for any of it, and does what it says.
+    /// Receives what is available of one message, without waiting, and executes it once it is complete.
     pub fn receive(&mut self) -> Result<Received, VhostError> {
         let failed = |source| VhostError::Socket { doing: "receiving a message of the guest", source };
         let mut message = match self.receiver.receive(self.socket.as_fd()).map_err(failed)? {
@@ -167,7 +170,7 @@ impl Connection {
         };
         let result = self.handle(&mut message);
         let asks = message.needs_reply && self.protocol & REPLY_ACK != 0;
-        // Messages that are questions have been answered already.
+        // Messages that request a value have been answered already.
         let acknowledges = asks && !matches!(result, Ok((_, true)));
         if acknowledges {
             self.reply(message.code, &u64::from(result.is_err()).to_le_bytes())?;
@@ -175,8 +178,9 @@ impl Connection {
         result.map(|(received, _)| received)
     }
 
-    /// Takes the requests out of all rings, in the order of the queues, from each at most as many as fit into it. What makes no
-    /// sense is answered here. True where a guest has put in more meanwhile: look again soon, no kick will say so.
+    /// Takes the requests out of all rings, in the order of the queues, from each at most as many as fit into
+    /// it. Invalid requests are answered here. Returns true if a guest has added more meanwhile: call again
+    /// soon, because no kick will announce them.
     pub fn take(&mut self, requests: &mut Vec<BlockRequest>) -> Result<bool, VhostError> {
         let mut has_more = false;
         for queue in 0..self.rings.len() {
@@ -212,11 +216,11 @@ impl Connection {
         Ok(true)
     }
 
-    /// The guest has damaged a queue: all of them stop.
+    /// Stops all queues, because the guest has damaged one.
     fn fail(&mut self, queue: usize, damage: Damage) -> VhostError {
         self.needs_reset = true;
         self.rings.iter_mut().for_each(Ring::fail);
-        // Zeroes that stand for what is gone may look like any damage.
+        // Zeroes in place of lost memory may look like any damage.
         if self.memory.is_lost() { VhostError::MemoryLost } else { VhostError::Broken { queue, damage } }
     }
 
@@ -229,12 +233,13 @@ impl Connection {
         Err(VhostError::MemoryLost)
     }
 
-    /// Copies the data of a write into `into`; false where they lie outside the guest's memory.
+    /// Copies the data of a write into `into`. Returns false where they lie outside the guest's memory.
     pub fn fetch(&self, request: &BlockRequest, into: &mut Vec<u8>) -> bool {
         request.fetch(&self.memory.map, into).is_some() && !self.memory.is_lost()
     }
 
-    /// Gives a request back, with the data of a read. The guest learns of it with [`Connection::signal`].
+    /// Returns a request to the guest, with the data of a read. [`Connection::signal`] then informs the
+    /// guest.
     pub fn complete(
         &mut self,
         request: &BlockRequest,
@@ -248,7 +253,7 @@ impl Connection {
         self.check_memory()
     }
 
-    /// Interrupts the guest for what has been completed; says whether it was interrupted.
+    /// Interrupts the guest for completed requests. Returns whether it was interrupted.
     pub fn signal(&mut self) -> Result<bool, VhostError> {
         let mut raised = false;
         for ring in &mut self.rings {
@@ -257,7 +262,7 @@ impl Connection {
         Ok(raised)
     }
 
-    /// Does what the message says; true where it was a question and has been answered.
+    /// Executes the message. The second value is true if it requested a value and has been answered.
     fn handle(&mut self, message: &mut Message) -> Result<(Received, bool), VhostError> {
         let settled = Ok((Received::Settled, false));
         match message.code {
@@ -271,7 +276,7 @@ impl Connection {
                 settled
             }
             code::SET_OWNER => settled,
-            // The configuration has one field that could be written, the cache mode, and that is not offered.
+            // The only writable field of the configuration is the cache mode, which is not offered.
             code::SET_CONFIG => Err(refused("SET_CONFIG", "nothing in the configuration can be changed")),
             code::SET_BACKEND_REQ_FD => {
                 self.channel_back = message.fds.pop();
@@ -292,7 +297,8 @@ impl Connection {
 
     fn handle_ring(&mut self, message: &mut Message) -> Result<(Received, bool), VhostError> {
         let settled = Ok((Received::Settled, false));
-        // The eventfds come with their ring in the low byte of a 64-bit number, all else with a 32-bit index.
+        // Messages with an eventfd have their ring in the low byte of a 64-bit number, the others in a 32-bit
+        // index.
         match message.code {
             code::SET_VRING_NUM => self.ring(message)?.set_size(message.u32(4)).and(settled),
             code::SET_VRING_BASE => {
@@ -311,7 +317,7 @@ impl Connection {
             }
             code::SET_VRING_KICK => {
                 let kick = notifier(message, "SET_VRING_KICK")?;
-                // Without protocol features there is no message that enables a ring: it starts enabled.
+                // Without protocol features no message enables a ring, so it starts enabled.
                 let enabled = self.features & feature::PROTOCOL_FEATURES == 0;
                 let ring = self.ring(message)?;
                 ring.start(kick);
@@ -361,7 +367,8 @@ impl Connection {
         Ok((Received::Settled, false))
     }
 
-    /// Maps the guest's memory. User-Mode Linux always sends room for two regions: what counts is their number.
+    /// Maps the guest's memory. User-Mode Linux always sends room for two regions; only the count in the
+    /// message matters.
     fn set_memory(&mut self, message: &mut Message) -> Result<(), VhostError> {
         const NAME: &str = "SET_MEM_TABLE";
         let count = usize::try_from(message.u32(0)).unwrap_or(usize::MAX);
@@ -389,7 +396,8 @@ impl Connection {
         if size > message.payload.len() - PREFIX {
             return Err(refused("GET_CONFIG", "it asks for more than it has room for"));
         }
-        // Drivers ask for the whole structure that they know, which may have fields after ours: those are zero.
+        // Drivers request the whole structure that they know, which may have fields past ours. Those are
+        // zero.
         let mut payload = message.payload.clone();
         for (index, byte) in payload[PREFIX..PREFIX + size].iter_mut().enumerate() {
             *byte = offset.checked_add(index).and_then(|at| self.config.get(at)).copied().unwrap_or(0);
@@ -409,14 +417,14 @@ impl Connection {
     }
 }
 
-/// The descriptor that comes with a message about a ring, if one does.
+/// Returns the descriptor that comes with a message about a ring, if there is one.
 fn notifier(message: &mut Message, name: &str) -> Result<Option<Notifier>, VhostError> {
     let fd = if message.u64(0) & NO_FD == 0 { message.fds.pop() } else { None };
     let notifier = fd.map(Notifier::new).transpose();
     notifier.map_err(|error| refused(name, &format!("the descriptor cannot be used: {error}")))
 }
 
-/// The feature bits that the guest has chosen, if all of them were offered.
+/// Returns the feature bits that the guest has chosen, if all of them were offered.
 fn wanted(message: &Message, name: &str, offered: u64) -> Result<u64, VhostError> {
     need(message, name, 8)?;
     let bits = message.u64(0);

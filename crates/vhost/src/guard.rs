@@ -1,11 +1,13 @@
-//! Memory of the guest's that stays readable, even if the guest takes it away.
+//! Keeps memory of the guest's readable, even if the guest removes it.
 //!
-//! The guest's memory is a file that it has opened as well. When it truncates the file, touching the pages that are gone raises
-//! SIGBUS, which would end this process and every other client with it. A [`Guard`] has the handler put zeroes in the place of the
-//! whole region, and remember that; the connection looks at that after it has touched the memory, and ends. So does a page that the
-//! system cannot provide (of a hugetlbfs file when there are no huge pages left), whatever the file is sealed against.
+//! The guest's memory is a file that the guest has open as well. When the guest truncates the file, access to
+//! the missing pages raises SIGBUS, which would end this process and so disconnect every other client. With a
+//! [`Guard`] the signal handler instead replaces the whole region by zeroes, and records that. The connection
+//! checks the record after each access, and fails. The same happens for a page that the system cannot provide
+//! (of a hugetlbfs file when there are no huge pages left), whatever the file's seals.
 //!
-//! The handler makes no call but mmap(2) and sigaction(2), and touches nothing but atomics: it may run anywhere.
+//! The handler makes no calls but mmap(2) and sigaction(2), and accesses only atomics, because it may run at
+//! any point.
 
 #![allow(
     unsafe_code,
@@ -15,7 +17,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Regions at a time: eight for each of as many clients as a server can have, and those of a table that takes another's place.
+/// The number of regions guarded at a time: eight for each of the maximum number of clients, and those of a
+/// table that replaces another.
 const MOST: usize = 8 * (128 + 1);
 
 struct Slot {
@@ -35,15 +38,16 @@ static SLOTS: [Slot; MOST] = [const {
     }
 }; MOST];
 
-/// What was done about SIGBUS before.
+/// The previous action for SIGBUS.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// Watches over a mapping; to be dropped before the mapping is.
+/// Guards a mapping. Must be dropped before the mapping.
 #[derive(Debug)]
 pub(crate) struct Guard(usize);
 
 impl Guard {
-    /// Guards `length` bytes at `start`, a mapping of its own; `None` where too many are guarded already.
+    /// Guards `length` bytes at `start`, which must be a mapping of their own. `None` where too many are
+    /// guarded already.
     pub(crate) fn new(start: *mut u8, length: usize) -> Option<Self> {
         install();
         let index = SLOTS.iter().position(|slot| !slot.is_taken.swap(true, Ordering::AcqRel))?;
@@ -54,7 +58,7 @@ impl Guard {
         Some(Self(index))
     }
 
-    /// Whether the guest has taken a page of it away that was touched.
+    /// Whether an access has found a page of it missing.
     pub(crate) fn is_lost(&self) -> bool {
         SLOTS[self.0].is_lost.load(Ordering::Acquire)
     }
@@ -70,8 +74,9 @@ impl Drop for Guard {
 
 fn install() {
     BEFORE.get_or_init(|| {
-        // SAFETY: both are plain structures of the C library, for which all zeroes is a value; the handler has the form that
-        // SA_SIGINFO asks for, and lives as long as the program. SA_ONSTACK takes the alternate stack where the thread has one.
+        // SAFETY: both are plain structures of the C library, for which all zeroes is a valid value. The
+        // handler has the form that SA_SIGINFO requires, and lives as long as the program. SA_ONSTACK uses
+        // the alternate stack where the thread has one.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             let mut before: libc::sigaction = std::mem::zeroed();
@@ -84,8 +89,9 @@ fn install() {
 }
 
 extern "C" fn handle(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
-    // SAFETY: the kernel passes a siginfo_t of a SIGBUS, which has an address. The mapping replaces one that this crate has made and
-    // that lives as long as its slot is set, by one of the same size and protection; errno is the interrupted code's.
+    // SAFETY: the kernel passes the siginfo_t of a SIGBUS, which has an address. The new mapping replaces one
+    // that this crate has made and that lives as long as its slot is set, with the same size and protection.
+    // errno belongs to the interrupted code and is restored.
     unsafe {
         let (errno, address) = (*libc::__errno_location(), (*info).si_addr() as usize);
         for slot in &SLOTS {
@@ -102,7 +108,8 @@ extern "C" fn handle(_signal: libc::c_int, info: *mut libc::siginfo_t, _context:
                 return;
             }
         }
-        // Nobody's: it happens again, and goes where it would have gone.
+        // Not a guarded region: restore the previous action, which handles the signal when the access is
+        // repeated.
         match BEFORE.get() {
             Some(before) => libc::sigaction(libc::SIGBUS, before, std::ptr::null_mut()),
             None => libc::abort(),

@@ -1,19 +1,23 @@
-//! A vhost-user block device, the half of it that the drive has.
+//! The device side of vhost-user for a block device.
 //!
-//! The law of this crate: it starts no thread, reads no clock and knows no drive. A [`Connection`] is told when there is
-//! a message to receive; it hands out requests, and puts back their completions when its owner says so. So one piece of
-//! code serves a machine in real time and a kernel in virtual time. Nothing that the other side sends is trusted: not an
-//! address, not a length, not the order of messages. Nothing here waits: not for a message, not for its rest, not for room in a
-//! descriptor. Who damages a ring gets its error descriptor signalled and an error here; the connection is then of no more use.
+//! The law of this crate: it starts no thread, reads no clock and knows no drive. The owner of a
+//! [`Connection`] tells it when there is a message to receive. It hands out requests, and returns their
+//! completions to the guest when its owner says so. So the same code serves a machine in real time and a
+//! kernel in virtual time. Nothing that the other side sends is trusted: no address, no length, not the order
+//! of messages. Nothing here waits: not for a message, not for its rest, not for room in a descriptor. When a
+//! guest damages a ring, its error descriptor is signalled and an error is returned here; the connection can
+//! then not be used any more.
 //!
-//! Sources: the vhost-user protocol (QEMU, docs/interop/vhost-user.rst) and the block device of Virtio 1.2, section 5.2.
+//! Sources: the vhost-user protocol (QEMU, docs/interop/vhost-user.rst) and the block device of Virtio 1.2,
+//! section 5.2.
 //!
 //! # How to use it
 //!
-//! Accept on a Unix socket, make a [`Connection`] with an [`Offer`], and wait for [`Connection::socket`] and, by edges, for each
-//! of [`Connection::kicks`]. When the socket is readable, call [`Connection::receive`]. When a kick is, call
-//! [`Connection::take`], which hands out [`BlockRequest`]s. Answer each with [`Connection::complete`] when its time has come,
-//! then call [`Connection::signal`] once.
+//! Accept a connection on a Unix socket, create a [`Connection`] with an [`Offer`], and wait for
+//! [`Connection::socket`] and, edge-triggered, for each of [`Connection::kicks`]. When the socket is
+//! readable, call [`Connection::receive`]. When a kick is readable, call [`Connection::take`], which returns
+//! [`BlockRequest`]s. Complete each with [`Connection::complete`] when its time has come, then call
+//! [`Connection::signal`] once.
 
 mod chain;
 mod config;

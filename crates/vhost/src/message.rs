@@ -1,4 +1,5 @@
-//! Messages of the vhost-user protocol on the wire: a header of twelve bytes, a payload, and file descriptors beside it.
+//! Messages of the vhost-user protocol on the wire: a header of twelve bytes, a payload, and accompanying
+//! file descriptors.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -10,9 +11,9 @@ use rustix::net::{
 };
 
 const HEADER_BYTES: usize = 12;
-/// No message that is understood here has more: a region table of eight regions has 264.
+/// The largest payload accepted, in bytes. The longest message used here, a table of eight regions, has 264.
 const LARGEST_PAYLOAD: usize = 1024;
-/// A region table carries one for each of its regions, eight at most.
+/// The most descriptors with a message: a region table has one for each of its regions, eight at most.
 const MOST_FDS: usize = 8;
 
 const VERSION: u32 = 1;
@@ -20,7 +21,7 @@ const VERSION_MASK: u32 = 3;
 const REPLY: u32 = 1 << 2;
 const NEED_REPLY: u32 = 1 << 3;
 
-/// A message as it came.
+/// A received message.
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) code: u32,
@@ -30,7 +31,8 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// The little-endian number at `at` of the payload; zero beyond its end, which its users have ruled out by length.
+    /// Returns the little-endian number at `at` in the payload, or zero past its end. Callers check the
+    /// length first.
     pub(crate) fn u32(&self, at: usize) -> u32 {
         self.payload.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes)
     }
@@ -41,34 +43,34 @@ impl Message {
     }
 }
 
-/// How far the next message has come.
+/// The progress of receiving a message.
 #[derive(Debug)]
 pub(crate) enum Progress {
-    /// It is here.
+    /// The complete message.
     Message(Message),
-    /// Not all of it.
+    /// The message is not complete yet.
     Incomplete,
     /// The other side has closed the connection between two messages.
     Gone,
 }
 
-/// Takes messages off a socket without ever waiting, in whatever pieces they come.
+/// Receives messages from a socket without waiting, in whatever pieces they arrive.
 #[derive(Debug, Default)]
 pub(crate) struct Receiver {
     header: [u8; HEADER_BYTES],
-    /// Bytes of the header, and behind them of the payload, that are here.
+    /// The number of bytes received, of the header and then of the payload.
     received: usize,
     payload: Vec<u8>,
     fds: Vec<OwnedFd>,
 }
 
 impl Receiver {
-    /// Whether a message has begun and not ended.
+    /// Whether a message has begun but is not complete.
     pub(crate) const fn is_within(&self) -> bool {
         self.received > 0
     }
 
-    /// Takes what there is of the next message.
+    /// Receives what is available of the next message.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<Progress> {
         while self.received < HEADER_BYTES {
             let Some((read, fds)) = receive_with_fds(socket, &mut self.header[self.received..])? else {
@@ -99,7 +101,7 @@ impl Receiver {
         Ok(Progress::Message(Message { code, needs_reply: flags & NEED_REPLY != 0, payload, fds }))
     }
 
-    /// The number of bytes behind the header, if it is one.
+    /// Checks the header, and returns the length of the payload.
     fn check(&self) -> io::Result<usize> {
         let (flags, size) = (word(&self.header, 4), word(&self.header, 8));
         if flags & VERSION_MASK != VERSION {
@@ -122,8 +124,8 @@ fn cut_off() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the connection ended within a message")
 }
 
-/// Answers `code` with `payload`. The answers that a guest has not fetched fit into its socket many times over; one that lets it
-/// fill up is an error.
+/// Answers `code` with `payload`. A socket has room for many answers that the guest has not read; if the
+/// guest lets it fill up, that is an error.
 pub(crate) fn reply(socket: BorrowedFd<'_>, code: u32, payload: &[u8]) -> io::Result<()> {
     let size = u32::try_from(payload.len()).map_err(io::Error::other)?;
     let mut bytes = Vec::with_capacity(HEADER_BYTES + payload.len());
@@ -143,7 +145,7 @@ pub(crate) fn reply(socket: BorrowedFd<'_>, code: u32, payload: &[u8]) -> io::Re
     Ok(())
 }
 
-/// `None` where nothing is there yet.
+/// Receives bytes and descriptors; `None` where nothing is available yet.
 fn receive_with_fds(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<(usize, Vec<OwnedFd>)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -165,7 +167,7 @@ fn receive_with_fds(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Opt
     Ok(Some((bytes, fds)))
 }
 
-/// What comes of a call that does not wait: `None` where it would have to.
+/// Makes a call that does not wait; `None` where it would have to.
 fn progress<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<Option<T>> {
     loop {
         match call() {

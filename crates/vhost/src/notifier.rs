@@ -1,8 +1,8 @@
-//! Descriptors of the guest's by which the two sides wake each other.
+//! File descriptors from the guest, by which the two sides wake each other.
 //!
-//! The law of this module: nothing here waits, whatever the guest does with its own copy of the descriptor. Only eventfds,
-//! pipes and Unix sockets (what User-Mode Linux calls a pipe) are taken: writing to or polling anything else may wait for a disk,
-//! a network, or a program of the guest's.
+//! The law of this module: nothing here waits, whatever the guest does with its own copy of the descriptor.
+//! Only eventfds, pipes and Unix sockets (which User-Mode Linux calls pipes) are accepted: writing to or
+//! polling anything else may wait for a disk, a network, or a program of the guest's.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -21,9 +21,9 @@ pub(crate) struct Notifier {
 }
 
 impl Notifier {
-    /// Takes the descriptor, if it is of a kind that is never waited on.
+    /// Takes the descriptor, if it is of a kind that never blocks.
     pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
-        // No file system has a say in these names: a file's begins with a slash.
+        // No file system can produce these names: the name of a file begins with a slash.
         let name = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))?;
         let name = name.to_string_lossy();
         if name.starts_with("socket:[") && socket_domain(&fd)? == AddressFamily::UNIX {
@@ -37,14 +37,14 @@ impl Notifier {
         Ok(Self { fd, is_socket: false })
     }
 
-    /// Wakes the other side. A counter or a pipe that is full wakes it as well.
+    /// Wakes the other side. A full counter or pipe has woken it already.
     pub(crate) fn raise(&self) -> io::Result<()> {
         const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         let one = 1u64.to_le_bytes();
         let written = if self.is_socket {
             send(&self.fd, &one, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
         } else {
-            // The guest shares the descriptor's flags, and may have cleared O_NONBLOCK again.
+            // The guest shares the descriptor's flags, and may have cleared O_NONBLOCK.
             let mut room = [PollFd::new(&self.fd, PollFlags::OUT)];
             poll(&mut room, Some(&NOW))?;
             let state = room[0].revents();

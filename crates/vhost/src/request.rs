@@ -1,4 +1,4 @@
-//! Requests of the block device: what stands in a descriptor chain (Virtio 1.2, section 5.2.6).
+//! Requests of the block device, as encoded in a descriptor chain (Virtio 1.2, section 5.2.6).
 
 use vm_memory::{Address, Bytes, GuestAddress, GuestMemoryMmap};
 
@@ -9,32 +9,32 @@ use crate::ring::Chain;
 const HEADER_BYTES: usize = 16;
 const RANGE_BYTES: usize = 16;
 const SERIAL_BYTES: usize = 20;
-/// More than any guest puts into one request: 126 segments of 64 KiB are 8 MiB.
+/// The largest request accepted, in bytes. No guest uses more: 126 segments of 64 KiB are 8 MiB.
 const LARGEST_REQUEST: u64 = 64 << 20;
 
-/// What a request asks for.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Data from the drive.
     Read,
     /// Data to the drive.
     Write,
-    /// What was written before is to be durable.
+    /// Earlier writes must become durable.
     Flush,
     /// The bytes are no longer needed.
     Discard,
-    /// The bytes are to read as zeroes.
+    /// The bytes must read as zeroes.
     WriteZeroes,
 }
 
-/// How a request ended.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// As asked.
+    /// The request was carried out.
     Ok,
-    /// It failed.
+    /// The request failed.
     Error,
-    /// The device has no such request.
+    /// The device does not support the request.
     Unsupported,
 }
 
@@ -51,16 +51,16 @@ impl Status {
 /// A request that the guest waits for.
 #[derive(Debug)]
 pub struct BlockRequest {
-    /// What it asks for.
+    /// Its kind.
     pub kind: Kind,
-    /// The first byte, as the guest counts; zero for a flush.
+    /// The first byte on the drive; zero for a flush.
     pub offset: u64,
     /// Number of bytes; zero for a flush.
     pub length: u64,
     pub(crate) queue: usize,
     pub(crate) head: u16,
     status: GuestAddress,
-    /// Where the data are in the guest's memory: of a write to be read, of a read to be written.
+    /// The parts of the guest's memory that a write's data come from, or a read's data go to.
     data: Vec<Part>,
 }
 
@@ -70,23 +70,23 @@ struct Part {
     length: usize,
 }
 
-/// A chain, understood.
+/// A parsed chain.
 pub(crate) enum Taken {
-    /// The drive has to do it.
+    /// The drive must carry it out.
     Request(BlockRequest),
-    /// It is answered: give the chain back, with so many bytes written to it.
+    /// It is answered already: return the chain, with this number of bytes written to it.
     Answered { head: u16, written: u32 },
 }
 
-/// What the driver was told, and what it has agreed to.
+/// What was reported to the driver, and what it has negotiated.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms<'a> {
     pub(crate) features: u64,
     pub(crate) serial: &'a str,
 }
 
-/// Takes the chain apart. What makes no sense is answered with an error where there is a place for it; what was not agreed upon
-/// is damage.
+/// Parses the chain. An invalid request is answered with an error where it has room for a status. Use of a
+/// feature that was not negotiated counts as damage.
 pub(crate) fn take(
     chain: Chain,
     memory: &GuestMemoryMmap,
@@ -100,7 +100,7 @@ pub(crate) fn take(
         let length = usize::try_from(descriptor.len()).unwrap_or(usize::MAX);
         parts.push(Part { address: descriptor.addr(), length });
     }
-    // The status is the last byte that may be written.
+    // The status is the last writable byte.
     let Some(status) = cut_last_byte(&mut writable) else {
         return Ok(Taken::Answered { head, written: 0 });
     };
@@ -134,7 +134,7 @@ pub(crate) fn take(
         },
         11 | 13 => {
             let kind = if code == 11 { Kind::Discard } else { Kind::WriteZeroes };
-            // One range is offered, so one is what a request has.
+            // Only one range per request is offered.
             if total(&readable) != Some(RANGE_BYTES as u64) {
                 return answered(Status::Unsupported, 0);
             }
@@ -152,7 +152,7 @@ pub(crate) fn take(
     }
 }
 
-/// The feature that a kind of request needs, and its name.
+/// Returns the feature that a kind of request requires, and its name.
 const fn needs(code: u32) -> Option<(u64, &'static str)> {
     match code {
         4 => Some((feature::FLUSH, "VIRTIO_BLK_F_FLUSH")),
@@ -163,7 +163,7 @@ const fn needs(code: u32) -> Option<(u64, &'static str)> {
 }
 
 impl BlockRequest {
-    /// Copies the data of a write out of the guest's memory; `None` where the guest has no such memory.
+    /// Copies the data of a write from the guest's memory; `None` where the guest has no such memory.
     pub(crate) fn fetch(&self, memory: &GuestMemoryMmap, into: &mut Vec<u8>) -> Option<()> {
         let length = usize::try_from(self.length).ok()?;
         into.clear();
@@ -177,7 +177,8 @@ impl BlockRequest {
         Some(())
     }
 
-    /// Copies the data of a read into the guest's memory, and says how it went; returns the number of bytes written.
+    /// Copies the data of a read to the guest's memory, and writes the status. Returns the number of bytes
+    /// written.
     pub(crate) fn finish(&self, memory: &GuestMemoryMmap, status: Status, data: &[u8]) -> u32 {
         let mut written: u32 = 0;
         let mut status = status;
@@ -198,7 +199,7 @@ impl BlockRequest {
     }
 }
 
-/// The bytes of all parts together; `None` where they are more than any request has.
+/// Returns the total length of all parts; `None` where it exceeds the largest request.
 fn total(parts: &[Part]) -> Option<u64> {
     let sum = parts.iter().try_fold(0u64, |sum, part| sum.checked_add(part.length as u64))?;
     (sum <= LARGEST_REQUEST).then_some(sum)
@@ -217,7 +218,7 @@ fn cut_last_byte(parts: &mut Vec<Part>) -> Option<GuestAddress> {
     Some(address)
 }
 
-/// Takes the first `N` bytes off the parts, however the guest has cut them up.
+/// Removes and returns the first `N` bytes of the parts, however the guest has divided them.
 fn take_front<const N: usize>(parts: &mut Vec<Part>, memory: &GuestMemoryMmap) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     let mut filled = 0;

@@ -1,4 +1,4 @@
-//! The rings: shared memory through which requests come and completions go.
+//! The rings: shared memory by which requests arrive and completions are returned.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
@@ -11,29 +11,29 @@ use crate::chain::{self, Damage};
 use crate::connection::VhostError;
 use crate::notifier::Notifier;
 
-/// The longest ring that Virtio allows in this device is more than any guest uses.
+/// The longest ring that this device accepts, which is more than any guest uses.
 pub(crate) const LONGEST_RING: u16 = 1024;
 
-/// `struct virtq_avail`: flags and index, before the ring.
+/// The bytes of flags and index in `struct virtq_avail`, before the ring.
 const AVAILABLE_HEADER: u64 = 4;
 
 /// A request queue.
 pub(crate) struct Ring {
     queue: Queue,
     pub(crate) enabled: bool,
-    /// The guest wakes us by this when it has put requests in. It is never read: whoever waits for it does so by edges.
+    /// The guest signals this after it has added requests. It is never read; wait for its edges.
     kick: Option<Notifier>,
-    /// The guest is interrupted by this; a pipe where the guest is User-Mode Linux.
+    /// Interrupts the guest. A pipe if the guest is User-Mode Linux.
     call: Option<Notifier>,
-    /// The guest is told by this that the ring is broken.
+    /// Tells the guest that the ring is broken.
     error: Option<Notifier>,
-    /// There are completions that the guest has not been told of.
+    /// Whether there are completions that the guest has not been interrupted for.
     pub(crate) owes_signal: bool,
-    /// The heads of the chains that the device has.
+    /// For each head, whether the device has its chain.
     in_use: Vec<bool>,
 }
 
-/// Where the parts of a ring lie in the guest's memory.
+/// The addresses of a ring's parts in the guest's memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Addresses {
     pub(crate) descriptors: u64,
@@ -70,7 +70,7 @@ impl Ring {
         self.queue.try_set_used_ring_address(GuestAddress(used)).map_err(VhostError::Ring)
     }
 
-    /// Where the next request will be taken from. The protocol has one number for both halves of the ring.
+    /// Sets the index of the next request. The protocol has one number for both halves of the ring.
     pub(crate) fn set_base(&mut self, base: u16) {
         self.queue.set_next_avail(base);
         self.queue.set_next_used(base);
@@ -92,11 +92,11 @@ impl Ring {
         self.in_use.fill(false);
     }
 
-    /// Stops it for good, and tells the guest that it has broken it.
+    /// Stops the ring for good, and tells the guest that it is broken.
     pub(crate) fn fail(&mut self) {
         self.stop();
         if let Some(error) = self.error.take() {
-            // A guest that does not hear it learns it from the end of the connection.
+            // If this fails, the guest learns it from the end of the connection.
             let _ = error.raise();
         }
     }
@@ -121,7 +121,7 @@ impl Ring {
         self.enabled && self.queue.ready()
     }
 
-    /// The next request in the ring; `None` when it is empty, or the ring is not in use.
+    /// Returns the next request in the ring; `None` when the ring is empty or not in use.
     pub(crate) fn pop(&mut self, memory: &GuestMemoryMmap, indirect: bool) -> Result<Option<Chain>, Damage> {
         if !self.is_live() {
             return Ok(None);
@@ -150,7 +150,7 @@ impl Ring {
         Ok(Some(Chain { head, descriptors }))
     }
 
-    /// With requests waiting already this says yes: take them before waiting for a kick.
+    /// Enables kicks. Returns true if requests are already waiting: take them before waiting for a kick.
     pub(crate) fn wants_kicks(&mut self, memory: &GuestMemoryMmap) -> Result<bool, Damage> {
         if !self.is_live() {
             return Ok(false);
@@ -158,7 +158,7 @@ impl Ring {
         self.queue.enable_notification(memory).map_err(|_| Damage::Outside)
     }
 
-    /// Gives the request back. What came in before the ring was stopped is forgotten.
+    /// Returns the request to the guest. Requests from before the ring was stopped are dropped.
     pub(crate) fn push(&mut self, memory: &GuestMemoryMmap, head: u16, written: u32) -> Result<(), Damage> {
         if !self.queue.ready() {
             return Ok(());
@@ -169,7 +169,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Interrupts the guest if it is owed an interrupt; says whether it was.
+    /// Interrupts the guest if an interrupt is due. Returns whether it was.
     pub(crate) fn signal(&mut self) -> Result<bool, VhostError> {
         if !std::mem::take(&mut self.owes_signal) {
             return Ok(false);

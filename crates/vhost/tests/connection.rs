@@ -1,4 +1,4 @@
-//! The device from the guest's side: messages and rings written by hand, well and badly.
+//! The device from the guest's side: messages and rings written by hand, valid and invalid.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,9 +15,9 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use straddle_vhost::{BlockRequest, Connection, Kind, Offer, Received, Status};
 
 const MEMORY: u64 = 1 << 20;
-/// Where the guest's process has its memory mapped, as it says.
+/// The address at which the guest's process says its memory is mapped.
 const USER: u64 = 0x7000_0000_0000;
-/// Where the parts of the ring lie in it.
+/// The offsets of the ring's parts in it.
 const DESCRIPTORS: u64 = 0;
 const AVAILABLE: u64 = 4096;
 const USED: u64 = 8192;
@@ -102,7 +102,7 @@ impl Guest {
         let features = u64::from_le_bytes(self.ask(1, &[]).try_into().unwrap());
         assert_ne!(features & 1 << 32, 0, "version 1");
         self.tell(2, &[features], &[]);
-        // One region; and room for a second, as User-Mode Linux sends it.
+        // One region, with room for a second, as User-Mode Linux sends it.
         self.tell(5, &[1, 0, MEMORY, USER, 0, 0, 0, 0, 0], &[memory.as_fd()]);
         self.tell(8, &[u64::from(RING) << 32], &[]);
         self.tell(10, &[0], &[]);
@@ -139,7 +139,7 @@ impl Guest {
         requests
     }
 
-    /// Requests given back, and the bytes written to the last of them.
+    /// Returns the number of requests returned, and the bytes written to the last of them.
     fn used(&self) -> (u16, u32) {
         let mut index = [0; 2];
         self.memory.read_exact_at(&mut index, USED + 2).unwrap();
@@ -163,7 +163,7 @@ fn a_write_and_a_read_go_through() {
     guest.set_up();
     guest.header(0x4000, 1, 8);
     guest.memory.write_all_at(&[0xab; 1024], 0x5000).unwrap();
-    // The data in two pieces, and the header in two: the guest may cut as it likes.
+    // Data and header are in two pieces each: the guest may divide them in any way.
     guest.put(&[(0x4000, 8, 0), (0x4008, 8, 0), (0x5000, 512, 0), (0x5200, 512, 0), (0x6000, 1, WRITABLE)]);
     let requests = guest.take();
     let [request] = &requests[..] else { panic!("{requests:?}") };

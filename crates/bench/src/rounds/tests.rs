@@ -1,4 +1,4 @@
-//! Whether the intervals keep what they promise, on targets of which the truth is known.
+//! Tests that the intervals have the promised coverage, on targets whose true ratio is known.
 
 use std::collections::VecDeque;
 
@@ -13,18 +13,19 @@ use crate::{Mock, Sync};
 
 const MILLISECOND: f64 = 1e6;
 
-/// What disturbs a measurement.
+/// Disturbances of a measurement.
 #[derive(Clone, Copy, Debug, Default)]
 struct Noise {
     /// Standard deviation of the logarithm of each request's time.
     spread: f64,
-    /// Requests that take 100 ms more, as a share of all.
+    /// The fraction of requests that take 100 ms more.
     stalls: f64,
-    /// How much slower it is at the end of ten seconds.
+    /// The relative slowdown after ten seconds.
     drift: f64,
 }
 
-/// A target of 1 ms a request, `ratio` times that where a request does not begin at a multiple of 4096.
+/// A target that takes 1 ms per request, and `ratio` times that if the request does not begin at a multiple
+/// of 4096.
 struct Noisy {
     description: Description,
     ratio: f64,
@@ -52,7 +53,7 @@ impl Noisy {
         (float(self.random.next() >> 11) + 0.5) / float(1 << 53)
     }
 
-    /// G. E. P. Box and M. E. Muller.
+    /// Returns a normally distributed number, by the method of G. E. P. Box and M. E. Muller.
     fn normal(&mut self) -> f64 {
         let (one, other) = (self.uniform(), self.uniform());
         (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * other).cos()
@@ -127,14 +128,14 @@ fn measured(target: &mut dyn Target, workload: &Workload, order: &Order) -> Meas
     rounds(target, workload, Host::default(), order, &mut Silent).unwrap()
 }
 
-/// Of `runs` runs: how many intervals held the truth, and how many runs found a difference.
+/// Returns, of `runs` runs, how many intervals contained the truth, and how many runs found a difference.
 fn judged(runs: u32, offsets: &[u64], ratio: f64, noise: Noise) -> (u32, u32) {
     let (mut held, mut claimed) = (0, 0);
     for seed in 0..runs {
         let mut target = Noisy::new(ratio, noise, u64::from(seed) ^ 0xABCD_EF01);
         let measured = measured(&mut target, &flushed(), &order(offsets, seed.into()));
         let arms = measured.sweep.arms();
-        // Arm 0 is the aligned one, whichever the fastest seems to be.
+        // Arm 0 is the aligned one, whichever seems to be the fastest.
         let found = Sweep::new(vec![arms[0].clone(), arms[1].clone()]).unwrap();
         let interval = found.ratio(found.worst()).interval.unwrap();
         let truth = if found.worst().offset == 0 { 1.0 / ratio } else { ratio };
@@ -144,12 +145,13 @@ fn judged(runs: u32, offsets: &[u64], ratio: f64, noise: Noise) -> (u32, u32) {
     (held, claimed)
 }
 
-/// Runs of each case: 200, or as many as `RUNS` says (`make statistics` asks for 2,000).
+/// The number of runs of each case: 200, or as `RUNS` specifies (`make statistics` uses 2,000).
 fn runs() -> u32 {
     std::env::var("RUNS").map_or(200, |text| text.parse().unwrap())
 }
 
-/// What three standard deviations of `runs` draws leave of a share of 0.95, besides the 0.02 by which the method may be off.
+/// The range allowed for a share of 0.95: three standard deviations of `runs` draws, besides the 0.02 by
+/// which the method may be off.
 fn held_bounds(runs: u32) -> std::ops::RangeInclusive<f64> {
     let slack = 3.0 * (0.95 * 0.05 / f64::from(runs)).sqrt();
     0.93 - slack..=0.97 + slack
@@ -249,7 +251,8 @@ fn a_short_turn_with_a_deep_queue_tells_the_steady_rate() {
     let measured = measured(&mut target, &workload, &order);
     let arm = &measured.sweep.arms()[0];
     assert_eq!(arm.samples.requests, measured.rounds as u64 * 24, "the tail does not count");
-    // Twelve requests by eight channels: two services, where eight of the second had been asked for as well.
+    // Twelve requests on eight channels take two service times, because eight requests of the second were
+    // submitted as well.
     assert!((arm.seconds_per_request() - 2e-3 / 12.0).abs() < 1e-9, "{}", arm.seconds_per_request());
     let sent = target.log().len() as u64;
     let turns = measured.rounds as u64 * 4;
@@ -264,6 +267,6 @@ fn a_turn_of_writes_ends_with_a_flush_that_counts() {
     let measured = measured(&mut target, &workload, &order);
     let arm = &measured.sweep.arms()[0];
     assert_eq!(arm.samples.flushes, measured.rounds as u64 * 2);
-    // Four writes and a flush of 1 ms each.
+    // Four writes and a flush, 1 ms each.
     assert!((arm.seconds_per_request() - 1.25e-3).abs() < 1e-9, "{}", arm.seconds_per_request());
 }

@@ -1,42 +1,43 @@
-//! The patterns of requests: the list that files, the command line and its help are made of.
+//! The patterns of requests: the list from which files, the command line and its help are generated.
 //!
-//! Add a pattern to `patterns!`, and the compiler leads to everything that has to be known of it.
+//! After adding a pattern to `patterns!`, the compiler reports every place that needs to know it.
 
 use serde::{Deserialize, Serialize};
 
-/// Requests of the random workloads: what the published program was run with.
+/// The number of requests of the random workloads, with which the published program was run.
 pub const RANDOM_COUNT: u64 = 1000;
-/// Requests of the strided workload: what phybs was run with.
+/// The number of requests of the strided workload, with which phybs was run.
 pub const STRIDED_COUNT: u64 = 32_768;
-/// Requests of `dd`.
+/// The number of requests of `dd`.
 pub const DD_COUNT: u64 = 1024;
-/// How long the sequential workloads run, in seconds: fio's `runtime` in the published job.
+/// The running time of the sequential workloads in seconds: fio's `runtime` in the published job.
 pub const SEQUENTIAL_SECONDS: f64 = 60.0;
-/// Blocks of the random workloads: the modulus in the published program.
+/// The number of blocks of the random workloads: the modulus in the published program.
 pub const RANDOM_BLOCKS: u64 = 200_000_000;
 
 /// What makes a write durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sync {
-    /// Nothing: it may stay in the drive's cache. O_SYNC on a raw disk did no more up to Linux 2.6.31.
+    /// Nothing: it may stay in the drive's cache. Up to Linux 2.6.31, O_SYNC on a raw disk did no more.
     #[default]
     None,
-    /// A flush of the drive's cache after each write: O_SYNC later.
+    /// A flush of the drive's cache after each write, as by O_SYNC since then.
     Flush,
-    /// Each write goes to the medium by itself (force unit access).
+    /// Force unit access: each write goes to the medium individually.
     Fua,
 }
 
-/// Makes the enum, its list and its names of one list. An entry: documentation, the variant with its parameters and their
-/// usual values, the constant for that, the name in files and on the command line, and the help.
+/// Generates the enum, its list and its names from one list. An entry has documentation, the variant with its
+/// parameters and their default values, the constant for that, the name in files and on the command line, and
+/// the help text.
 macro_rules! patterns {
     ($(
         $(#[doc = $doc:literal])+
         $variant:ident { $($(#[doc = $of_field:literal])+ $field:ident: $type:ty = $usual:expr,)* }
         as $constant:ident, $name:literal: $about:literal;
     )+) => {
-        /// Where requests lie, and what else they are besides a size and a number.
+        /// The places of the requests, and further properties besides their size and number.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
         #[serde(tag = "kind")]
         pub enum Pattern {
@@ -53,17 +54,17 @@ macro_rules! patterns {
                 pub const $constant: Self = Self::$variant { $($field: $usual,)* };
             )+
 
-            /// Each pattern with its usual parameters.
+            /// All patterns, with their default parameters.
             pub const ALL: &'static [Self] = &[$(Self::$constant),+];
 
-            /// The name, as in files and on the command line.
+            /// Returns the name in files and on the command line.
             pub const fn name(&self) -> &'static str {
                 match self {
                     $(Self::$variant { .. } => $name,)+
                 }
             }
 
-            /// What it is, in a line of the help.
+            /// Returns a one-line description for the help.
             pub const fn about(&self) -> &'static str {
                 match self {
                     $(Self::$variant { .. } => $about,)+
@@ -74,62 +75,63 @@ macro_rules! patterns {
 }
 
 patterns! {
-    /// Writes to random blocks: T. Miller's program of 2010, with its arithmetic.
-    /// Block = random() % `blocks`, byte = `start` + block · `size` + `offset`.
+    /// Writes to random blocks: T. Miller's program of 2010, with its arithmetic. The block is random() %
+    /// `blocks`, the byte is `start` + block · `size` + `offset`.
     RandomWrite {
-        /// Blocks to choose from; fewer if the target is too small.
+        /// The number of blocks to choose from; fewer if the target is too small.
         blocks: u64 = RANDOM_BLOCKS,
-        /// Seed of the generator; the offset in logical sectors if not given, as in the published program.
+        /// The seed of the generator; by default the offset in logical sectors, as in the published program.
         seed: Option<u32> = None,
         /// What makes each write durable.
         sync: Sync = Sync::None,
     } as RANDOM_WRITE, "random-write":
         "4 KiB writes to random blocks: the program of the 2010 article that first showed the cost";
 
-    /// Writes a fixed distance apart: D. E. Smørgrav's phybs. Byte = `start` + `offset` + index · `stride`.
+    /// Writes a fixed distance apart: D. E. Smørgrav's phybs. The byte is `start` + `offset` + index ·
+    /// `stride`.
     StridedWrite {
-        /// Bytes from the start of one to the start of the next.
+        /// The distance in bytes between the starts of two writes.
         stride: u64 = 16_384,
         /// What makes each write durable.
         sync: Sync = Sync::None,
     } as STRIDED_WRITE, "strided-write": "4 KiB writes a fixed distance apart: phybs";
 
-    /// Writes one after the other, with an fsync after every `fsync_each` of them: fio's `rw=write fsync=1`.
+    /// Consecutive writes, with an fsync after every `fsync_each` of them: fio's `rw=write fsync=1`.
     SequentialWrite {
-        /// Writes from one fsync to the next; none at all if zero.
+        /// The number of writes per fsync; zero for no fsync.
         fsync_each: u64 = 1,
     } as SEQUENTIAL_WRITE, "sequential-write":
         "4 KiB writes one after the other, each with an fsync: fio's rw=write fsync=1";
 
-    /// Writes one after the other, and one fsync at the end, which counts. The size is what the drive sees: where a page
-    /// cache gathers dd's blocks first, what it sends.
+    /// Consecutive writes, and one fsync at the end, whose time counts. The size is that of the requests to
+    /// the drive: where a page cache merges dd's blocks first, the size after merging.
     Dd {} as DD, "dd": "Large writes one after the other, and one fsync at the end";
 
-    /// Reads of random blocks, chosen as [`Pattern::RandomWrite`] chooses them.
+    /// Reads of random blocks, chosen as in [`Pattern::RandomWrite`].
     RandomRead {
-        /// Blocks to choose from; fewer if the target is too small.
+        /// The number of blocks to choose from; fewer if the target is too small.
         blocks: u64 = RANDOM_BLOCKS,
-        /// Seed of the generator; the offset in logical sectors if not given.
+        /// The seed of the generator; by default the offset in logical sectors.
         seed: Option<u32> = None,
     } as RANDOM_READ, "random-read": "4 KiB reads of random blocks";
 
-    /// Reads one after the other.
+    /// Consecutive reads.
     SequentialRead {} as SEQUENTIAL_READ, "sequential-read": "4 KiB reads one after the other";
 }
 
-/// What some patterns have and others have not. Of a pattern: `None` where it has no such parameter; a seed also where it
-/// is not given. As a request: `None` where the usual value stays.
+/// The parameters that only some patterns have. As those of a pattern, `None` means that it has no such
+/// parameter, or a seed that is not given. As a request, `None` keeps the default value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
-    /// Bytes from the start of a request to the start of the next.
+    /// The distance in bytes between the starts of consecutive requests.
     pub stride: Option<u64>,
-    /// Blocks to choose from.
+    /// The number of blocks to choose from.
     pub blocks: Option<u64>,
-    /// Seed of the generator.
+    /// The seed of the generator.
     pub seed: Option<u32>,
     /// What makes each write durable.
     pub sync: Option<Sync>,
-    /// Writes from one fsync to the next.
+    /// The number of writes per fsync.
     pub fsync_each: Option<u64>,
 }
 
@@ -137,14 +139,14 @@ pub struct Parameters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{parameter} {}", self.reason())]
 pub struct ForeignParameter {
-    /// Its name, as in files.
+    /// The parameter's name, as in files.
     pub parameter: &'static str,
-    /// The name of the pattern.
+    /// The pattern's name.
     pub pattern: &'static str,
 }
 
 impl ForeignParameter {
-    /// `is for random-write and random-read, not for dd`.
+    /// Returns the reason, such as `is for random-write and random-read, not for dd`.
     pub fn reason(&self) -> String {
         let of = Pattern::ALL.iter().filter(|pattern| pattern.has(self.parameter));
         let names: Vec<&str> = of.map(Pattern::name).collect();
@@ -152,7 +154,7 @@ impl ForeignParameter {
     }
 }
 
-/// The parameters that a pattern has, to be set.
+/// Mutable references to the parameters that a pattern has.
 #[derive(Default)]
 struct Own<'a> {
     stride: Option<&'a mut u64>,
@@ -163,7 +165,7 @@ struct Own<'a> {
 }
 
 impl Pattern {
-    /// The pattern of this name, with its usual parameters.
+    /// Returns the pattern with this name, with its default parameters.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|pattern| pattern.name() == name)
     }
@@ -184,7 +186,7 @@ impl Pattern {
         }
     }
 
-    /// Its parameters.
+    /// Returns its parameters.
     pub fn parameters(mut self) -> Parameters {
         let Own { stride, blocks, seed, sync, fsync_each } = self.own();
         Parameters {
@@ -196,7 +198,7 @@ impl Pattern {
         }
     }
 
-    /// The same with these parameters; the first that it does not have is an error.
+    /// Returns the pattern with these parameters. The first parameter that it does not have is an error.
     pub fn with(mut self, given: Parameters) -> Result<Self, ForeignParameter> {
         let Parameters { stride, blocks, seed, sync, fsync_each } = given;
         let pattern = self.name();
@@ -210,7 +212,7 @@ impl Pattern {
         Ok(self)
     }
 
-    /// Whether it has the parameter of this name.
+    /// Whether it has the parameter with this name.
     fn has(mut self, parameter: &str) -> bool {
         let Own { stride, blocks, seed, sync, fsync_each } = self.own();
         let all = [
@@ -234,7 +236,7 @@ impl Pattern {
         }
     }
 
-    /// Whether the places of its requests are random; else each lies behind the one before.
+    /// Whether its requests are at random places; otherwise each follows the previous one.
     pub const fn is_random(&self) -> bool {
         match self {
             Self::RandomWrite { .. } | Self::RandomRead { .. } => true,
@@ -245,7 +247,7 @@ impl Pattern {
         }
     }
 
-    /// Whether an fsync ends it, which counts.
+    /// Whether it ends with an fsync whose time counts.
     pub const fn ends_with_fsync(&self) -> bool {
         match self {
             Self::Dd {} => true,
@@ -257,7 +259,7 @@ impl Pattern {
         }
     }
 
-    /// Bytes of each request, if not given.
+    /// Returns the default size of a request in bytes.
     pub const fn usual_size(&self) -> u64 {
         match self {
             Self::Dd {} => 1 << 20,
@@ -269,7 +271,7 @@ impl Pattern {
         }
     }
 
-    /// The number of requests or the seconds after which it ends, if neither is given.
+    /// Returns the default limits: the number of requests, or the seconds.
     pub const fn usual_limits(&self) -> (Option<u64>, Option<f64>) {
         match self {
             Self::RandomWrite { .. } | Self::RandomRead { .. } => (Some(RANDOM_COUNT), None),

@@ -1,11 +1,11 @@
-//! A workload on one target: checked, and as what is sent.
+//! A workload on one target: checked, and turned into requests.
 
 use straddle_io::{Nanos, Operation};
 
 use super::{ROOM, Sync, Workload, WorkloadError};
 use crate::random::GlibcRandom;
 
-/// A checked workload, being run.
+/// A checked workload that is being run.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) operation: Operation,
@@ -13,17 +13,18 @@ pub(crate) struct Program {
     pub(crate) places: Places,
     pub(crate) count: Option<u64>,
     pub(crate) time: Option<Nanos>,
-    /// A flush after each write, as a part of it.
+    /// Whether a flush after each write counts as part of it.
     pub(crate) flush_each: bool,
-    /// A flush after so many writes, with nothing else outstanding; never if zero.
+    /// The number of writes after which to flush, with nothing else outstanding; zero for never.
     pub(crate) fsync_each: u64,
     pub(crate) fsync_last: bool,
     pub(crate) depth: u32,
-    /// Requests beyond the count that keep the queue full until the last one that counts is done.
+    /// The number of requests past the count, which keep the queue full until the last request that counts is
+    /// done.
     pub(crate) tail: u64,
 }
 
-/// The bytes at which requests begin.
+/// The offsets at which requests begin.
 #[derive(Clone, Debug)]
 pub(crate) enum Places {
     Random { generator: GlibcRandom, blocks: u64, size: u64, first: u64 },
@@ -31,7 +32,7 @@ pub(crate) enum Places {
 }
 
 impl Places {
-    /// The places of a checked workload.
+    /// Returns the places of a checked workload.
     fn of(
         workload: &Workload,
         count: Option<u64>,
@@ -53,7 +54,7 @@ impl Places {
             let needed = u128::from(size) + u128::from(offset.max(ROOM));
             return Err(WorkloadError::DoesNotFit { first: start, needed, capacity });
         }
-        // Below the capacity, as there is at least one block.
+        // Within the capacity, because there is at least one block.
         Ok(Self::Random { generator: GlibcRandom::new(seed), blocks, size, first: start + offset })
     }
 
@@ -69,7 +70,7 @@ impl Places {
         Ok(Self::Sequential { next: first, stride, left: fits })
     }
 
-    /// The next place; `None` when the target ends.
+    /// Returns the next place; `None` at the end of the target.
     pub(crate) fn next(&mut self) -> Option<u64> {
         match self {
             Self::Random { generator, blocks, size, first } => {
@@ -86,7 +87,8 @@ impl Places {
 }
 
 impl Workload {
-    /// What to send to a target of `capacity` bytes, checked: no request will be past its end or no whole sectors.
+    /// Checks the workload for a target of `capacity` bytes: every request is inside the target and of whole
+    /// sectors.
     pub(crate) fn program(&self, capacity: u64, sector: u64) -> Result<Program, WorkloadError> {
         let (count, seconds) = self.limits();
         self.check(sector)?;

@@ -1,10 +1,10 @@
-//! What drives say of themselves, from their bytes to the figures.
+//! What drives report about themselves, from the raw bytes to the figures.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
-/// Attributes of any bytes.
+/// Attributes with arbitrary bytes.
 #[derive(Default)]
 struct Bytes(BTreeMap<&'static str, Vec<u8>>);
 
@@ -24,7 +24,8 @@ impl Attributes for Bytes {
     }
 }
 
-/// A SATA disk of which the kernel shows `physical` and `offset`, and whose IDENTIFY data has these words 106 and 209.
+/// A SATA disk for which the kernel shows `physical` and `offset`, and whose IDENTIFY data has these words
+/// 106 and 209.
 fn sata(physical: &str, offset: &str, words: [u16; 2]) -> Topology {
     let mut identify = [0; 512];
     identify[0] = 0x40;
@@ -42,7 +43,8 @@ fn sata(physical: &str, offset: &str, words: [u16; 2]) -> Topology {
 
 #[test]
 fn a_word_that_is_not_valid_says_nothing() {
-    // Every value of the bits that make words 106 and 209 valid, with and without the bits that count.
+    // Every value of the bits that make words 106 and 209 valid, with and without the bits that carry the
+    // value.
     for validity in 0..4_u16 {
         let is_valid = validity == 0b01;
         for low in [0, 0x2003] {
@@ -55,18 +57,18 @@ fn a_word_that_is_not_valid_says_nothing() {
         let said = found.alignment_offset.others().len();
         assert_eq!(said, usize::from(is_valid), "word 209 is {:#06x}", validity << 14 | 1);
     }
-    // A larger physical sector counts, but no offset is made up for it.
+    // A larger physical sector is used, but no offset is invented for it.
     let found = sata("512", "0", [0x6003, 0]);
     assert_eq!(found.physical.value(), ByteCount::new(4096));
     assert!(found.alignment_offset.others().is_empty());
 }
 
-/// An NVMe namespace of 512-byte blocks with these fields of 16 bits, at their bytes.
+/// An NVMe namespace of 512-byte blocks with these 16-bit fields, given by their offsets.
 fn nvme(nsfeat: u8, fields: &[(usize, u16)], device: &[(&'static str, &str)]) -> Topology {
     let mut identify = [0; 4096];
     identify[0] = 1;
     identify[24] = nsfeat;
-    // Two formats: 512-byte blocks (good), in force, and 4096-byte ones (best).
+    // Two formats: 512-byte blocks (good), which is in force, and 4096-byte blocks (best).
     identify[25] = 1;
     identify[128..136].copy_from_slice(&[0, 0, 9, 2, 0, 0, 12, 0]);
     for (at, value) in fields {
@@ -84,7 +86,7 @@ const OPTPERF_AND_NSABP: u8 = 1 << 4 | 1 << 1;
 #[test]
 fn an_optimum_that_the_kernel_dropped_is_in_force_as_zero() {
     let sectors = [("queue/logical_block_size", "512"), ("queue/physical_block_size", "4096")];
-    // NOWS = 1024 blocks; what the kernel shows; what is in force, and how many say something else.
+    // NOWS = 1024 blocks. Then: what the kernel shows, what is in force, and the number of other claims.
     for (shown, in_force, others) in
         [(Some("0"), 0, 1), (Some("524288"), 524_288, 1), (Some("4096"), 4096, 1), (None, 524_288, 0)]
     {
@@ -93,7 +95,7 @@ fn an_optimum_that_the_kernel_dropped_is_in_force_as_zero() {
         let figure = nvme(OPTPERF, &[(72, 1023)], &device).io_opt.unwrap();
         assert_eq!((figure.value().get(), figure.others().len()), (in_force, others), "{shown:?}");
     }
-    // NOWS = 0 is no optimum of one block, whatever the kernel made of it.
+    // NOWS = 0 does not mean an optimum of one block, whatever the kernel makes of it.
     assert_eq!(nvme(OPTPERF, &[], &sectors).io_opt, None);
     let shown = [sectors.as_slice(), &[("queue/optimal_io_size", "0")]].concat();
     assert_eq!(nvme(OPTPERF, &[], &shown).io_opt, None);
@@ -114,7 +116,7 @@ fn a_limit_of_the_kernel_is_no_word_of_the_drive() {
     for (kind, opt, limit, is_limit) in [
         (DeviceKind::Scsi, "1310720", "1280", true),
         (DeviceKind::Scsi, "122880", "120", true),
-        (DeviceKind::Scsi, "16773120", "16383", true), // 16776704 bytes rounded to 4096, as max_sectors_kb is to 1024
+        (DeviceKind::Scsi, "16773120", "16383", true), // 16776704, rounded to 4096 and to 1024
         (DeviceKind::Scsi, "1310720", "512", false),
         (DeviceKind::Virtual, "1310720", "1280", false),
     ] {
@@ -143,7 +145,7 @@ fn what_a_namespace_says_of_atomic_writes_and_formats_is_read() {
         boundary: ByteCount::new(boundary),
     };
     assert_eq!(atomic(OPTPERF_AND_NSABP, &fields, &[]), Some((sizes(512, 16384, 32768), 0)));
-    assert_eq!(atomic(OPTPERF, &fields, &[]), None); // the controller's hold
+    assert_eq!(atomic(OPTPERF, &fields, &[]), None); // the controller's values apply
     assert_eq!(atomic(OPTPERF_AND_NSABP, &[(36, 31), (42, 1)], &[]), None); // shifted by NABO
     let offered =
         [("queue/atomic_write_unit_min_bytes", "512"), ("queue/atomic_write_unit_max_bytes", "4096")];

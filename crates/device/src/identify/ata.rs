@@ -27,7 +27,7 @@ const ROTATION: usize = 217;
 /// Byte 510 (word 255 low) holds this when byte 511 makes the sum of all 512 bytes zero.
 const CHECKSUM_SIGNATURE: u8 = 0xa5;
 
-/// What an ATA drive says in answer to IDENTIFY DEVICE (command ECh).
+/// An ATA drive's answer to IDENTIFY DEVICE (command ECh).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AtaIdentify {
     /// Words 27-46.
@@ -43,20 +43,20 @@ pub struct AtaIdentify {
     /// The logical sector: words 117-118 when word 106 bit 12 is set, else 512 bytes.
     pub logical: BlockSize,
     /// Word 106 bits 3:0: a physical sector is 2^this logical ones; 0 when bit 13 is clear. `None` when word
-    /// 106 is not valid (bits 15:14 are not 01b): then the drive says nothing.
+    /// 106 is not valid (bits 15:14 are not 01b), so that the drive reports nothing.
     pub physical_exponent: Option<u8>,
-    /// Word 209 bits 13:0: how many logical sectors logical sector 0 lies behind the start of its physical
-    /// sector. `None` when word 209 is not valid (bits 15:14 are not 01b).
+    /// Word 209 bits 13:0: the distance in logical sectors from the start of the physical sector to logical
+    /// sector 0. `None` when word 209 is not valid (bits 15:14 are not 01b).
     pub sector0_offset: Option<u16>,
 }
 
-/// A word whose bits 15:14 are 01b is valid; the others stand for "not reported".
+/// Returns a word that is valid, which means that bits 15:14 are 01b. Any other value means "not reported".
 fn valid(word: u16) -> Option<u16> {
     (word & 0xc000 == 0x4000).then_some(word)
 }
 
 impl AtaIdentify {
-    /// Reads the 512 bytes of the answer.
+    /// Parses the 512 bytes of the answer.
     pub fn parse(data: &[u8; 512]) -> Result<Self, IdentifyError> {
         if data.iter().all(|&byte| byte == 0) {
             return Err(IdentifyError::Blank { what: WHAT });
@@ -66,7 +66,7 @@ impl AtaIdentify {
             return Err(IdentifyError::Checksum { what: WHAT });
         }
         let word = |index: usize| u16::from_le_bytes([data[2 * index], data[2 * index + 1]]);
-        // Word 0 bit 15 is clear for ATA devices. CFA cards answer 848Ah all the same.
+        // Word 0 bit 15 is clear for ATA devices. CFA cards nevertheless answer 848Ah.
         if word(0) & 0x8000 != 0 && word(0) != 0x848a {
             return Err(IdentifyError::Kind { what: WHAT, found: word(0) });
         }
@@ -93,14 +93,15 @@ impl AtaIdentify {
         })
     }
 
-    /// The physical sector in bytes; `None` when word 106 is not valid: then the drive says nothing of it.
+    /// Returns the physical sector size in bytes; `None` when word 106 is not valid, so that the drive
+    /// reports none.
     pub fn physical_bytes(&self) -> Option<ByteCount> {
         self.physical_exponent.map(|exponent| physical_bytes(self.logical, exponent))
     }
 
-    /// The byte of the first logical sector that starts a physical one: the kernel's `alignment_offset`
-    /// (`ata_id_logical_sector_offset`, include/linux/ata.h), that is (2^exponent - word 209) mod 2^exponent
-    /// logical sectors. `None` when word 106 or word 209 is not valid.
+    /// Returns the byte of the first logical sector that starts a physical one: the kernel's
+    /// `alignment_offset` (`ata_id_logical_sector_offset`, include/linux/ata.h). In logical sectors it is
+    /// (2^exponent - word 209) mod 2^exponent. `None` when word 106 or word 209 is not valid.
     pub fn alignment_offset_bytes(&self) -> Option<ByteCount> {
         let per_physical = 1u64 << (self.physical_exponent? & 0x0f);
         let behind = u64::from(self.sector0_offset?) % per_physical;

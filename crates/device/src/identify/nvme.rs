@@ -1,5 +1,5 @@
-//! NVMe Identify data structures: 4096 bytes, little-endian (NVM Express Base Specification 2.1 and NVM Command
-//! Set Specification 1.1). Offsets are in bytes.
+//! NVMe Identify data structures: 4096 bytes, little-endian (NVM Express Base Specification 2.1 and NVM
+//! Command Set Specification 1.1). Offsets are in bytes.
 
 use straddle_units::{BlockSize, ByteCount, Lba, LbaCount};
 
@@ -8,12 +8,12 @@ use super::{IdentifyError, text};
 const NAMESPACE: &str = "NVMe Identify Namespace";
 const CONTROLLER: &str = "NVMe Identify Controller";
 
-/// Where the list of LBA formats begins, four bytes each.
+/// The offset of the list of LBA formats, of four bytes each.
 const FORMATS: usize = 128;
 /// How many formats the list has room for.
 const MAX_FORMATS: usize = 64;
 
-/// RP, bits 1:0 of an LBA format's byte 3: how fast it is beside the drive's others.
+/// RP, bits 1:0 of an LBA format's byte 3: its performance relative to the drive's other formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RelativePerformance {
     /// 00b.
@@ -40,8 +40,8 @@ impl std::fmt::Display for RelativePerformance {
 /// An LBA format that the namespace can be formatted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LbaFormat {
-    /// Byte 2, LBADS: the logical block, 2^LBADS bytes. `None` when LBADS is 0 (the format is not available)
-    /// or outside 9 to 16.
+    /// Byte 2, LBADS: the logical block is 2^LBADS bytes. `None` when LBADS is 0 (the format is not
+    /// available) or not between 9 and 16.
     pub logical: Option<BlockSize>,
     /// Bytes 0-1, MS: metadata in bytes per logical block.
     pub metadata: u16,
@@ -66,37 +66,39 @@ impl LbaFormat {
 }
 
 /// Identify Namespace for the NVM Command Set (CNS 00h). Sizes that the standard counts in logical blocks,
-/// 0's based or not, are in bytes here.
+/// 0's based or not, are in bytes here, except `size`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NvmeIdentifyNamespace {
     /// Bytes 0-7, NSZE: the size in logical blocks.
     pub size: LbaCount,
     /// The logical block of the format in force.
     pub logical: BlockSize,
-    /// Byte 26, FLBAS: which of `formats` is in force (bits 3:0, and bits 6:5 above them where there are more
-    /// than 16 formats).
+    /// Byte 26, FLBAS: the index in `formats` of the one in force (bits 3:0 and, where there are more than 16
+    /// formats, bits 6:5 above them).
     pub current_format: u8,
-    /// Bytes 128-383, LBAF0 to LBAF63: as many as NLBAF (byte 25, 0's based) and NULBAF (byte 82) say.
+    /// Bytes 128-383, LBAF0 to LBAF63: as many as NLBAF (byte 25, 0's based) and NULBAF (byte 82) count.
     pub formats: Vec<LbaFormat>,
-    /// Byte 24 bit 1, NSFEAT.NSABP: `atomic_normal` and `atomic_power_fail` hold for this namespace; else the
-    /// controller's AWUN and AWUPF do.
+    /// Byte 24 bit 1, NSFEAT.NSABP: `atomic_normal` and `atomic_power_fail` apply to this namespace.
+    /// Otherwise the controller's AWUN and AWUPF apply.
     pub own_atomics: bool,
-    /// Byte 24 bits 5:4, NSFEAT.OPTPERF: which of the preferred sizes are defined. Bit 4 defines all five; bit 5
-    /// was reserved before NVMe 2.1 and is taken here to define all but NPDG and NPDA, which have wider successors
-    /// in another data structure (not checked against the standard's text).
+    /// Byte 24 bits 5:4, NSFEAT.OPTPERF: which of the preferred sizes are defined. Bit 4 defines all five.
+    /// Bit 5 was reserved before NVMe 2.1; here it is taken to define all but NPDG and NPDA, which have wider
+    /// successors in another data structure (not checked against the standard's text).
     pub optperf: u8,
-    /// Bytes 34-35, NAWUN: a write up to this size is atomic in normal operation. `None` without NSABP, and for
-    /// a value of 0, which stands for "as the controller's AWUN".
+    /// Bytes 34-35, NAWUN: a write up to this size is atomic in normal operation. `None` without NSABP, and
+    /// for a value of 0, which means "as the controller's AWUN".
     pub atomic_normal: Option<ByteCount>,
-    /// Bytes 36-37, NAWUPF: the same across a power failure, beside AWUPF.
+    /// Bytes 36-37, NAWUPF: a write up to this size is atomic even across a power failure. `None` under the
+    /// same conditions, where the controller's AWUPF applies.
     pub atomic_power_fail: Option<ByteCount>,
-    /// Bytes 40-41, NABSN: writes that cross a boundary of this size are not atomic. `None` for 0: no boundary.
+    /// Bytes 40-41, NABSN: writes that cross a boundary of this size are not atomic. `None` for 0, no
+    /// boundary.
     pub atomic_boundary_normal: Option<ByteCount>,
     /// Bytes 42-43, NABO: the LBA of the first atomic boundary.
     pub atomic_boundary_offset: Lba,
     /// Bytes 44-45, NABSPF: the atomic boundary across a power failure. `None` for 0.
     pub atomic_boundary_power_fail: Option<ByteCount>,
-    /// Bytes 46-47, NOIOB: reads and writes had better not cross a multiple of this. `None` for 0.
+    /// Bytes 46-47, NOIOB: reads and writes should not cross a multiple of this. `None` for 0.
     pub optimal_io_boundary: Option<ByteCount>,
     /// Bytes 64-65, NPWG: preferred write granularity, the smallest write without a read-modify-write. `None`
     /// without OPTPERF.
@@ -107,13 +109,14 @@ pub struct NvmeIdentifyNamespace {
     pub preferred_discard_granularity: Option<ByteCount>,
     /// Bytes 70-71, NPDA: preferred deallocate alignment. `None` without OPTPERF bit 4.
     pub preferred_discard_alignment: Option<ByteCount>,
-    /// Bytes 72-73, NOWS: optimal write size. `None` without OPTPERF, and for 0, which drives that have none report: one
-    /// block is no optimum (`nvme_update_disk_info`, drivers/nvme/host/core.c, takes it so since Linux 6.11).
+    /// Bytes 72-73, NOWS: optimal write size. `None` without OPTPERF, and for 0, which drives without one
+    /// report. One block is not an optimum (`nvme_update_disk_info`, drivers/nvme/host/core.c, treats it so
+    /// since Linux 6.11).
     pub optimal_write_size: Option<ByteCount>,
 }
 
 impl NvmeIdentifyNamespace {
-    /// Reads the 4096 bytes of the answer.
+    /// Parses the 4096 bytes of the answer.
     pub fn parse(data: &[u8; 4096]) -> Result<Self, IdentifyError> {
         if data.iter().all(|&byte| byte == 0) {
             return Err(IdentifyError::Blank { what: NAMESPACE });
@@ -125,7 +128,7 @@ impl NvmeIdentifyNamespace {
         let field = |at: usize| u64::from(u16::from_le_bytes([data[at], data[at + 1]]));
         let in_bytes = |count: u64| ByteCount::new(count * logical.get());
         let zero_based = |at: usize| in_bytes(field(at) + 1);
-        // 0's based as well, but 0 has another meaning.
+        // Also 0's based, but 0 has another meaning.
         let unless_zero = |at: usize| (field(at) != 0).then(|| zero_based(at));
         let nsfeat = data[24];
         let own_atomics = nsfeat & 1 << 1 != 0;
@@ -152,7 +155,7 @@ impl NvmeIdentifyNamespace {
         })
     }
 
-    /// The list of formats, and which of them is in force.
+    /// Parses the list of formats, and returns it with the index of the one in force.
     fn formats(data: &[u8; 4096]) -> (Vec<LbaFormat>, u8) {
         let (nlbaf, flbas, nulbaf) = (data[25], data[26], data[82]);
         let count = (usize::from(nlbaf) + 1 + usize::from(nulbaf)).min(MAX_FORMATS);
@@ -179,14 +182,15 @@ pub struct NvmeIdentifyController {
     /// Bytes 80-83, VER: major, minor and tertiary version of the specification. All zero before NVMe 1.2.
     pub version: (u16, u8, u8),
     /// Bytes 526-527, AWUN: a write up to this many logical blocks is atomic in normal operation, in every
-    /// namespace that does not say otherwise. At least 1 (the field is 0's based).
+    /// namespace that does not report its own. At least 1 (the field is 0's based).
     pub atomic_normal: LbaCount,
-    /// Bytes 528-529, AWUPF: the same across a power failure. At least 1 (the field is 0's based).
+    /// Bytes 528-529, AWUPF: a write up to this many logical blocks is atomic even across a power failure. At
+    /// least 1 (the field is 0's based).
     pub atomic_power_fail: LbaCount,
 }
 
 impl NvmeIdentifyController {
-    /// Reads the 4096 bytes of the answer.
+    /// Parses the 4096 bytes of the answer.
     pub fn parse(data: &[u8; 4096]) -> Result<Self, IdentifyError> {
         if data.iter().all(|&byte| byte == 0) {
             return Err(IdentifyError::Blank { what: CONTROLLER });
@@ -215,7 +219,7 @@ mod tests {
         data[at..at + 2].copy_from_slice(&value.to_le_bytes());
     }
 
-    /// Two formats, 512 and 4096 bytes, the first in force.
+    /// A namespace with two formats of 512 and 4096 bytes, the first in force.
     fn namespace(nsfeat: u8) -> [u8; 4096] {
         let mut data = [0; 4096];
         data[..8].copy_from_slice(&1_000_215_216u64.to_le_bytes());
@@ -274,7 +278,7 @@ mod tests {
         let said = NvmeIdentifyNamespace::parse(&namespace(0b0010_0000)).unwrap();
         assert_eq!((said.optperf, said.preferred_discard_granularity), (2, None));
         assert_eq!(said.preferred_write_granularity, Some(ByteCount::new(16384)));
-        // 0 stands for "as the controller" and "none", not for one block.
+        // 0 means "as the controller" and "none", not one block.
         let mut zeros = namespace(0b0001_0010);
         zeros[34..48].fill(0);
         let said = NvmeIdentifyNamespace::parse(&zeros).unwrap();

@@ -9,22 +9,22 @@ const CAPACITY: &str = "SCSI READ CAPACITY(16)";
 const LIMITS: &str = "SCSI VPD page B0h";
 const CHARACTERISTICS: &str = "SCSI VPD page B1h";
 
-/// A field of two bytes, or 0 past the end.
+/// Reads a field of two bytes, or 0 past the end.
 fn be16(bytes: &[u8], at: usize) -> u16 {
     bytes_at(bytes, at).map_or(0, u16::from_be_bytes)
 }
 
-/// A field of four bytes, or 0 past the end.
+/// Reads a field of four bytes, or 0 past the end.
 fn be32(bytes: &[u8], at: usize) -> u32 {
     bytes_at(bytes, at).map_or(0, u32::from_be_bytes)
 }
 
-/// A count of logical blocks in which 0 stands for "not reported".
+/// A count of logical blocks, in which 0 means "not reported".
 fn blocks(value: u32) -> Option<LbaCount> {
     (value != 0).then(|| LbaCount::new(u64::from(value)))
 }
 
-/// What a SCSI disk says in answer to READ CAPACITY(16) (9Eh/10h; SBC-4, "READ CAPACITY (16) parameter data").
+/// A SCSI disk's answer to READ CAPACITY(16) (9Eh/10h; SBC-4, "READ CAPACITY (16) parameter data").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadCapacity16 {
     /// Bytes 0-7: the last logical block.
@@ -32,19 +32,20 @@ pub struct ReadCapacity16 {
     /// Bytes 8-11: the logical block in bytes.
     pub logical: BlockSize,
     /// Byte 13 bits 3:0, LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT: a physical block is 2^this logical ones
-    /// (0 stands for "one or more").
+    /// (0 means "one or more").
     pub physical_exponent: u8,
-    /// Bytes 14-15 bits 13:0, LOWEST ALIGNED LOGICAL BLOCK ADDRESS: the first one that starts a physical block.
+    /// Bytes 14-15 bits 13:0, LOWEST ALIGNED LOGICAL BLOCK ADDRESS: the first block that starts a physical
+    /// block.
     pub lowest_aligned: Lba,
     /// Byte 14 bit 7, LBPME: blocks can be unmapped.
     pub unmap: bool,
 }
 
 impl ReadCapacity16 {
-    /// Bytes in which all fields lie.
+    /// The length that contains all fields.
     const NEED: usize = 16;
 
-    /// Reads the answer; 16 bytes of its 32 are enough.
+    /// Parses the answer; the first 16 of its 32 bytes are enough.
     pub fn parse(data: &[u8]) -> Result<Self, IdentifyError> {
         let short = IdentifyError::Short { what: CAPACITY, got: data.len(), need: Self::NEED };
         let data: [u8; Self::NEED] = bytes_at(data, 0).ok_or(short)?;
@@ -59,20 +60,21 @@ impl ReadCapacity16 {
         })
     }
 
-    /// The physical block in bytes.
+    /// Returns the physical sector size in bytes.
     pub fn physical_bytes(&self) -> ByteCount {
         physical_bytes(self.logical, self.physical_exponent)
     }
 
-    /// The byte of the first logical block that starts a physical one: the kernel's `alignment_offset`
-    /// (drivers/scsi/sd.c), which [`physical_bytes`](Self::physical_bytes) may not exceed on a sane drive.
+    /// Returns the byte of the first logical block that starts a physical one: the kernel's
+    /// `alignment_offset` (drivers/scsi/sd.c). On a sane drive it is less than
+    /// [`physical_bytes`](Self::physical_bytes).
     pub fn alignment_offset_bytes(&self) -> ByteCount {
         ByteCount::new(self.lowest_aligned.get() * self.logical.get())
     }
 }
 
-/// Checks a VPD page's header (byte 1 page code, bytes 2-3 length of what follows) and cuts the page to the
-/// length it says. `need` counts the header.
+/// Checks a VPD page's header (byte 1 is the page code, bytes 2-3 the length of what follows) and cuts the
+/// page to that length. `need` includes the header.
 fn page<'a>(data: &'a [u8], code: u8, need: usize, what: &'static str) -> Result<&'a [u8], IdentifyError> {
     let short = |got| IdentifyError::Short { what, got, need };
     if data.len() < 4 {
@@ -86,8 +88,8 @@ fn page<'a>(data: &'a [u8], code: u8, need: usize, what: &'static str) -> Result
     if page.len() < need { Err(short(page.len())) } else { Ok(page) }
 }
 
-/// VPD page B0h, Block Limits. Counts are of logical blocks; `None` where the page is too short to have the
-/// field (the standard grew it) or says 0, "not reported".
+/// VPD page B0h, Block Limits. Counts are in logical blocks. A field is `None` where the page is too short to
+/// have it (the standard extended the page) or where it is 0, "not reported".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockLimits {
     /// Bytes 6-7, OPTIMAL TRANSFER LENGTH GRANULARITY.
@@ -96,12 +98,12 @@ pub struct BlockLimits {
     pub maximum_transfer: Option<LbaCount>,
     /// Bytes 12-15, OPTIMAL TRANSFER LENGTH.
     pub optimal_transfer: Option<LbaCount>,
-    /// Bytes 20-23, MAXIMUM UNMAP LBA COUNT (FFFFFFFFh stands for "no limit").
+    /// Bytes 20-23, MAXIMUM UNMAP LBA COUNT (FFFFFFFFh means "no limit").
     pub maximum_unmap: Option<LbaCount>,
     /// Bytes 28-31, OPTIMAL UNMAP GRANULARITY.
     pub unmap_granularity: Option<LbaCount>,
-    /// Bytes 32-35, UNMAP GRANULARITY ALIGNMENT (bits 30:0), when UGAVALID (bit 31) says that it counts: the
-    /// first LBA on a boundary of the unmap granularity, which may be 0.
+    /// Bytes 32-35, UNMAP GRANULARITY ALIGNMENT (bits 30:0), when UGAVALID (bit 31) is set: the first LBA on
+    /// a boundary of the unmap granularity, which may be 0.
     pub unmap_alignment: Option<Lba>,
     /// Bytes 44-47, MAXIMUM ATOMIC TRANSFER LENGTH.
     pub atomic_maximum: Option<LbaCount>,
@@ -116,7 +118,7 @@ pub struct BlockLimits {
 }
 
 impl BlockLimits {
-    /// Reads the page, header included.
+    /// Parses the page, header included.
     pub fn parse(data: &[u8]) -> Result<Self, IdentifyError> {
         let page = page(data, 0xb0, 16, LIMITS)?;
         let count = |at: usize| blocks(be32(page, at));
@@ -147,7 +149,7 @@ pub struct BlockCharacteristics {
 }
 
 impl BlockCharacteristics {
-    /// Reads the page, header included.
+    /// Parses the page, header included.
     pub fn parse(data: &[u8]) -> Result<Self, IdentifyError> {
         let page = page(data, 0xb1, 8, CHARACTERISTICS)?;
         Ok(Self {
@@ -237,7 +239,7 @@ mod tests {
         );
         assert_eq!((said.atomic_maximum_with_boundary, said.atomic_boundary), (count(128), count(64)));
 
-        // A page of SBC-2: three fields, whatever lies behind it in the buffer.
+        // An SBC-2 page: three fields, whatever follows it in the buffer.
         let old = BlockLimits::parse(&limits(0x0c)).unwrap();
         assert_eq!((old.optimal_transfer, old.maximum_unmap, old.atomic_maximum), (count(1024), None, None));
         let mut invalid = limits(0x3c);

@@ -1,8 +1,8 @@
-//! Which other files an image may make us open: those that the user named, and no others.
+//! The other files that an image may cause to be opened: only those that the user named.
 //!
-//! The law of this module: an image's word never opens a file. A name in an image is only compared with the files that
-//! the user named, and what is then opened is the path that the user gave. Where the user named none, a name is not
-//! even looked up.
+//! The law of this module: an image's contents never cause a file to be opened. A name in an image is only
+//! compared with the files that the user named, and what is then opened is the path that the user gave. Where
+//! the user named none, a name is not even looked up.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -17,15 +17,15 @@ use super::{Below, Format, ImageError, Opened, open, open_as};
 use crate::medium::{FileMedium, Medium, ReadError};
 use crate::target::open_for_reading;
 
-/// How many files may lie under an image, each under the one before.
+/// The longest chain of files below an image.
 pub const MAX_DEPTH: u32 = 16;
 
-/// A name longer than this is cut where it is shown.
+/// Longer names are cut to this many characters when shown.
 const MAX_SHOWN: usize = 255;
 
 struct Entry {
     path: PathBuf,
-    /// Opened once, however many images and extents name it.
+    /// Opened once, however many images and extents refer to it.
     medium: OnceLock<Arc<FileMedium>>,
 }
 
@@ -36,7 +36,7 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// The files at `paths`, which must exist; the one that does not comes back with the error.
+    /// Takes the files at `paths`, which must exist. An error comes with the path of the file that failed.
     pub fn new(paths: &[PathBuf]) -> Result<Self, (PathBuf, io::Error)> {
         let entry = |path: &PathBuf| match fs::canonicalize(path) {
             Ok(path) => Ok(Entry { path, medium: OnceLock::new() }),
@@ -46,7 +46,7 @@ impl Allowed {
     }
 }
 
-/// What one image may open, and how its names are meant.
+/// The files that an image may open, and the folder that its relative names start from.
 #[derive(Clone, Copy)]
 pub struct Access<'a> {
     allowed: &'a Allowed,
@@ -70,15 +70,15 @@ impl Medium for Shared {
 /// A file that an image names.
 #[derive(Clone, Copy)]
 pub(super) struct Named<'a> {
-    /// The format of the image that names it.
+    /// The format of the image that refers to it.
     pub(super) by: Format,
-    /// What it is to that image.
+    /// Its role for that image.
     pub(super) role: &'static str,
     pub(super) name: &'a [u8],
 }
 
 impl Named<'_> {
-    /// The name as it may be shown on a terminal.
+    /// Returns the name in a form that is safe to print on a terminal.
     pub(super) fn shown(&self) -> String {
         if self.name.is_empty() {
             return "(without a name)".to_owned();
@@ -100,12 +100,12 @@ impl Named<'_> {
 type NamedMedium<'a> = (Box<dyn Medium>, &'a Path);
 
 impl<'a> Access<'a> {
-    /// For the image at `image`, whose folder its relative names start from.
+    /// Creates the access of the image at `image`, whose folder its relative names start from.
     pub fn new(image: &'a Path, allowed: &'a Allowed) -> Self {
         Self { allowed, folder: image.parent().unwrap_or(Path::new("")), depth: 0 }
     }
 
-    /// Opens a file as it is, if the user named it too: with its path.
+    /// Opens a file without interpreting it, if the user named it too. Returns it with its path.
     pub(super) fn open_file(&self, named: &Named<'_>) -> Result<Option<NamedMedium<'a>>, ImageError> {
         let Some(entry) = self.find(named.name) else { return Ok(None) };
         let failed =
@@ -120,7 +120,7 @@ impl<'a> Access<'a> {
         Ok(Some((Box::new(Shared(medium)), &entry.path)))
     }
 
-    /// Opens what lies under an image, as `format` or as what it shows itself to be.
+    /// Opens the file below an image, as `format` or as the format detected.
     pub(super) fn open_below(&self, named: &Named<'_>, format: Option<Format>) -> Result<Below, ImageError> {
         let (role, name) = (named.role, named.shown());
         let Some((medium, path)) = self.open_file(named)? else {
@@ -138,13 +138,13 @@ impl<'a> Access<'a> {
         match opened {
             Ok(Opened::Raw(medium)) => Ok(Below::Open { role, name, medium }),
             Ok(Opened::Image(image)) => Ok(Below::Open { role, name, medium: image }),
-            // One line is enough to tell of a circle.
+            // A loop is reported once, not at each level of the chain.
             Err(error @ ImageError::TooDeep { .. }) => Err(error),
             Err(error) => Err(ImageError::Other { format: named.by, role, name, source: Box::new(error) }),
         }
     }
 
-    /// Opens the first of several names of the same file that the user named too, as an image of `format`.
+    /// Opens the first of several names of a file that the user named too, as an image of `format`.
     pub(super) fn open_first(
         &self,
         format: Format,
@@ -158,7 +158,7 @@ impl<'a> Access<'a> {
         self.open_below(&Named { by: format, role, name }, Some(format))
     }
 
-    /// The named file that `name` leads to.
+    /// Returns the allowed file that `name` resolves to.
     fn find(&self, name: &[u8]) -> Option<&'a Entry> {
         if self.allowed.files.is_empty() || name.is_empty() {
             return None;
@@ -171,7 +171,8 @@ impl<'a> Access<'a> {
 
 fn open_regular(path: &Path) -> io::Result<FileMedium> {
     let irregular = || io::Error::other("not a regular file");
-    // Before, because some devices act on being opened; and after, because the path may have been replaced.
+    // Checked before opening, because some devices act on being opened, and after, because the path may have
+    // been replaced.
     fs::metadata(path)?.is_file().then_some(()).ok_or_else(irregular)?;
     let file = open_for_reading(path)?;
     let metadata = file.metadata()?;

@@ -1,33 +1,33 @@
-//! Bitmaps of sectors: which of a block's sectors are in the block, and which are in the parent.
+//! Sector bitmaps, which say whether each sector of a block is in the block or in the parent.
 
 use super::ImageError;
 use super::host::Host;
 
-/// So many bits are looked at once: 64 GiB of sectors would be a long way to the next change.
+/// At most this many bits are examined at once, because the next change may be far away.
 const MAX_RUN: u64 = 4096;
 
-/// Which bit of a byte is the first sector's.
+/// The bit of a byte that stands for the first sector.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    /// The highest: VHD.
+    /// The highest bit: VHD.
     HighFirst,
-    /// The lowest: VHDX.
+    /// The lowest bit: VHDX.
     LowFirst,
 }
 
 /// A bitmap in a file.
 pub(super) struct Bitmap<'a> {
     pub(super) host: &'a Host,
-    /// Its byte in the file.
+    /// Its offset in the file.
     pub(super) at: u64,
-    /// How many bytes of the disk a bit stands for.
+    /// The bytes of the disk that one bit stands for.
     pub(super) sector: u64,
     pub(super) order: Order,
 }
 
 impl Bitmap<'_> {
-    /// Whether the sector with byte `into` of what the bitmap covers is marked, and for how many bytes from there, up
-    /// to `end`, that surely does not change.
+    /// Whether the sector with byte `into` of the bitmap's range is marked, and for how many bytes from
+    /// there, up to `end`, the mark is certain to stay the same.
     pub(super) fn run(&self, into: u64, end: u64) -> Result<(bool, u64), ImageError> {
         let marked = |byte: u8, sector: u64| {
             let bit = if self.order == Order::HighFirst { 7 - sector % 8 } else { sector % 8 };
@@ -39,7 +39,7 @@ impl Bitmap<'_> {
         let first = marked(byte, sector);
         let whole = if first { u8::MAX } else { 0 };
         loop {
-            // Mostly whole bytes are alike.
+            // Skip whole bytes of equal bits, which are the usual case.
             sector = if sector.is_multiple_of(8) && byte == whole { sector + 8 } else { sector + 1 };
             if sector * self.sector >= end {
                 return Ok((first, end - into));

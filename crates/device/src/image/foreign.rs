@@ -1,12 +1,12 @@
-//! Files that hold a disk, or something else, in a form that is not that of an image: known by their magic, as data. Of
-//! those, compressed ones can be read through (`through.rs`); the others are not read.
+//! Files that are not images but may hold a disk in another form, recognised by their magic. Compressed ones
+//! can be read through (`through.rs`); the others are not read.
 //!
-//! The law of this module: what it names is never taken for a raw image unless the user says so. A file that is not in
-//! the list is no concern of it.
+//! The law of this module: a file in one of these forms is never taken for a raw image unless the user says
+//! so. A file that is not in the list is left to the other readers.
 //!
-//! Sources: qemu `block/{qcow,vmdk,dmg,bochs,cloop}.c`; VMware "Virtual Disk Format 5.0" and VMFSsparse of ESX; wimlib
-//! `include/wimlib/header.h`; file(1) `magic/Magdir/{compress,archive,filesystems,forensics}`; RFC 1952, RFC 8878,
-//! and the .xz file format 1.2.
+//! Sources: qemu `block/{qcow,vmdk,dmg,bochs,cloop}.c`; VMware "Virtual Disk Format 5.0" and VMFSsparse of
+//! ESX; wimlib `include/wimlib/header.h`; file(1) `magic/Magdir/{compress,archive,filesystems,forensics}`;
+//! RFC 1952, RFC 8878, and the .xz file format 1.2.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::fields::{le32, le64};
 use crate::medium::Medium;
 use crate::shown::quote_path;
 
-/// A form in which a file may hold a disk, and how to get the disk out of it.
+/// A form in which a file may hold a disk, and how to extract the disk.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Foreign {
     /// What the file is: "a gzip file".
@@ -30,7 +30,7 @@ pub struct Foreign {
 }
 
 impl Foreign {
-    /// The command that makes a raw image of `file`, which is quoted for a shell where that is needed.
+    /// Returns the command that makes a raw image of `file`, whose name is quoted for a shell where needed.
     pub fn command(&self, file: &str) -> Option<String> {
         let quoted = |name: &str| quote_path(Path::new(name));
         let raw = quoted(&format!("{file}.raw"));
@@ -39,19 +39,21 @@ impl Foreign {
     }
 }
 
-/// The bytes that show a form.
+/// The bytes that identify a form.
 #[derive(Debug, PartialEq, Eq)]
 enum Magic {
-    /// At this byte.
+    /// These bytes at this offset.
     At(usize, &'static [u8]),
-    /// At the start, with these further on.
+    /// The first bytes at the start, the second ones at this offset.
     Both(&'static [u8], usize, &'static [u8]),
-    /// So many bytes before the end.
+    /// These bytes at this distance from the end.
     BeforeEnd(u64, &'static [u8; 4]),
-    /// In the frame behind one that is skipped (RFC 8878, 3.1.2; lz4 `doc/lz4_Frame_format.md`).
+    /// These bytes in the frame that follows a skippable frame (RFC 8878, 3.1.2; lz4
+    /// `doc/lz4_Frame_format.md`).
     Skippable(&'static [u8]),
-    /// A header of LZMA alone, which has no magic (xz `doc/lzma-file-format.txt`): the properties that lzma(1) writes, a
-    /// dictionary of 2^n or 2^n + 2^(n-1) bytes, a size that is plausible or unknown, and the zero that the data begins with.
+    /// A header of .lzma (LZMA_Alone), which has no magic (xz `doc/lzma-file-format.txt`): the properties
+    /// that lzma(1) writes, a dictionary of 2^n or 2^n + 2^(n-1) bytes, a plausible or unknown size, and the
+    /// zero byte at the start of the data.
     Lzma,
 }
 
@@ -66,18 +68,18 @@ const fn packed(packing: Packing, magic: Magic, command: &'static str) -> Foreig
 const CONVERT: &str = "qemu-img convert -O raw FILE FILE.raw";
 const UNPACK: &str = "tar -xf FILE";
 
-/// Every form that is known.
+/// All known forms.
 pub const FORMS: &[Foreign] = &[
     packed(Packing::Gzip, Magic::At(0, b"\x1f\x8b\x08"), "gzip -dc FILE > FILE.raw"),
     packed(Packing::Xz, Magic::At(0, b"\xfd7zXZ\0"), "xz -dc FILE > FILE.raw"),
     packed(Packing::Zstd, Magic::At(0, b"\x28\xb5\x2f\xfd"), "zstd -dc FILE > FILE.raw"),
     packed(Packing::Bzip2, Magic::Both(b"BZh", 4, b"1AY&SY"), "bzip2 -dc FILE > FILE.raw"),
-    // Frames that are skipped, as pzstd writes before each of its own; lz4 has the same.
+    // Skippable frames, as pzstd writes before each of its own frames. lz4 has the same.
     form("a zstd file", Magic::Skippable(b"\x28\xb5\x2f\xfd"), "zstd -dc FILE > FILE.raw"),
     form("an lz4 file", Magic::Skippable(b"\x04\x22\x4d\x18"), "lz4 -dc FILE > FILE.raw"),
     form("an lz4 file", Magic::At(0, b"\x02\x21\x4c\x18"), "lz4 -dc FILE > FILE.raw"),
     form("an lzma file", Magic::Lzma, "xz --format=lzma -dc FILE > FILE.raw"),
-    // Of nothing at all: the end mark follows at once.
+    // The compressed form of an empty file: the end mark follows at once.
     packed(Packing::Bzip2, Magic::Both(b"BZh", 4, b"\x17\x72\x45\x38\x50\x90"), "bzip2 -dc FILE > FILE.raw"),
     form("an lz4 file", Magic::At(0, b"\x04\x22\x4d\x18"), "lz4 -dc FILE > FILE.raw"),
     form("an lzip file", Magic::At(0, b"LZIP\x01"), "lzip -dc FILE > FILE.raw"),
@@ -127,7 +129,7 @@ pub const FORMS: &[Foreign] = &[
     form("an AFF image", Magic::At(0, b"AFF10\r\n\0"), "affconvert -r FILE"),
 ];
 
-/// The form that the file `medium` shows, by `head`, its first bytes, or by its end.
+/// Returns the form of the file `medium`, by its first bytes `head` or by its end.
 pub(super) fn detect(head: &[u8], medium: &dyn Medium) -> Option<&'static Foreign> {
     let has = |at: usize, magic: &[u8]| head.get(at..).is_some_and(|rest| rest.starts_with(magic));
     FORMS.iter().find(|form| match form.magic {
@@ -143,7 +145,7 @@ pub(super) fn detect(head: &[u8], medium: &dyn Medium) -> Option<&'static Foreig
     })
 }
 
-/// Whether `magic` stands behind the frame at the start that is skipped.
+/// Whether `magic` follows a skippable frame at the start.
 fn is_behind_skippable(head: &[u8], medium: &dyn Medium, magic: &[u8]) -> bool {
     if !(0x184D_2A50..=0x184D_2A5F).contains(&le32(head, 0)) || head.len() < 8 {
         return false;
@@ -153,12 +155,12 @@ fn is_behind_skippable(head: &[u8], medium: &dyn Medium, magic: &[u8]) -> bool {
     medium.read_at(behind, &mut found).is_ok() && found == *magic
 }
 
-/// Whether a header of LZMA alone begins `head`.
+/// Whether `head` begins with a header of .lzma (LZMA_Alone).
 fn is_lzma(head: &[u8]) -> bool {
     const HEADER: usize = 13;
-    /// lc = 3, lp = 0, pb = 2: what lzma(1) and 7z write.
+    /// lc = 3, lp = 0, pb = 2, as lzma(1) and 7z write.
     const PROPERTIES: u8 = 93;
-    /// No file that anybody has made is larger: 256 GiB, as xz has it.
+    /// The largest plausible size: 256 GiB, the same limit that xz uses.
     const MOST: u64 = 1 << 38;
     let (dictionary, size) = (le32(head, 1), le64(head, 5));
     let rounded = dictionary.is_power_of_two()
@@ -180,7 +182,7 @@ mod tests {
     use super::*;
     use crate::{OpenError, Options};
 
-    /// Puts the bytes that show a form where it has them.
+    /// Writes the bytes that identify a form, at the place where it has them.
     fn mark(file: &mut [u8], magic: &Magic) {
         let len = file.len();
         let mut put = |at: usize, magic: &[u8]| file[at..at + magic.len()].copy_from_slice(magic);
@@ -199,12 +201,13 @@ mod tests {
         }
     }
 
-    /// Every row, in a file of which nothing else is known: it is told by its own name, and by no other row's.
+    /// Checks every row with a file that has only its magic: it is reported by its own name and by no other
+    /// row's.
     #[test]
     fn each_form_is_known_by_its_own_bytes() {
         let dir = TempDir::new().unwrap();
         for form in FORMS {
-            // Short ones, and such as have a whole MBR.
+            // A short file, and one long enough for an MBR.
             for len in [1024, 70_000] {
                 let path = dir.path().join("file");
                 let mut file = vec![0x42; len];

@@ -1,6 +1,6 @@
-//! The file that holds an image, with the last few pages of its tables.
+//! The file that holds an image, with a cache of the last pages of its tables.
 //!
-//! The law of this module: a table is read in pages of a fixed size, however long the image says that it is.
+//! The law of this module: tables are read in pages of a fixed size, however long the image says they are.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,24 +9,24 @@ use straddle_units::ByteOffset;
 use super::{Format, ImageError};
 use crate::medium::{Medium, ReadError};
 
-/// How much of a table is read at once: 512 entries of eight bytes.
+/// The bytes of a table that are read at once: 512 entries of eight bytes.
 const PAGE: u64 = 4096;
 
-/// How many pages are kept: those of two levels of tables, a bitmap, and the ones before.
+/// The number of cached pages: two levels of tables, a bitmap, and the previous one of each.
 const PAGES: usize = 6;
 
 struct Page {
     /// The page's number in the file.
     number: u64,
-    /// Its bytes: fewer than a page at the file's end.
+    /// Its bytes: fewer than a page at the end of the file.
     bytes: Vec<u8>,
 }
 
-/// An image's file, or one of its extents.
+/// The file of an image or of one of its extents.
 pub(super) struct Host {
     format: Format,
     medium: Box<dyn Medium>,
-    /// The last one used is the first.
+    /// The most recently used page comes first.
     pages: Mutex<Vec<Page>>,
 }
 
@@ -39,17 +39,17 @@ impl Host {
         self.format
     }
 
-    /// The file's length.
+    /// Returns the file's length in bytes.
     pub(super) fn len(&self) -> u64 {
         self.medium.len().get()
     }
 
-    /// Reads data: nothing of it is kept.
+    /// Reads data, without caching it.
     pub(super) fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), ImageError> {
         self.medium.read_at(ByteOffset::new(at), buf).map_err(|source| self.failed(source))
     }
 
-    /// Reads `N` bytes of a header or table through the kept pages.
+    /// Reads `N` bytes of a header or table through the page cache.
     pub(super) fn bytes<const N: usize>(&self, at: u64) -> Result<[u8; N], ImageError> {
         let mut bytes = [0; N];
         let mut rest = bytes.as_mut_slice();
@@ -88,12 +88,12 @@ impl Host {
         self.bytes(at).map(u64::from_le_bytes)
     }
 
-    /// The error that byte `at` of the file is wrong.
+    /// Returns the error for a wrong field at byte `at` of the file.
     pub(super) fn damaged(&self, at: u64, what: impl Into<String>) -> ImageError {
         ImageError::Damaged { format: self.format, at: ByteOffset::new(at), what: what.into() }
     }
 
-    /// The error that byte `at` of the file asks for something that is not read here.
+    /// Returns the error for a field at byte `at` of the file that requires a feature not read here.
     pub(super) fn unsupported(&self, at: u64, what: impl Into<String>) -> ImageError {
         ImageError::Unsupported { format: self.format, at: ByteOffset::new(at), what: what.into() }
     }
@@ -102,7 +102,7 @@ impl Host {
         ImageError::Read { format: self.format, source: Box::new(source) }
     }
 
-    /// Gives page `number` to `read`, from the kept ones or from the file. A page past the end is empty.
+    /// Calls `read` with page `number`, from the cache or the file. A page past the end is empty.
     fn with_page<T>(&self, number: u64, read: impl FnOnce(&[u8]) -> T) -> Result<T, ImageError> {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         match pages.iter().position(|page| page.number == number) {

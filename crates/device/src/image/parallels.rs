@@ -4,21 +4,21 @@ use super::fields::{has, le32, le64};
 use super::host::Host;
 use super::{Below, Format, ImageError, Map, Parts, Place, Run};
 
-/// How a file begins: blocks are counted in sectors.
+/// The signature of files whose map counts in sectors.
 pub(super) const SIGNATURE: &[u8] = b"WithoutFreeSpace";
-/// How a file begins: blocks are counted in blocks.
+/// The signature of files whose map counts in blocks.
 pub(super) const EXTENDED: &[u8] = b"WithouFreSpacExt";
 
 /// The unit of the header's numbers.
 const SECTOR: u64 = 512;
-/// The only version.
+/// The only version of the format.
 const VERSION: u32 = 2;
-/// The byte of the block map.
+/// The offset of the block map.
 const MAP_AT: u64 = 64;
-/// No block is larger than this many sectors (qemu `parallels_open`).
+/// The largest block, in sectors (qemu `parallels_open`).
 const MAX_BLOCK: u64 = (i32::MAX as u64) / 513;
 
-/// The byte of a field in the header.
+/// Offsets of the fields in the header.
 mod field {
     pub(super) const VERSION: usize = 16;
     pub(super) const BLOCK: usize = 28;
@@ -29,7 +29,7 @@ mod field {
 struct Parallels {
     host: Host,
     block: u64,
-    /// Bytes that an entry of the map counts in.
+    /// The unit of a map entry, in bytes.
     unit: u64,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn open(host: Host) -> Result<Parts, ImageError> {
         return Err(host.damaged(byte(field::BLOCK), format!("blocks of {sectors} sectors")));
     }
     let block = sectors * SECTOR;
-    // Of the older kind only the lower half counts.
+    // In the older kind only the lower 32 bits are valid.
     let size = if extended { le64(&raw, field::SIZE) } else { u64::from(le32(&raw, field::SIZE)) };
     let size = size.checked_mul(SECTOR).filter(|size| i64::try_from(*size).is_ok());
     let size = size.ok_or_else(|| host.damaged(byte(field::SIZE), "a disk of more than 2^63 bytes"))?;
@@ -70,7 +70,7 @@ impl Map for Parallels {
         let place = match self.host.le32(entry_at)? {
             0 => Place::Zero,
             entry => {
-                // 32 bits times a block of less than 2^32 bytes.
+                // Cannot overflow: 32 bits times a block of less than 2^32 bytes.
                 let start = u64::from(entry) * self.unit;
                 if start >= self.host.len() {
                     let what = format!("a block at byte {start}, past the end of the file");

@@ -1,21 +1,22 @@
-//! Where a container puts the guest's blocks in its file, which decides whether aligned guests stay aligned.
+//! Where a container puts the guest's blocks in its file, which decides whether guest writes that are aligned
+//! stay aligned.
 
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::vmdk::STREAM_OPTIMIZED;
 use super::{Format, ImageError, Map, Place};
 
-/// So many allocated blocks are looked at.
+/// The number of allocated blocks that are examined.
 const SAMPLE: u32 = 1024;
 
-/// So many table entries are looked at on the way to them: a sparse image has mostly empty ones.
+/// The number of table entries examined to find them. A sparse image has mostly empty entries.
 const STEPS: u32 = 4096;
 
-/// The coarsest alignment that is told: 2^20 bytes, what partitions are aligned to.
+/// The exponent of the coarsest alignment reported: 2^20 bytes, to which partitions are aligned.
 const COARSEST: u32 = 20;
 const POWERS: usize = 21;
 
-/// A block of the guest and where it is.
+/// A block of the guest's disk and its place in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
     /// Its first byte on the guest's disk.
@@ -24,21 +25,23 @@ pub struct Placed {
     pub host: ByteOffset,
 }
 
-/// How the allocated blocks of an image lie in its file, as far as they were looked at: the first 1024.
+/// How the first 1024 allocated blocks of an image lie in its file.
 ///
-/// A block's alignment is the largest power of two, up to 1 MiB, that divides the distance between its byte on the
-/// guest's disk and its byte in the file: what is aligned to it in the guest is aligned to it in the file.
+/// A block's alignment is the largest power of two, up to 1 MiB, that divides the distance between its byte
+/// on the guest's disk and its byte in the file. What is aligned to that power in the guest is aligned to it
+/// in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     units: u32,
     compressed: u32,
     complete: bool,
-    /// The first block that is aligned to 2^k and to nothing coarser, for every k.
+    /// For every k, the first block that is aligned to 2^k and to nothing coarser.
     first: [Option<Placed>; POWERS],
 }
 
 impl Placement {
-    /// Follows the guest's blocks from the first on. A table that cannot be read ends it, with what was found.
+    /// Examines the guest's blocks from the first on. An unreadable table ends the search; what was found so
+    /// far is returned with the error.
     pub(super) fn sample(map: &dyn Map, size: u64) -> (Self, Option<ImageError>) {
         let mut found = Self { units: 0, compressed: 0, complete: false, first: [None; POWERS] };
         let mut guest = 0;
@@ -73,22 +76,22 @@ impl Placement {
         }
     }
 
-    /// How many blocks were looked at that are in the file as they are.
+    /// Returns the number of blocks examined that are stored uncompressed in the file.
     pub fn units(&self) -> u32 {
         self.units
     }
 
-    /// How many were compressed; where those lie does not matter.
+    /// Returns the number of compressed blocks, whose alignment does not matter.
     pub fn compressed(&self) -> u32 {
         self.compressed
     }
 
-    /// Whether every block of the guest was looked at.
+    /// Whether every block of the guest's disk was examined.
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// The alignment that every block has; `None` when there is none in the file.
+    /// Returns the alignment that all blocks have; `None` when no block is in the file.
     pub fn alignment(&self) -> Option<ByteCount> {
         (0..)
             .zip(&self.first)
@@ -96,8 +99,8 @@ impl Placement {
             .map(|(power, _)| ByteCount::new(1 << power))
     }
 
-    /// The first block, in the guest's order, that is not aligned to `size`, a power of two. Of the blocks that are aligned
-    /// to 1 MiB, only the first is held against a larger one.
+    /// Returns the first block, in the guest's order, that is not aligned to `size`, a power of two. For a
+    /// `size` above 1 MiB, only the first of the blocks that are aligned to 1 MiB is examined.
     pub fn first_below(&self, size: ByteCount) -> Option<Placed> {
         let coarse = usize::try_from(size.get().trailing_zeros()).unwrap_or(usize::MAX);
         let is_off = |placed: &&Placed| {
@@ -107,29 +110,30 @@ impl Placement {
         first.filter(is_off).min_by_key(|placed| placed.guest).copied()
     }
 
-    /// The first block that has only the alignment which all have.
+    /// Returns the first block that has only the alignment common to all.
     pub fn first_least_aligned(&self) -> Option<Placed> {
         self.first.iter().flatten().next().copied()
     }
 }
 
-/// What a container is and does to the guest's bytes.
+/// A container's format, and how it stores the guest's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
     /// Its format.
     pub format: Format,
-    /// The kind of it, in the format's own words: `version 3`, `streamOptimized`, `dynamic`.
+    /// The variant, in the format's own terms: `version 3`, `streamOptimized`, `dynamic`.
     pub variant: &'static str,
     /// The size of the guest's disk.
     pub virtual_size: ByteCount,
-    /// What is kept together in the file: a cluster, grain or block; the whole disk where it is in one piece.
+    /// The unit of allocation in the file: a cluster, grain or block; the size of the whole disk where it is
+    /// in one piece.
     pub block: ByteCount,
     /// Where the blocks lie.
     pub placement: Placement,
 }
 
 impl Container {
-    /// Whether it is written once, when it is made: QEMU reads it and does not write to it.
+    /// Whether it is written only once, on creation. QEMU reads such an image but does not write to it.
     pub fn is_written_once(&self) -> bool {
         self.format == Format::Vmdk && self.variant == STREAM_OPTIMIZED
     }

@@ -6,13 +6,13 @@ use super::host::Host;
 use super::unpack::{Method, Packed};
 use super::{Access, Below, Format, ImageError, Map, Parts, Place, Run};
 
-/// The longest header that is read: version 3 has 104 bytes and the compression type.
+/// The length of the longest header that is read: the 104 bytes of version 3, and the compression type.
 const HEADER: usize = 112;
 
-/// How many header extensions are looked at.
+/// At most this many header extensions are read.
 const MAX_EXTENSIONS: usize = 64;
 
-/// A backing file's name is at most this long.
+/// The longest permitted name of a backing file, in bytes.
 const MAX_NAME: u32 = 1023;
 
 /// Incompatible feature bits of version 3.
@@ -32,7 +32,7 @@ mod extension {
     pub(super) const DATA_FILE: u32 = 0x4441_5441;
 }
 
-/// The byte of a field in the header.
+/// Offsets of the fields in the header.
 mod field {
     pub(super) const BACKING_AT: usize = 8;
     pub(super) const BACKING_LEN: usize = 16;
@@ -47,18 +47,19 @@ mod field {
     pub(super) const LEN_OF_V2: u32 = 72;
 }
 
-/// The bits of a table entry that are a byte of the file.
+/// The bits of a table entry that hold an offset in the file.
 const OFFSET: u64 = 0x00FF_FFFF_FFFF_FE00;
-/// An L2 entry: the cluster is this image's alone. With a data file, where byte 0 is data, it means "allocated".
+/// An L2 entry: the cluster is not shared. With a data file, where offset 0 may be data, the bit means
+/// "allocated".
 const COPIED: u64 = 1 << 63;
 /// An L2 entry: the cluster is compressed.
 const COMPRESSED: u64 = 1 << 62;
 /// An L2 entry of version 3: the cluster reads as zeros.
 const ZERO: u64 = 1;
-/// In extended L2 entries a cluster has so many subclusters.
+/// The number of subclusters in a cluster with extended L2 entries.
 const SUBCLUSTERS: u64 = 32;
 
-/// What the header says, checked.
+/// The checked fields of the header.
 struct Header {
     version: u32,
     cluster_bits: u32,
@@ -68,18 +69,18 @@ struct Header {
     method: Method,
 }
 
-/// What the header extensions say.
+/// The header extensions that are used.
 #[derive(Default)]
 struct Extensions {
     backing_format: Option<Vec<u8>>,
     data_file: Option<Vec<u8>>,
 }
 
-/// Where data clusters are.
+/// The file that holds the data clusters.
 enum Data {
     Here,
     There(Host),
-    /// In a file that was not named by the user.
+    /// An external data file that the user did not name.
     NotOpened {
         name: Vec<u8>,
     },
@@ -122,7 +123,7 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
         None => Below::Nothing,
         Some(name) => {
             let format = extensions.backing_format.as_deref().and_then(Format::of_qemu);
-            // qemu takes a name with this prefix for a file's.
+            // qemu reads a name with this prefix as a file name.
             let name = name.strip_prefix(b"file:").unwrap_or(&name);
             access.open_below(&Named { by: Format::Qcow2, role: "backing file", name }, format)?
         }
@@ -138,7 +139,7 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     })
 }
 
-/// The header, with zeros where a short file ends.
+/// Returns the header, padded with zeros where the file is shorter.
 fn header_bytes(host: &Host) -> Result<[u8; HEADER], ImageError> {
     const SHORT: usize = field::LEN_OF_V2 as usize;
     if host.len() >= 112 {
@@ -149,12 +150,12 @@ fn header_bytes(host: &Host) -> Result<[u8; HEADER], ImageError> {
     Ok(raw)
 }
 
-/// The byte of a header field.
+/// Returns the offset of a header field.
 fn offset(field: usize) -> u64 {
     u64::try_from(field).unwrap_or(u64::MAX)
 }
 
-/// The backing file's name.
+/// Reads the backing file's name.
 fn backing_name(host: &Host, raw: &[u8]) -> Result<Option<Vec<u8>>, ImageError> {
     let (at, len) = (be64(raw, field::BACKING_AT), be32(raw, field::BACKING_LEN));
     if at == 0 || len == 0 {
@@ -212,7 +213,7 @@ impl Header {
         Ok(header)
     }
 
-    /// The L1 table must be in the file and long enough for the disk. It is not read here.
+    /// Checks that the L1 table is inside the file and long enough for the disk. It is not read here.
     fn check_l1(&self, host: &Host, entries: u32) -> Result<(), ImageError> {
         let needed = self.size.div_ceil(1 << self.l1_bits());
         if u64::from(entries) < needed {
@@ -231,12 +232,12 @@ impl Header {
         self.features & feature::EXTENDED_L2 != 0
     }
 
-    /// An L2 entry is 2^this bytes long.
+    /// Returns the binary logarithm of an L2 entry's length in bytes.
     fn entry_bits(&self) -> u32 {
         if self.extended() { 4 } else { 3 }
     }
 
-    /// An L1 entry covers 2^this bytes of the guest.
+    /// Returns the binary logarithm of the guest bytes that an L1 entry covers.
     fn l1_bits(&self) -> u32 {
         self.cluster_bits + self.cluster_bits - self.entry_bits()
     }
@@ -246,7 +247,7 @@ impl Extensions {
     fn read(host: &Host, raw: &[u8], header: &Header) -> Result<Self, ImageError> {
         let mut found = Self::default();
         let start = if header.version == 2 { field::LEN_OF_V2 } else { be32(raw, field::HEADER_LEN) };
-        // They end where the backing file's name begins, and with the first cluster at the latest.
+        // Extensions end where the backing file's name begins, at the latest at the end of the first cluster.
         let cluster = 1_u64 << header.cluster_bits;
         let name_at = be64(raw, field::BACKING_AT);
         let end = if name_at == 0 { cluster } else { name_at.min(cluster) }.min(host.len());
@@ -282,7 +283,7 @@ impl Extensions {
 }
 
 impl Qcow2 {
-    /// The place of an L2 entry's cluster, for byte `at` of the guest.
+    /// Returns the place of an L2 entry's cluster, for byte `at` of the guest's disk.
     fn cluster(&self, at: u64, entry: u64, bitmap: u64, entry_at: u64) -> Result<Run, ImageError> {
         let cluster = 1_u64 << self.header.cluster_bits;
         let into = at & (cluster - 1);
@@ -307,7 +308,7 @@ impl Qcow2 {
                 false => Place::Below,
             });
         }
-        // Bit x of the lower half: subcluster x is allocated; of the upper half: it reads as zeros.
+        // Bit x of the lower half: subcluster x is allocated. Bit x of the upper half: it reads as zeros.
         let size = cluster / SUBCLUSTERS;
         let state = |index: u64| (bitmap >> index & 1 != 0, bitmap >> (index + SUBCLUSTERS) & 1 != 0);
         let index = into / size;
@@ -324,7 +325,7 @@ impl Qcow2 {
         Ok(Run { place, len: end - into })
     }
 
-    /// A compressed cluster: its byte, and how many sectors more than its first one it has.
+    /// Decodes a compressed cluster's entry: its offset, and the number of sectors it has after the first.
     fn packed(&self, entry: u64, into: u64) -> Place {
         let bits = 62 - (self.header.cluster_bits - 8);
         let at = entry & ((1 << bits) - 1);

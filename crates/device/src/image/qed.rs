@@ -5,23 +5,23 @@ use super::fields::{le32, le64};
 use super::host::Host;
 use super::{Access, Below, Format, ImageError, Map, Parts, Place, Run};
 
-/// How a file begins.
+/// The signature at the start of a file.
 pub(super) const SIGNATURE: &[u8] = b"QED\0";
 
-/// A backing file's name is at most this long.
+/// The longest permitted name of a backing file, in bytes.
 const MAX_NAME: u32 = 1023;
 
-/// The bounds of the header's numbers.
+/// The permitted cluster sizes in bytes, and table sizes in clusters.
 const CLUSTERS: std::ops::RangeInclusive<u64> = 4096..=64 << 20;
 const TABLES: std::ops::RangeInclusive<u64> = 1..=16;
 
-/// Bytes of a table's entry.
+/// The length of a table entry in bytes.
 const ENTRY: u64 = 8;
 
 /// An L2 entry: the cluster reads as zeros.
 const ZERO: u64 = 1;
 
-/// The byte of a field in the header.
+/// Offsets of the fields in the header.
 mod field {
     pub(super) const CLUSTER: usize = 4;
     pub(super) const TABLE: usize = 8;
@@ -43,7 +43,7 @@ mod feature {
 struct Qed {
     host: Host,
     cluster: u64,
-    /// Entries in a table of either level.
+    /// The number of entries in a table, at either level.
     entries: u64,
     l1_at: u64,
 }

@@ -1,8 +1,9 @@
-//! Compressed files, read through: their bytes are unpacked into a file without a name, and that is the image.
+//! Reads compressed files: their bytes are unpacked into an unnamed file, which is then the image.
 //!
-//! The law of this module: what a file may take is bounded, whatever it says of itself. Bytes that are zero take no room in
-//! the file ([`Limits::data`] is about the others), nothing is read past [`Limits::len`], and no decoder gets more than
-//! [`MEMORY`]. What is packed twice is not unpacked twice. A compressed file is not written to by anything here.
+//! The law of this module: the resources that a file may use are limited, whatever its headers say. Parts
+//! that are all zero take no room in the unpacked file ([`Limits::data`] counts the others), nothing is
+//! unpacked past [`Limits::len`], and no decoder gets more than [`MEMORY`]. A file that was packed twice is
+//! unpacked once only. The compressed file is never written to.
 //!
 //! Sources: RFC 1952 (gzip), RFC 8878 (zstd), the .xz file format 1.2.
 
@@ -20,7 +21,7 @@ use crate::medium::{FileMedium, Medium};
 /// How a file is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
-    /// Members of RFC 1952, one after the other.
+    /// Members of RFC 1952, one after another.
     Gzip,
     /// Streams of .xz.
     Xz,
@@ -31,7 +32,7 @@ pub enum Packing {
 }
 
 impl Packing {
-    /// Its name: "gzip".
+    /// Returns its name, such as "gzip".
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -41,7 +42,7 @@ impl Packing {
         }
     }
 
-    /// What a file of it is: "a gzip file".
+    /// Returns the name of such a file, such as "a gzip file".
     pub const fn a_file(self) -> &'static str {
         match self {
             Self::Gzip => "a gzip file",
@@ -52,12 +53,12 @@ impl Packing {
     }
 }
 
-/// What a file may take when it is unpacked.
+/// Limits on unpacking a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes in all.
+    /// Total bytes.
     pub len: ByteCount,
-    /// Bytes in parts of 64 KiB that are not all zero: what is written to the disk that holds temporary files.
+    /// Bytes in parts of 64 KiB that are not all zero: what is written to the disk with temporary files.
     pub data: ByteCount,
 }
 
@@ -68,44 +69,44 @@ impl Default for Limits {
     }
 }
 
-/// The most memory of a decoder: xz -9 and zstd -19 need half of it.
+/// The memory limit of a decoder; xz -9 and zstd -19 need half of it.
 const MEMORY: u64 = 128 * MIB;
 
-/// What is left out of the file where it is all zero.
+/// Parts of this size that are all zero are left out of the unpacked file.
 const PART: usize = 64 << 10;
 
 /// Why a compressed file cannot be read through.
 #[derive(Debug, thiserror::Error)]
 pub enum UnpackError {
-    /// It is damaged, cut short, or wants more memory than it gets.
+    /// The file is damaged or truncated, or needs more memory than the limit.
     #[error("byte {at} of the file")]
     Damaged {
-        /// How much of the file had been read.
+        /// The number of bytes read from the file so far.
         at: ByteOffset,
-        /// What the decoder said.
+        /// The decoder's error.
         #[source]
         source: io::Error,
     },
-    /// It holds more than is unpacked.
+    /// The file holds more than the limits allow.
     #[error("it holds more than {limit} ({} bytes){what}", .limit.get())]
     TooLarge {
-        /// The limit that it reaches.
+        /// The limit that it exceeds.
         limit: ByteCount,
-        /// Of what, where not of all bytes.
+        /// What the limit counts, where that is not all bytes.
         what: &'static str,
     },
-    /// The folder for temporary files does not take it.
+    /// The unpacked file cannot be written to the folder for temporary files.
     #[error("no room for it in {} (TMPDIR names another folder)", folder.display())]
     Scratch {
         /// The folder.
         folder: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
 }
 
-/// A file that is counted as it is read.
+/// A file that counts the bytes read from it.
 struct Counted<'a> {
     file: BufReader<File>,
     read: &'a Cell<u64>,
@@ -130,7 +131,7 @@ impl BufRead for Counted<'_> {
     }
 }
 
-/// Members of gzip. As gzip does, it leaves what is none and follows one.
+/// Reads the members of a gzip file. As gzip does, it ignores anything else after a member.
 struct Members<R: BufRead>(Option<flate2::bufread::GzDecoder<R>>);
 
 impl<R: BufRead> Read for Members<R> {
@@ -150,7 +151,7 @@ impl<R: BufRead> Read for Members<R> {
     }
 }
 
-/// Frames of zstd, and those that are to be skipped.
+/// Reads the frames of a zstd file, and passes over skippable ones.
 struct Frames<R: BufRead> {
     source: R,
     decoder: ruzstd::decoding::FrameDecoder,
@@ -164,7 +165,7 @@ impl<R: BufRead> Frames<R> {
         Self { source, decoder, is_open: false }
     }
 
-    /// Begins the next frame with contents; `false` at the end.
+    /// Opens the next frame that has contents; `false` at the end.
     fn open(&mut self) -> io::Result<bool> {
         use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
         while !self.source.fill_buf()?.is_empty() {
@@ -207,7 +208,8 @@ impl<R: BufRead> Read for Frames<R> {
     }
 }
 
-/// A file without a name in the folder for temporary files: it goes with its last descriptor, however the program ends.
+/// Creates an unnamed file in the folder for temporary files. It disappears with its last descriptor, however
+/// the program ends.
 fn scratch() -> Result<File, UnpackError> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let folder = std::env::temp_dir();
@@ -219,7 +221,7 @@ fn scratch() -> Result<File, UnpackError> {
         Ok(file)
     };
     let mut made = make();
-    // A name that another program's leavings hold is not taken from them.
+    // A name that a leftover file of another program has is not reused.
     for _ in 0..16 {
         match &made {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => made = make(),
@@ -229,7 +231,7 @@ fn scratch() -> Result<File, UnpackError> {
     made.map_err(no_room)
 }
 
-/// Fills `buf` as far as there are bytes.
+/// Fills `buf` as far as there are bytes, and returns their number.
 fn fill(from: &mut dyn Read, buf: &mut [u8]) -> io::Result<usize> {
     let mut have = 0;
     while have < buf.len() {
@@ -243,7 +245,7 @@ fn fill(from: &mut dyn Read, buf: &mut [u8]) -> io::Result<usize> {
     Ok(have)
 }
 
-/// The bytes that are packed in `file`.
+/// Unpacks `file`.
 pub(crate) fn unpack(file: File, packing: Packing, limits: Limits) -> Result<Box<dyn Medium>, UnpackError> {
     let kept = sparse(file, packing, limits)?;
     let len = kept.metadata().map_err(no_room)?.len();
@@ -254,7 +256,7 @@ fn no_room(source: io::Error) -> UnpackError {
     UnpackError::Scratch { folder: std::env::temp_dir(), source }
 }
 
-/// The same as a file without a name.
+/// Unpacks `file` into an unnamed sparse file.
 fn sparse(file: File, packing: Packing, limits: Limits) -> Result<File, UnpackError> {
     let read = Cell::new(0);
     let source = Counted { file: BufReader::with_capacity(PART, file), read: &read };

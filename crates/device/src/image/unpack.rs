@@ -7,13 +7,13 @@ use super::ImageError;
 use super::fields::{array, le32};
 use super::host::Host;
 
-/// Nothing larger is decompressed: qcow2's largest cluster.
+/// The largest unit that is decompressed: qcow2's largest cluster.
 pub(super) const MAX_UNIT: usize = 2 << 20;
 
-/// The compressed form may be a little longer than the plain one.
+/// The compressed form may be slightly longer than the plain one.
 const MAX_PACKED: usize = MAX_UNIT + (64 << 10);
 
-/// How something is compressed.
+/// How a unit is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
     /// Deflate without a header.
@@ -24,19 +24,19 @@ pub(super) enum Method {
     MarkedZlib,
 }
 
-/// A compressed unit of the guest.
+/// A compressed unit of the guest's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packed {
     pub(super) file: usize,
     pub(super) at: u64,
-    /// How long it is in the file, at most; a marker says for itself.
+    /// The maximum length in the file; a grain marker gives its own length.
     pub(super) len: u64,
-    /// How long it is when decompressed.
+    /// The decompressed length.
     pub(super) unit: usize,
     pub(super) method: Method,
 }
 
-/// The bytes of `packed`, exactly as many as its unit has.
+/// Decompresses `packed` to exactly the length of its unit.
 pub(super) fn unpack(host: &Host, packed: &Packed) -> Result<Vec<u8>, ImageError> {
     if packed.unit > MAX_UNIT {
         return Err(host.unsupported(packed.at, format!("a compressed unit of {} bytes", packed.unit)));
@@ -46,7 +46,7 @@ pub(super) fn unpack(host: &Host, packed: &Packed) -> Result<Vec<u8>, ImageError
             let marker: [u8; 12] = host.bytes(packed.at)?;
             (packed.at.saturating_add(12), u64::from(le32(&marker, 8)))
         }
-        // The length is in whole sectors, which the last cluster of a file need not fill.
+        // The length is in whole sectors; the last cluster of a file may end earlier.
         Method::Deflate | Method::Zstd => (packed.at, packed.len.min(host.len().saturating_sub(packed.at))),
     };
     let len = usize::try_from(len).ok().filter(|len| *len <= MAX_PACKED);
@@ -56,19 +56,19 @@ pub(super) fn unpack(host: &Host, packed: &Packed) -> Result<Vec<u8>, ImageError
     let mut output = vec![0; packed.unit];
     let whole = match packed.method {
         Method::Deflate => inflate(&input, &mut output, false) == Inflated::Full,
-        // The grain at the end of a disk may be packed short.
+        // The last grain of a disk may be shorter than a unit.
         Method::MarkedZlib => inflate(&input, &mut output, true) != Inflated::Broken,
         Method::Zstd => unpack_zstd(&input, &mut output),
     };
     if whole { Ok(output) } else { Err(host.damaged(at, "compressed data that cannot be decompressed")) }
 }
 
-/// How far decompressing came.
+/// The result of decompression.
 #[derive(PartialEq, Eq)]
 enum Inflated {
-    /// All of the output is there; what follows in the input does not matter.
+    /// The output is full; what follows in the input does not matter.
     Full,
-    /// The data ended before.
+    /// The data ended before the output was full.
     Short,
     Broken,
 }
@@ -83,7 +83,7 @@ fn inflate(input: &[u8], output: &mut [u8], zlib_header: bool) -> Inflated {
     }
 }
 
-/// Fills `output` from a zstd frame; whether it could.
+/// Fills `output` from a zstd frame. Returns whether that succeeded.
 fn unpack_zstd(input: &[u8], output: &mut [u8]) -> bool {
     if zstd_window(input).is_none_or(|window| window > MAX_UNIT) {
         return false;
@@ -106,7 +106,8 @@ fn unpack_zstd(input: &[u8], output: &mut [u8]) -> bool {
     filled == output.len()
 }
 
-/// How much memory a zstd frame asks for (RFC 8878, 3.1.1.1); `None` when it is no frame or asks for a dictionary.
+/// Returns the memory that a zstd frame needs (RFC 8878, 3.1.1.1); `None` when it is not a frame or needs a
+/// dictionary.
 fn zstd_window(frame: &[u8]) -> Option<usize> {
     const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
     let rest = frame.strip_prefix(&MAGIC)?;
@@ -119,7 +120,7 @@ fn zstd_window(frame: &[u8]) -> Option<usize> {
         let base = 1_usize.checked_shl(10 + u32::from(window >> 3))?;
         return base.checked_add(base / 8 * usize::from(window & 7));
     }
-    // A single segment: the window is the content.
+    // A single segment: the window is as large as the contents.
     let size = match descriptor >> 6 {
         0 => u64::from(*rest.first()?),
         1 => u64::from(u16::from_le_bytes(array(rest, 0))) + 256,

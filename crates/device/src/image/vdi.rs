@@ -4,7 +4,7 @@ use super::fields::{array, le32, le64};
 use super::host::Host;
 use super::{Below, Format, ImageError, Map, Parts, Place, Run};
 
-/// Where the signature is, behind 64 bytes of text.
+/// The offset of the signature, after 64 bytes of text.
 pub(super) const SIGNATURE_AT: usize = 0x40;
 /// The signature, 0xBEDA107F.
 pub(super) const SIGNATURE: [u8; 4] = [0x7F, 0x10, 0xDA, 0xBE];
@@ -12,7 +12,7 @@ pub(super) const SIGNATURE: [u8; 4] = [0x7F, 0x10, 0xDA, 0xBE];
 /// Version 1.1, the only one since 2008.
 const VERSION: u32 = 0x0001_0001;
 
-/// The byte of a field.
+/// Offsets of the header's fields.
 mod field {
     pub(super) const VERSION: usize = 0x44;
     pub(super) const TYPE: usize = 0x4C;
@@ -25,7 +25,7 @@ mod field {
     pub(super) const PARENT: usize = 0x1B8;
 }
 
-/// A map entry from here on is no block: 0xFFFFFFFF was never written, 0xFFFFFFFE was discarded.
+/// Map entries from here on are not blocks: 0xFFFFFFFF was never written, 0xFFFFFFFE was discarded.
 const DISCARDED: u32 = 0xFFFF_FFFE;
 const NEVER_WRITTEN: u32 = 0xFFFF_FFFF;
 
@@ -34,7 +34,7 @@ struct Vdi {
     map_at: u64,
     data_at: u64,
     block: u64,
-    /// Bytes before the data of every block.
+    /// Bytes before the data of each block.
     extra: u64,
 }
 
@@ -81,7 +81,8 @@ pub(super) fn open(host: Host) -> Result<Parts, ImageError> {
     Ok(Parts { map, below, variant, size, block, sectors: None, remarks: Vec::new() })
 }
 
-/// How a parent is called: VDI has its UUID and no path, so no named file can be known for it.
+/// Describes a parent. VDI names it by its UUID, without a path, so it cannot be matched with a file that the
+/// user named.
 fn by_uuid(bytes: [u8; 16]) -> String {
     let (a, rest) = (le32(&bytes, 0), &bytes[8..]);
     let (b, c) = (u16::from_le_bytes(array(&bytes, 4)), u16::from_le_bytes(array(&bytes, 6)));
@@ -90,7 +91,7 @@ fn by_uuid(bytes: [u8; 16]) -> String {
 }
 
 impl Vdi {
-    /// The byte of the data of block `index` of the file.
+    /// Returns the offset of block `index`'s data in the file.
     fn start_of(&self, index: u32) -> Option<u64> {
         let before = (self.block + self.extra).checked_mul(u64::from(index))?;
         before.checked_add(self.data_at + self.extra)

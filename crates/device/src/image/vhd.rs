@@ -1,4 +1,5 @@
-//! Microsoft's Virtual Hard Disk ("Virtual Hard Disk Image Format Specification" 1.0; all numbers are big-endian).
+//! Microsoft's Virtual Hard Disk ("Virtual Hard Disk Image Format Specification" 1.0; all numbers are
+//! big-endian).
 
 use straddle_units::ByteOffset;
 
@@ -8,11 +9,11 @@ use super::host::Host;
 use super::{Access, Below, Format, ImageError, Map, Parts, Place, Run};
 use crate::medium::Medium;
 
-/// The footer's length; files of Virtual PC before 2004 lack its last byte.
+/// The footer's length. Files of Virtual PC before 2004 lack its last byte.
 const FOOTER: usize = 512;
 const MAGIC: &[u8; 8] = b"conectix";
 
-/// The byte of a field in the footer.
+/// Offsets of the fields in the footer.
 mod footer {
     pub(super) const DATA_AT: usize = 16;
     pub(super) const SIZE: usize = 48;
@@ -20,7 +21,7 @@ mod footer {
     pub(super) const CHECKSUM: usize = 64;
 }
 
-/// The byte of a field in the header of a dynamic disk.
+/// Offsets of the fields in the header of a dynamic disk.
 mod header {
     pub(super) const LEN: usize = 1024;
     pub(super) const MAGIC: &[u8] = b"cxsparse";
@@ -35,16 +36,16 @@ mod header {
     pub(super) const LOCATOR_COUNT: usize = 8;
 }
 
-/// A table entry: the block is not there.
+/// A table entry: the block is not allocated.
 const ABSENT: u32 = 0xFFFF_FFFF;
 const SECTOR: u64 = 512;
-/// The largest block that is accepted; Windows makes 2 MiB and 512 KiB.
+/// The largest block that is accepted. Windows uses 2 MiB and 512 KiB.
 const MAX_BLOCK: u64 = 256 << 20;
-/// A parent's path is at most this long, in bytes.
+/// The maximum length of a parent's path, in bytes.
 const MAX_PATH: u32 = 4096;
 
-/// Whether `medium` ends with a footer, whole or damaged: the only sign of a fixed disk. One short read, none where sizes
-/// tell.
+/// Whether `medium` ends with a footer, intact or damaged, which is the only sign of a fixed disk. Needs one
+/// short read, or none where the file's size rules a footer out.
 pub(super) fn has_footer(medium: &dyn Medium) -> bool {
     let len = medium.len().get();
     let tail = match len % SECTOR {
@@ -61,7 +62,7 @@ fn is_footer(raw: &[u8; FOOTER]) -> bool {
     raw.starts_with(MAGIC) && checksum_holds(raw, footer::CHECKSUM)
 }
 
-/// The complement of the sum of all bytes but the checksum's own.
+/// Whether the checksum at offset `at` is valid: the complement of the sum of all bytes except its own.
 fn checksum_holds(raw: &[u8], at: usize) -> bool {
     let sum = |bytes: &[u8]| bytes.iter().fold(0_u32, |sum, byte| sum.wrapping_add(u32::from(*byte)));
     let own = raw.get(at..at + 4).map_or(0, sum);
@@ -100,7 +101,7 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     open_sparse(host, access, be64(&raw, footer::DATA_AT), size, differencing)
 }
 
-/// The footer, from the end of the file or from the copy at the start, and its byte.
+/// Returns the footer and its offset, from the end of the file or from the copy at the start.
 fn find_footer(host: &Host) -> Result<([u8; FOOTER], u64), ImageError> {
     let len = host.len();
     let mut damaged = 0;
@@ -157,7 +158,8 @@ fn open_sparse(
     Ok(Parts { map, below, variant, size, block, sectors: None, remarks: Vec::new() })
 }
 
-/// Looks at every name that the header gives for the parent, relative ones first; the first that may be opened is it.
+/// Reads every name that the header gives for the parent, relative ones first, and opens the first one that
+/// is allowed.
 fn open_parent(host: &Host, access: &Access<'_>, raw: &[u8]) -> Result<Below, ImageError> {
     let mut names = Vec::new();
     for platform in [b"W2ru", b"W2ku"] {
@@ -179,7 +181,7 @@ fn open_parent(host: &Host, access: &Access<'_>, raw: &[u8]) -> Result<Below, Im
     access.open_first(Format::Vhd, "parent", &names)
 }
 
-/// The whole disk, then the footer.
+/// A fixed disk: all of its bytes, followed by the footer.
 struct Fixed {
     host: Host,
     size: u64,
@@ -195,12 +197,12 @@ impl Map for Fixed {
     }
 }
 
-/// Blocks in any order, each behind a bitmap of its sectors.
+/// A dynamic disk: blocks in any order, each preceded by a bitmap of its sectors.
 struct Sparse {
     host: Host,
     table_at: u64,
     block: u64,
-    /// The bitmap's length, in whole sectors.
+    /// The length of the bitmap, rounded up to whole sectors.
     bitmap: u64,
     differencing: bool,
 }
@@ -220,7 +222,8 @@ impl Map for Sparse {
             return Err(self.host.damaged(entry_at, what));
         }
         let there = Place::Host { file: 0, at: data_at + into };
-        // What a dynamic disk's bitmap leaves out was never written and is zero in the block, as qemu relies on.
+        // A sector that a dynamic disk's bitmap marks absent was never written, and is zero in the block.
+        // qemu relies on this too.
         if !self.differencing {
             return Ok(Run { place: there, len: self.block - into });
         }

@@ -1,7 +1,7 @@
 //! Microsoft's VHDX ([MS-VHDX] 8.0; all numbers are little-endian).
 //!
-//! The log is not replayed: that would be writing, or keeping what it holds. An image that needs it says so in a
-//! remark, and its tables are read as they are.
+//! The log is not replayed, because that would mean writing to the image, or keeping the log's contents in
+//! memory. For an image that needs it a remark is added, and its tables are read as they are.
 
 use straddle_units::{BlockSize, ByteCount, MIB};
 
@@ -10,18 +10,18 @@ use super::fields::{array, from_windows, le16, le32, le64, utf16_le};
 use super::host::Host;
 use super::{Access, Below, Format, ImageError, Map, Parts, Place, Run, SectorSizes};
 
-/// The two copies of the header and of the region table, in units of 64 KiB.
+/// Offsets of the two copies of the header and of the region table.
 const HEADERS: [u64; 2] = [64 << 10, 128 << 10];
 const REGION_TABLES: [u64; 2] = [192 << 10, 256 << 10];
-/// How much of each its checksum covers.
+/// The lengths that their checksums cover.
 const HEADER_LEN: u64 = 4 << 10;
 const REGION_TABLE_LEN: u64 = 64 << 10;
-/// A region or metadata table has at most this many entries.
+/// The most entries of a region or metadata table.
 const MAX_ENTRIES: u32 = 2047;
-/// A parent locator has about five.
+/// The most entries read of a parent locator, which has about five.
 const MAX_LOCATORS: u16 = 32;
 
-/// A GUID as it stands on disk: the first three numbers are little-endian.
+/// A GUID in its on-disk form, in which the first three numbers are little-endian.
 type Guid = [u8; 16];
 
 const fn guid(a: u32, b: u16, c: u16, d: [u8; 8]) -> Guid {
@@ -50,10 +50,10 @@ mod item {
         guid(0xA8D3_5F2D, 0xB30B, 0x454D, [0xAB, 0xF7, 0xD3, 0xD8, 0x48, 0x34, 0xAB, 0x0C]);
 }
 
-/// The names that a parent locator has for the parent's path, relative first.
+/// The keys of the parent's path in a parent locator, relative path first.
 const PARENT_PATHS: [&str; 2] = ["relative_path", "absolute_win32_path"];
 
-/// A sector bitmap block of 1 MiB has a bit for each of so many sectors: a chunk.
+/// The number of sectors in a chunk: a sector bitmap block of 1 MiB has one bit for each.
 const CHUNK_SECTORS: u64 = 1 << 23;
 
 struct Region {
@@ -61,7 +61,7 @@ struct Region {
     len: u64,
 }
 
-/// What the metadata say.
+/// The metadata items that are used.
 struct Metadata {
     block: u64,
     size: u64,
@@ -75,7 +75,7 @@ struct Vhdx {
     bat: Region,
     block: u64,
     sector: u64,
-    /// How many blocks a chunk has: after their entries stands the one of their bitmap.
+    /// The number of blocks in a chunk. In the table, the entry of the chunk's bitmap follows theirs.
     ratio: u64,
     differencing: bool,
 }
@@ -111,7 +111,8 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     Ok(Parts { map, below, variant, size, block, sectors: Some(sectors), remarks })
 }
 
-/// The byte of the header that holds: of the two, the one with a right checksum and the higher sequence number.
+/// Returns the offset of the current header: of the two, the one with a valid checksum and the higher
+/// sequence number.
 fn current_header(host: &Host) -> Result<u64, ImageError> {
     let mut current = None;
     for at in HEADERS {
@@ -131,7 +132,7 @@ fn current_header(host: &Host) -> Result<u64, ImageError> {
     }
 }
 
-/// Where the block table and the metadata are.
+/// Returns the regions of the block table and of the metadata.
 fn regions(host: &Host) -> Result<(Region, Region), ImageError> {
     let mut intact = None;
     for at in REGION_TABLES {
@@ -213,7 +214,7 @@ impl Metadata {
     }
 }
 
-/// Reads the parent's paths from the locator: pairs of names and values, both UTF-16.
+/// Reads the parent's paths from the locator: pairs of keys and values, both in UTF-16.
 fn open_parent(host: &Host, locator: u64, access: &Access<'_>) -> Result<Below, ImageError> {
     let head: [u8; 20] = host.bytes(locator)?;
     let mut names = vec![String::new(); PARENT_PATHS.len()];
@@ -233,7 +234,7 @@ fn open_parent(host: &Host, locator: u64, access: &Access<'_>) -> Result<Below, 
 }
 
 impl Vhdx {
-    /// A table entry: its state, the byte it points to, and its own byte.
+    /// Returns a table entry: its state, the offset it points to, and its own offset.
     fn entry(&self, index: u64) -> Result<(u64, u64, u64), ImageError> {
         let entry_at = self.bat.at + index * 8;
         let entry = self.host.le64(entry_at)?;
@@ -280,7 +281,7 @@ impl Map for Vhdx {
     }
 }
 
-/// Whether the checksum at byte 4 of a structure is right: CRC-32C, computed with zeros in its own place.
+/// Whether the checksum at byte 4 of a structure is valid: CRC-32C, computed with zeros in its own place.
 fn checksum_holds(host: &Host, at: u64, len: u64) -> Result<bool, ImageError> {
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
     host.read(at, &mut bytes)?;
@@ -294,7 +295,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, step)
 }
 
-/// CRC-32C (Castagnoli) by bytes, reflected.
+/// The byte-wise table of CRC-32C (Castagnoli), reflected.
 const CRC32C: [u32; 256] = {
     let mut table = [0_u32; 256];
     let mut index = 0;

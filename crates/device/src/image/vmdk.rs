@@ -1,5 +1,5 @@
-//! VMware's format ("Virtual Disk Format 5.0"; all numbers are little-endian): one sparse file, or a text that names
-//! extents in other files.
+//! VMware's format ("Virtual Disk Format 5.0"; all numbers are little-endian): one sparse file, or a text
+//! file that names extents in other files.
 
 mod descriptor;
 
@@ -14,14 +14,14 @@ use descriptor::{Descriptor, Kind};
 pub(super) use descriptor::is_descriptor;
 
 const SECTOR: u64 = 512;
-/// A descriptor is not longer than this.
+/// The maximum length of a descriptor, in bytes.
 const MAX_DESCRIPTOR: u64 = 1 << 20;
-/// Grains have at most this many sectors (1 GiB, as in qemu), and grain tables this many entries (the only number that
-/// is ever written).
+/// The largest grain, in sectors (1 GiB, as in qemu), and the most entries of a grain table (the only number
+/// that is ever written).
 const MAX_GRAIN: u64 = 1 << 21;
 const MAX_ENTRIES: u32 = 512;
 
-/// The byte of a field in the header of a sparse extent.
+/// Offsets of the fields in the header of a sparse extent.
 mod field {
     pub(super) const VERSION: u64 = 4;
     pub(super) const FLAGS: usize = 8;
@@ -34,13 +34,13 @@ mod field {
     pub(super) const COMPRESSION: usize = 77;
 }
 
-/// A table entry of 1 stands for a grain of zeros.
+/// A table entry of 1 is a grain of zeros.
 const FLAG_ZERO_GRAINS: u32 = 1 << 2;
 const FLAG_COMPRESSED: u32 = 1 << 16;
 const FLAG_MARKERS: u32 = 1 << 17;
-/// The directory is named by a copy of the header at the end.
+/// The grain directory's offset is in a copy of the header at the end of the file.
 const AT_END: u64 = u64::MAX;
-/// That copy is followed by an end-of-stream marker of one sector.
+/// The offset of that copy from the end: an end-of-stream marker of one sector follows it.
 const FOOTER_FROM_END: u64 = 1024;
 
 const EXTENT: &str = "extent file";
@@ -48,7 +48,7 @@ const EXTENT: &str = "extent file";
 /// A sparse extent.
 #[derive(Clone, Copy)]
 struct Sparse {
-    /// The guest bytes that it has.
+    /// The bytes of the guest's disk that it covers.
     capacity: u64,
     directory_at: u64,
     grain: u64,
@@ -60,7 +60,7 @@ struct Sparse {
 
 #[derive(Clone, Copy)]
 enum Data {
-    /// As it is, from this byte of the file on.
+    /// The plain bytes, from this byte of the file on.
     Flat(u64),
     Sparse(Sparse),
     Zero,
@@ -68,7 +68,7 @@ enum Data {
     Unknown,
 }
 
-/// A stretch of the guest.
+/// A contiguous range of the guest's disk.
 struct Extent {
     start: u64,
     len: u64,
@@ -82,9 +82,9 @@ enum File {
 }
 
 struct Vmdk {
-    /// The first is the image itself.
+    /// The first one is the image itself.
     files: Vec<File>,
-    /// In the guest's order, without gaps.
+    /// In order on the guest's disk, without gaps.
     extents: Vec<Extent>,
 }
 
@@ -97,7 +97,7 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     }
 }
 
-/// Opens an image that is one sparse file; the extents that its descriptor names are itself.
+/// Opens an image that is one sparse file. Its descriptor names the file itself as the extent.
 fn open_sparse(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
     let raw: [u8; 512] = host.bytes(0)?;
     let sparse = Sparse::read(&host)?;
@@ -107,7 +107,7 @@ fn open_sparse(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
         (Some(0), _) | (_, Some(0)) => ("sparse extent", Below::Nothing),
         (Some(at), Some(len)) if len <= MAX_DESCRIPTOR => {
             let descriptor = Descriptor::read(&host, at, len)?;
-            // An extent of a larger image may have room for a descriptor and none in it.
+            // An extent of a larger image may reserve room for a descriptor and leave it empty.
             let variant = if descriptor.extents.is_empty() { "sparse extent" } else { descriptor.variant };
             (variant, open_parent(&descriptor, access)?)
         }
@@ -166,7 +166,7 @@ fn open_descriptor(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
             Data::Zero | Data::Unknown => block,
         };
         extents.push(Extent { start, len: named.len, file, data });
-        // Lengths are checked to stay below 2^63 together.
+        // Lengths are checked so that their sum stays below 2^63.
         start += named.len;
     }
     let variant = descriptor.variant;
@@ -175,7 +175,7 @@ fn open_descriptor(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     Ok(Parts { map, below, variant, size: start, block, sectors: None, remarks })
 }
 
-/// Opens one extent's file, if the user named it, and looks at what it is.
+/// Opens an extent's file, if the user named it, and determines its kind.
 fn open_extent(extent: &descriptor::Extent, access: &Access<'_>) -> Result<(File, Data), ImageError> {
     let named = Named { by: Format::Vmdk, role: EXTENT, name: &extent.name };
     let opened = access.open_file(&named)?.map(|(medium, _)| Host::new(Format::Vmdk, medium));
@@ -246,7 +246,7 @@ impl Sparse {
         Ok(Self { capacity, directory_at, grain, entries, compressed, zero_grains })
     }
 
-    /// The place of byte `at` of this extent, whose file is number `file`.
+    /// Returns the place of byte `at` of this extent, whose file is number `file`.
     fn locate(&self, host: &Host, file: usize, at: u64) -> Result<Run, ImageError> {
         let covered = self.grain * self.entries;
         let directory_entry_at = self.directory_at + at / covered * 4;
@@ -276,7 +276,7 @@ impl Sparse {
     }
 }
 
-/// The byte of the grain directory: the header says, or its copy at the end of a stream.
+/// Returns the offset of the grain directory, from the header or, in a stream, from its copy at the end.
 fn directory(host: &Host, raw: &[u8; 512]) -> Result<u64, ImageError> {
     let (mut sector, mut said_at) = (le64(raw, field::DIRECTORY_AT), 0);
     if sector == AT_END {
@@ -303,7 +303,7 @@ impl Map for Vmdk {
         let run = match &extent.data {
             Data::Flat(offset) => Run { place: Place::Host { file, at: offset + into }, len: left },
             Data::Zero => Run { place: Place::Zero, len: left },
-            // Asking for the file says why nothing is known.
+            // Requesting the file returns the error that says why its bytes are not known.
             Data::Unknown => self.file(file).map(|_| Run { place: Place::Zero, len: left })?,
             Data::Sparse(sparse) => sparse.locate(self.file(file)?, file, into)?,
         };

@@ -1,7 +1,8 @@
 //! The tables of device-mapper devices: DM_TABLE_STATUS of `linux/dm-ioctl.h`.
 //!
-//! The law of this module: it asks for the active table of one device and nothing else, and no key leaves it: what the
-//! kernel prints of one is blanked before a table is handed on, and the buffer it came in is overwritten.
+//! The law of this module: it queries the active table of one device and nothing else. No key leaves it: keys
+//! that the kernel prints are blanked before a table is returned, and the buffer that held them is
+//! overwritten.
 
 use std::borrow::Cow;
 use std::io;
@@ -15,7 +16,8 @@ const WHAT: &str = "DM_TABLE_STATUS";
 
 /// `sizeof(struct dm_ioctl)`.
 const HEADER: usize = 312;
-/// Where its fields are: `version` (three numbers), `data_size`, `data_start`, `target_count`, `flags`, `dev`.
+/// Offsets of its fields: `version` (three numbers), `data_size`, `data_start`, `target_count`, `flags`,
+/// `dev`.
 const VERSION: usize = 0;
 const DATA_SIZE: usize = 12;
 const DATA_START: usize = 16;
@@ -23,53 +25,54 @@ const TARGET_COUNT: usize = 20;
 const FLAGS: usize = 28;
 const DEV: usize = 40;
 
-/// `sizeof(struct dm_target_spec)`, and where its fields are: `sector_start`, `length`, `next`, `target_type`.
+/// `sizeof(struct dm_target_spec)`, and the offsets of its fields: `sector_start`, `length`, `next`,
+/// `target_type`.
 const SPEC: usize = 40;
 const LENGTH: usize = 8;
 const NEXT: usize = 20;
 const TYPE: std::ops::Range<usize> = 24..40;
 
-/// DM_VERSION_MAJOR; any minor version from 0 on answers this.
+/// DM_VERSION_MAJOR. Every minor version from 0 on supports the request.
 const MAJOR_VERSION: u32 = 4;
 /// DM_SECURE_DATA_FLAG: the kernel wipes its copy of the answer, which for dm-crypt may hold a key.
 const SECURE_DATA: u32 = 1 << 15;
-/// DM_STATUS_TABLE_FLAG: the table, not the status.
+/// DM_STATUS_TABLE_FLAG: return the table, not the status.
 const STATUS_TABLE: u32 = 1 << 4;
 /// DM_BUFFER_FULL_FLAG: the answer did not fit.
 const BUFFER_FULL: u32 = 1 << 8;
-/// DM_NOFLUSH_FLAG: nothing is to be written out for the answer.
+/// DM_NOFLUSH_FLAG: do not flush anything for the answer.
 const NOFLUSH: u32 = 1 << 11;
 
 /// DM_TABLE_STATUS.
 const DM_TABLE_STATUS: Opcode = opcode::read_write::<[u8; HEADER]>(0xfd, 12);
 
-/// How large the buffer is at first, and how large it may become.
+/// The initial and the largest size of the buffer.
 const FIRST_BUFFER: usize = 16 * 1024;
 const LARGEST_BUFFER: usize = 1024 * 1024;
 
-/// More targets than this in one table are not kept.
+/// At most this many targets of one table are kept.
 pub const MAX_TARGETS: usize = 4096;
 
-/// A line of a table, as `dmsetup table` prints it. Without keys.
+/// A line of a table, as `dmsetup table` prints it, without keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableLine {
     /// Where the target begins in the device, in sectors of 512 bytes.
     pub start: u64,
-    /// Its length in such sectors.
+    /// Its length in sectors of 512 bytes.
     pub length: u64,
-    /// The name of its type, `linear`.
+    /// The name of the target's type, such as `linear`.
     pub kind: String,
-    /// What follows, with `-` for every key.
+    /// The rest of the line, with `-` for every key.
     pub parameters: String,
 }
 
 impl TableLine {
-    /// A line of those, with its keys blanked.
+    /// Creates a line with these fields, blanking any keys.
     pub fn new(start: u64, length: u64, kind: &str, parameters: &str) -> Self {
         Self { start, length, kind: kind.to_owned(), parameters: without_keys(kind, parameters) }
     }
 
-    /// Reads `0 2048 linear 8:1 0`.
+    /// Parses a line such as `0 2048 linear 8:1 0`.
     pub fn parse(line: &str) -> Option<Self> {
         let mut words = line.trim().splitn(4, ' ');
         let (start, length) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
@@ -77,8 +80,8 @@ impl TableLine {
     }
 }
 
-/// The parameters with `-` for what is or may be a key: the second one of crypt, and all but the algorithm of the
-/// options of integrity that take one.
+/// Returns the parameters with `-` for every word that is or may be a key: the second parameter of crypt, and
+/// in the options of integrity that take a key, everything after the algorithm.
 fn without_keys(kind: &str, parameters: &str) -> String {
     const WITH_KEY: [&str; 3] = ["internal_hash:", "journal_crypt:", "journal_mac:"];
     let blanked = parameters.split_whitespace().enumerate().map(|(index, word)| match kind {
@@ -94,21 +97,21 @@ fn without_keys(kind: &str, parameters: &str) -> String {
     blanked.collect::<Vec<String>>().join(" ")
 }
 
-/// Asks `control` (/dev/mapper/control) for the active table of the device `major:minor`. Needs `CAP_SYS_ADMIN`. A
-/// device without a table has no lines.
+/// Reads the active table of the device `major:minor` through `control` (/dev/mapper/control). Needs
+/// `CAP_SYS_ADMIN`. A device without a table has no lines.
 pub fn table(control: impl AsFd, major: u32, minor: u32) -> Result<Vec<TableLine>, IoctlError> {
     let control = control.as_fd();
     let mut size = FIRST_BUFFER;
     loop {
         let mut buffer = request(size, major, minor);
-        // SAFETY: DM_TABLE_STATUS takes a dm_ioctl whose `data_size` is the size of the whole buffer, which is the
-        // slice's own length; it reads and writes within that, and every value is valid in a byte.
+        // SAFETY: DM_TABLE_STATUS takes a dm_ioctl whose `data_size` is the size of the whole buffer, which
+        // is the slice's length. It reads and writes within that, and every byte value is valid.
         let answer = unsafe {
             call(control, Meant::BlockOrCharacter, WHAT, DM_TABLE_STATUS, Some(buffer.as_mut_slice()))
         };
         let full = number(&buffer, FLAGS).is_some_and(|flags| flags & BUFFER_FULL != 0);
         let lines = answer.map(|_| lines(&buffer));
-        // A table of dm-crypt has its key in it.
+        // A dm-crypt table contains its key.
         buffer.fill(0);
         std::hint::black_box(&buffer);
         match lines {
@@ -122,7 +125,7 @@ pub fn table(control: impl AsFd, major: u32, minor: u32) -> Result<Vec<TableLine
     }
 }
 
-/// A buffer of `size` bytes that asks for the table of a device.
+/// Builds the request for a device's table, in a buffer of `size` bytes.
 fn request(size: usize, major: u32, minor: u32) -> Vec<u8> {
     let mut buffer = vec![0; size.max(HEADER)];
     let mut put = |at: usize, value: u32| buffer[at..at + 4].copy_from_slice(&value.to_ne_bytes());
@@ -146,14 +149,14 @@ fn long(buffer: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.try_into().ok()?))
 }
 
-/// A text that a zero byte, or the end of the field, ends. Not a copy, as there may be a key in it; the kernel writes no
-/// byte that would need one.
+/// Returns the text up to a zero byte or the end of the field. It is not copied, because it may contain a
+/// key; the kernel writes no byte that would force a copy.
 fn text(field: &[u8]) -> Cow<'_, str> {
     let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
     String::from_utf8_lossy(&field[..end])
 }
 
-/// The lines in an answer, as far as they make sense.
+/// Parses the lines of an answer, up to the first one that is malformed.
 fn lines(buffer: &[u8]) -> Vec<TableLine> {
     let count = number(buffer, TARGET_COUNT).and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
     let start = number(buffer, DATA_START).and_then(|start| usize::try_from(start).ok());
@@ -168,7 +171,7 @@ fn lines(buffer: &[u8]) -> Vec<TableLine> {
             break;
         };
         lines.push(line);
-        // In an answer `next` counts from the first of them.
+        // In an answer, `next` counts from the first target.
         let next = number(data, at + NEXT).and_then(|next| usize::try_from(next).ok());
         match next {
             Some(next) if next > at => at = next,
@@ -207,7 +210,7 @@ mod tests {
         );
     }
 
-    /// An answer with these lines, as the kernel lays one out.
+    /// Builds an answer with these lines, laid out as the kernel does.
     fn answer(lines: &[(u64, u64, &str, &str)]) -> Vec<u8> {
         let mut buffer = request(FIRST_BUFFER, 253, 0);
         buffer[TARGET_COUNT..TARGET_COUNT + 4]

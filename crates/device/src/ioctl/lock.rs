@@ -1,20 +1,22 @@
-//! Locks of open file descriptions (`F_OFD_SETLK`) and leases (`F_SETLEASE`) of fcntl(2), which the safe wrappers do not offer.
+//! Locks of open file descriptions (`F_OFD_SETLK`) and leases (`F_SETLEASE`) of fcntl(2), which the safe
+//! wrappers do not provide.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Which signal tells of a lease that is to end (asm-generic/fcntl.h).
+/// Sets the signal that announces a lease break (asm-generic/fcntl.h).
 const F_SETSIG: i32 = 10;
 
-/// Locks every byte of `file`, and those that may come behind its end, for writing by this open file only. Does not
-/// wait: [`io::ErrorKind::WouldBlock`] where another open file, or a process with a record lock, has locked any of them,
-/// for reading or for writing. The lock ends with the open file, whichever other files of this process are closed.
+/// Locks all of `file`, including bytes that may be added at its end, for writing by this open file
+/// description only. Does not wait: returns [`io::ErrorKind::WouldBlock`] where another open file
+/// description, or a process with a record lock, has locked any byte for reading or writing. The lock lasts
+/// as long as the open file description. Closing other descriptors of the same file does not release it.
 pub fn lock_whole(file: &File) -> io::Result<()> {
     set(file, libc::F_WRLCK)
 }
 
-/// Gives the lock up.
+/// Releases the lock.
 pub fn unlock_whole(file: &File) -> io::Result<()> {
     set(file, libc::F_UNLCK)
 }
@@ -32,21 +34,22 @@ fn set(file: &File, kind: i32) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Makes whoever opens `file` from now on, by whatever name, wait until [`end_lease`] is called, or for
-/// `/proc/sys/fs/lease-break-time` seconds. [`io::ErrorKind::WouldBlock`] where somebody has it open. Only for files, whose
-/// owner this process is.
+/// Takes a lease: any process that opens `file` from now on, under any name, waits until [`end_lease`] is
+/// called, or for `/proc/sys/fs/lease-break-time` seconds. Returns [`io::ErrorKind::WouldBlock`] where
+/// another process has it open. Works only for regular files owned by this process's user.
 pub fn lease(file: &File) -> io::Result<()> {
-    // The signal for who has to give it up: one that is ignored unless asked for. The lease is asked after instead.
+    // The lease holder receives this signal when another process opens the file. SIGURG is ignored by
+    // default; the lease is polled instead.
     call(file, F_SETSIG, libc::SIGURG)?;
     call(file, libc::F_SETLEASE, libc::F_WRLCK).map(drop)
 }
 
-/// Whether the lease is there, and nobody waits for its end.
+/// Whether the lease is held and no process waits for its end.
 pub fn has_lease(file: &File) -> bool {
     call(file, libc::F_GETLEASE, 0).is_ok_and(|kind| kind == libc::F_WRLCK)
 }
 
-/// Gives the lease up: whoever waits goes on.
+/// Releases the lease, so that waiting processes continue.
 pub fn end_lease(file: &File) -> io::Result<()> {
     call(file, libc::F_SETLEASE, libc::F_UNLCK).map(drop)
 }

@@ -1,10 +1,10 @@
-//! What is behind a loop device (LOOP_GET_STATUS64, `include/uapi/linux/loop.h`).
+//! The file behind a loop device (LOOP_GET_STATUS64, `include/uapi/linux/loop.h`).
 
 use std::os::fd::AsFd;
 
 use super::{IoctlError, Meant, call};
 
-/// LOOP_GET_STATUS64: one of the numbers from before requests carried sizes.
+/// LOOP_GET_STATUS64. Its number dates from before request numbers encoded sizes.
 const GET_STATUS64: u32 = 0x4C05;
 
 /// `struct loop_info64`.
@@ -28,15 +28,15 @@ struct Info {
 /// The file behind a loop device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backing {
-    /// The device of the file's file system, as stat(2) has it.
+    /// The device of the file's file system, as in stat(2).
     pub device: u64,
     /// Its inode.
     pub inode: u64,
-    /// Where it is a device itself, that device; else 0.
+    /// If the file is itself a device, that device's number; otherwise 0.
     pub of_device: u64,
 }
 
-/// What is behind the loop device `fd`; an error (ENXIO) where nothing is.
+/// Returns the file behind the loop device `fd`. Fails with ENXIO where the loop device is not set up.
 pub fn backing(fd: impl AsFd) -> Result<Backing, IoctlError> {
     let mut info = Info {
         device: 0,
@@ -53,9 +53,10 @@ pub fn backing(fd: impl AsFd) -> Result<Backing, IoctlError> {
         encrypt_key: [0; 32],
         init: [0; 2],
     };
-    // SAFETY: the request writes one `struct loop_info64`, of integers only, through the pointer.
+    // SAFETY: the request writes one `struct loop_info64`, which consists of integers only, through the
+    // pointer.
     unsafe { call(fd.as_fd(), Meant::Block, "LOOP_GET_STATUS64", GET_STATUS64, Some(&mut info)) }?;
-    // huge_encode_dev, include/linux/kdev_t.h: the numbers of stat(2).
+    // Encoded by huge_encode_dev (include/linux/kdev_t.h), as the numbers of stat(2) are.
     Ok(Backing { device: info.device, inode: info.inode, of_device: info.rdevice })
 }
 

@@ -19,7 +19,7 @@ fn structures_are_those_of_the_kernel() {
     assert_eq!(u128::from(TIMEOUT_MS), TIMEOUT.as_millis());
 }
 
-/// Every question, with its answer in words.
+/// Sends every request, and returns its answer as text.
 fn ask(file: &File) -> Vec<(&'static str, Result<String, IoctlError>)> {
     let limits = block_limits(file);
     let parsed = |read: Result<String, crate::identify::IdentifyError>| {
@@ -76,14 +76,15 @@ fn other_files_are_refused() {
             assert!(error.to_string().ends_with("not supported by this device") && error.source().is_none());
         }
     }
-    // A character device that is no disk: block requests are not even sent, the others it does not know.
+    // A character device that is not a disk: block requests are not sent to it, and it does not know the
+    // others.
     for (name, answer) in ask(&File::open("/dev/null").unwrap()) {
         assert_eq!(answer.unwrap_err().os_kind(), io::ErrorKind::Unsupported, "{name}");
     }
 }
 
-/// `STRADDLE_TEST_DEVICE`, or the disks usual on the machines that run this. Where none can be opened the test
-/// says so.
+/// Tests `STRADDLE_TEST_DEVICE`, or one of the disks usual on test machines. Where none can be opened, the
+/// test says that it was skipped.
 #[test]
 fn a_device_answers_or_says_why_not() {
     let named = std::env::var_os("STRADDLE_TEST_DEVICE").map(PathBuf::from);
@@ -93,7 +94,7 @@ fn a_device_answers_or_says_why_not() {
     let Some((path, file)) = candidates.find_map(|path| File::open(&path).ok().map(|file| (path, file)))
     else {
         assert!(!must, "STRADDLE_TEST_DEVICE cannot be opened");
-        // Not every machine lets its tests look at its disks.
+        // Not every machine allows its tests to open its disks.
         use std::io::Write as _;
         let _ = writeln!(io::stderr(), "NOT RUN: no block device can be opened here");
         return;
@@ -105,7 +106,7 @@ fn a_device_answers_or_says_why_not() {
             Err(error) => eprintln!("{}: {name}: {:?}: {error}", path.display(), error.os_kind()),
         }
     }
-    // The kernel answers for any block device; drives need not.
+    // The kernel answers for every block device; drives may not answer.
     for (name, answer) in &answers[..7] {
         assert!(answer.is_ok(), "{name}");
     }

@@ -1,4 +1,4 @@
-//! What kind of zone a byte of a zoned device is in (BLKREPORTZONE, `include/uapi/linux/blkzoned.h`).
+//! The kind of zone in which a byte of a zoned device lies (BLKREPORTZONE, `include/uapi/linux/blkzoned.h`).
 
 use std::os::fd::AsFd;
 
@@ -10,7 +10,7 @@ use super::{IoctlError, Meant, call};
 /// `BLK_ZONE_TYPE_CONVENTIONAL`.
 const CONVENTIONAL: u8 = 1;
 
-/// `struct blk_zone_report`, for the request's number.
+/// `struct blk_zone_report` without zones; the request's number encodes its size.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Head {
@@ -43,12 +43,13 @@ struct Report {
     zone: Zone,
 }
 
-/// Whether the zone of byte `at` may be written anywhere, as a disk without zones.
+/// Whether the zone of byte `at` is conventional, so that its bytes may be written in any order.
 pub fn is_conventional(fd: impl AsFd, at: ByteOffset) -> Result<bool, IoctlError> {
     let sector = KERNEL_SECTOR.blocks_floor(straddle_units::ByteCount::new(at.get())).get();
     let mut report = Report { head: Head { sector, nr_zones: 1, flags: 0 }, zone: Zone::default() };
     let number = opcode::read_write::<Head>(0x12, 130);
-    // SAFETY: the request reads the head and writes it and at most `nr_zones` zones behind it: one, for which there is room.
+    // SAFETY: the request reads the head, then writes it and at most `nr_zones` zones after it. That is one
+    // zone, for which there is room.
     unsafe { call(fd.as_fd(), Meant::Block, "BLKREPORTZONE", number, Some(&mut report)) }?;
     Ok(report.head.nr_zones == 1 && report.zone.kind == CONVENTIONAL)
 }

@@ -6,23 +6,25 @@ use super::Lower;
 use super::runs::{Geometry, Run};
 use crate::sysfs::Attributes;
 
-/// More members than the kernel takes (`MD_SB_DISKS` of 0.90, 1920 of 1.x) are not listed.
+/// Members past this many are not listed. It is more than the kernel takes (`MD_SB_DISKS` of 0.90, 1920 of
+/// 1.x).
 const MAX_MEMBERS: usize = 2048;
 
-/// An array.
+/// A Linux software RAID array.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Array {
-    /// 0, 1, 4, 5, 6, 10; -1 is linear, -4 multipath, -5 faulty; `None` for what has no data (a container).
+    /// 0, 1, 4, 5, 6 or 10; -1 is linear, -4 multipath, -5 faulty. `None` for an array without data (a
+    /// container).
     pub level: Option<i32>,
-    /// "0.90", "1.2", "external:imsm", "none".
+    /// The metadata format: "0.90", "1.2", "external:imsm", "none".
     pub metadata: String,
-    /// md's number for the places of parity or of copies.
+    /// md's number for the placement of parity or of copies.
     pub layout: u32,
-    /// Zero where nothing is striped.
+    /// The chunk size; zero where nothing is striped.
     pub chunk: ByteCount,
-    /// Members without spares.
+    /// The number of members, without spares.
     pub raid_disks: u32,
-    /// Its members, spares among them.
+    /// The members, including spares.
     pub members: Vec<Member>,
 }
 
@@ -31,17 +33,17 @@ pub struct Array {
 pub struct Member {
     /// The device's name.
     pub device: String,
-    /// Its place; `None` for spares.
+    /// Its slot in the array; `None` for spares.
     pub slot: Option<u32>,
-    /// Where the array's data starts on it.
+    /// Where the array's data starts on the member.
     pub offset: Option<ByteOffset>,
-    /// How much of it the array uses.
+    /// How much of the member the array uses.
     pub size: Option<ByteCount>,
-    /// "in_sync", "spare", ….
+    /// md's word for its state: "in_sync", "spare", ….
     pub state: String,
 }
 
-/// md's number of a level.
+/// Returns md's number of a level, by name.
 fn level_number(name: &str) -> Option<i32> {
     match name {
         "linear" => Some(-1),
@@ -52,7 +54,7 @@ fn level_number(name: &str) -> Option<i32> {
 }
 
 impl Array {
-    /// The array that a device's directory describes; `None` when it has no `md`.
+    /// Reads the array that a device's directory describes; `None` when it has no `md`.
     pub(super) fn read(device: &dyn Attributes) -> Option<Self> {
         let text = |name: &str| device.text(&format!("md/{name}"));
         let number = |name: &str| text(name).and_then(|text| first_number(&text));
@@ -72,7 +74,7 @@ impl Array {
         })
     }
 
-    /// Its members as lower devices, for an array of `size` bytes.
+    /// Returns the members as lower devices, for an array of `size` bytes.
     pub(super) fn lowers(&self, size: ByteCount, remarks: &mut Vec<String>) -> Vec<Lower> {
         let whole = Span::new(ByteOffset::ZERO, size);
         let mut unknown = false;
@@ -103,8 +105,9 @@ impl Array {
         }
     }
 
-    /// How far a RAID0 goes over all of its members: as far as the smallest does (`create_strip_zones`,
-    /// drivers/md/raid0.c). What is behind that goes over fewer, in an order that the kernel does not tell.
+    /// Returns the part of a RAID0 that spans all its members, which ends where the smallest member ends
+    /// (`create_strip_zones`, drivers/md/raid0.c). What follows spans fewer members, in an order that the
+    /// kernel does not report.
     fn first_zone(&self) -> Option<ByteCount> {
         let sizes: Option<Vec<ByteCount>> =
             self.members.iter().filter(|member| member.slot.is_some()).map(|member| member.size).collect();
@@ -112,7 +115,7 @@ impl Array {
         smallest.floor_to(self.chunk).checked_mul(u64::from(self.raid_disks))
     }
 
-    /// A member of a linear array begins where the one before ends (`linear_conf`, drivers/md/md-linear.c).
+    /// A member of a linear array begins where the previous one ends (`linear_conf`, drivers/md/md-linear.c).
     fn linear_run(&self, member: &Member, slot: u32, offset: ByteOffset, whole: Span) -> Option<Vec<Run>> {
         let chunk = self.chunk.max(ByteCount::new(1));
         let used = |member: &Member| member.size.map(|size| size.floor_to(chunk));
@@ -140,7 +143,7 @@ fn member(device: &dyn Attributes, name: &str) -> Member {
     }
 }
 
-/// During a reshape some of the attributes are `new (old)`.
+/// During a reshape some attributes read `new (old)`; this returns the new value.
 fn first_number(text: &str) -> Option<u64> {
     text.split_whitespace().next()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! The machine, or a captured tree of one: its block devices by name and number, and the way up from one of them.
+//! The block devices of this machine, or of a captured tree, by name and number, and what stands on each.
 
 mod stacking;
 mod uses;
@@ -22,21 +22,21 @@ use crate::medium::FileMedium;
 use crate::sysfs::{self, Attributes, Directory, list_names};
 use crate::target::open_for_reading;
 
-/// No more of /proc/self/mountinfo and the like is read than this.
+/// At most this many bytes of /proc/self/mountinfo and the like are read.
 const LARGEST_TEXT: u64 = 16 << 20;
 
-/// The node through which device mapper is asked.
+/// The node through which device mapper is queried.
 const CONTROL: &str = "/dev/mapper/control";
 
 /// The block devices of a machine.
 pub struct Machine {
-    /// `None` for this one.
+    /// Root of the captured tree; `None` for this machine.
     sysroot: Option<PathBuf>,
     devices: BTreeMap<String, Entry>,
     /// Names by `major:minor`.
     numbers: BTreeMap<String, String>,
     mounts: Vec<Mount>,
-    /// Swap devices by name, and swap files by the device under their file system.
+    /// Swap devices by name, and swap files with the device under their file system.
     swap_devices: Vec<String>,
     swap_files: Vec<(PathBuf, Option<String>)>,
     loops: Vec<(LoopUse, Option<String>)>,
@@ -49,35 +49,35 @@ pub struct Machine {
 struct Entry {
     directory: Directory,
     dev: Option<String>,
-    /// The disk that it is a partition of.
+    /// The disk, if this is a partition.
     disk: Option<String>,
     /// The devices that stand on it.
     above: Vec<String>,
 }
 
-/// Where the tables of device mapper come from.
+/// Where the device-mapper tables come from.
 enum Tables {
-    /// There are no such devices.
+    /// There are no device-mapper devices.
     None,
     Kernel(File),
-    /// By name.
+    /// Tables by device name.
     Captured(BTreeMap<String, Vec<TableLine>>),
-    /// They cannot be read.
+    /// The tables cannot be read.
     Refused,
 }
 
 /// Where the bytes of a device can be read.
 #[derive(Clone, Debug)]
 pub(super) enum BytesOf {
-    /// A node, which must be the one of this `major:minor`.
+    /// A node, which must have this `major:minor`.
     Node(String),
-    /// A file with a copy.
+    /// A file with a copy of the device.
     Copy(PathBuf),
-    /// It is not to be asked, for this reason.
+    /// The device must not be read, for this reason.
     Not(&'static str),
 }
 
-/// The way from the first device to the present one.
+/// The path from the first device to the current one.
 #[derive(Default)]
 struct Walk {
     path: Vec<String>,
@@ -86,7 +86,7 @@ struct Walk {
 }
 
 impl Machine {
-    /// This machine, or the captured tree `sysroot`.
+    /// Reads this machine, or the captured tree `sysroot`.
     pub fn read(sysroot: Option<&Path>) -> Self {
         let root = sysroot.unwrap_or(Path::new("/"));
         let mut machine = Self {
@@ -112,25 +112,26 @@ impl Machine {
         machine
     }
 
-    /// What could not be looked at.
+    /// Returns what could not be examined.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
 
-    /// Why the kernel never lists partitions of the disk `name`, where it does not.
+    /// Returns why the kernel never lists partitions of the disk `name`, if it never does.
     pub fn never_lists_partitions(&self, name: &str) -> Option<&'static str> {
         sysfs::never_lists_partitions(name, &self.devices.get(name)?.directory)
     }
 
-    /// What stands on the disk or partition `name`, and what was left out. The partitions of a disk are not among what
-    /// stands on it: they are asked for by their own names.
+    /// Returns what stands on the disk or partition `name`, and what was left out. The partitions of a disk
+    /// are not included: query them by their own names.
     pub fn layers(&self, name: &str) -> (Option<LiveDevice>, Vec<String>) {
         let mut walk = Walk::default();
         let device = self.device(name, &mut walk);
         (device, walk.remarks)
     }
 
-    /// Fills in what stands on each device: sysfs says it of the lower one (`holders`) and of the upper one (`slaves`).
+    /// Fills in what stands on each device. Sysfs reports it at the lower device (`holders`) and at the upper
+    /// one (`slaves`).
     fn link_above(&mut self) {
         let mut links: Vec<(String, String)> = Vec::new();
         for (name, entry) in &self.devices {
@@ -189,12 +190,13 @@ impl Machine {
         self.consumers = self.find_consumers_of_all(root);
     }
 
-    /// The device that a mount shows: by its number, or for file systems that have none of a device (Btrfs) by its source.
+    /// Returns the mounted device: by its number or, for a file system without a device number (Btrfs), by
+    /// its source.
     fn mounted_device(&self, mount: &Mount) -> Option<String> {
         self.numbers.get(&mount.dev).cloned().or_else(|| self.device_of_node(&mount.source))
     }
 
-    /// The device whose node is called `path`.
+    /// Returns the device whose node is `path`.
     fn device_of_node(&self, path: &Path) -> Option<String> {
         let name = path.strip_prefix("/dev").ok()?.to_str()?;
         let by_name = name.replace('/', "!");
@@ -208,7 +210,7 @@ impl Machine {
                 return Some(name.clone());
             }
         }
-        // A link of udev. In a captured tree there are none.
+        // A link made by udev. A captured tree has none.
         let metadata = self.sysroot.is_none().then(|| fs::metadata(path).ok()).flatten()?;
         metadata.file_type().is_block_device().then(|| self.numbers.get(&number_of(&metadata)).cloned())?
     }
@@ -217,7 +219,7 @@ impl Machine {
         let entry = self.devices.get(name)?;
         let size = entry.directory.number("size").and_then(bytes_of_sectors)?;
         let (kind, below, remarks) = self.describe(name, entry, size, &mut walk.remarks);
-        // What only describes or caches data is no way to it: the walk ends there.
+        // A lower device that only describes or caches data is not a way to it, so the walk ends there.
         let from = below.iter().find(|lower| walk.path.last() == Some(&lower.device));
         let is_way = from.is_none_or(|lower| lower.holds_data);
         walk.count += 1;
@@ -262,7 +264,7 @@ impl Machine {
         found
     }
 
-    /// What a device is, and what it stands on.
+    /// Returns what a device is, the devices below it, and remarks.
     fn describe(
         &self,
         name: &str,
@@ -309,7 +311,7 @@ impl Machine {
         }
     }
 
-    /// What sysfs lists below a device, without places.
+    /// Returns the devices that sysfs lists below a device, without their runs.
     fn slaves(&self, directory: &Directory) -> Vec<Lower> {
         let lower = |device: String| {
             let name = self.devices.get(&device).and_then(|entry| entry.directory.text("dm/name"));
@@ -319,8 +321,8 @@ impl Machine {
         directory.list("slaves").into_iter().map(lower).collect()
     }
 
-    /// A bcache device is its backing device without what comes before the data (`cached_dev_init`,
-    /// drivers/md/bcache/super.c); only a caching device has buckets.
+    /// A bcache device shows its backing device from the start of the data on (`cached_dev_init`,
+    /// drivers/md/bcache/super.c). Only a caching device has buckets.
     fn bcache_lowers(&self, directory: &Directory, size: ByteCount) -> Vec<Lower> {
         let mut lowers = self.slaves(directory);
         for lower in &mut lowers {
@@ -412,7 +414,7 @@ impl Machine {
         }
     }
 
-    /// Whether the device, or one below it, is suspended: a read would not come back.
+    /// Whether the device, or one below it, is suspended, in which case a read would hang.
     fn is_suspended(&self, name: &str, depth: usize) -> bool {
         let Some(entry) = self.devices.get(name).filter(|_| depth < MAX_DEPTH) else { return false };
         let below = entry.directory.list("slaves");
@@ -453,7 +455,7 @@ fn bytes_of_sectors(sectors: u64) -> Option<ByteCount> {
     LbaCount::new(sectors).to_bytes(KERNEL_SECTOR)
 }
 
-/// The disks under `block`, and their partitions.
+/// Returns the disks under `block` and their partitions.
 fn devices(block: &Path) -> BTreeMap<String, Entry> {
     let mut found = BTreeMap::new();
     let entry = |path: PathBuf, disk: Option<&String>| {
@@ -464,7 +466,7 @@ fn devices(block: &Path) -> BTreeMap<String, Entry> {
     for disk in list_names(block) {
         let path = block.join(&disk);
         for name in list_names(&path) {
-            // A partition's name begins with the disk's.
+            // A partition's name begins with its disk's name.
             if name.starts_with(&disk) && path.join(&name).join("partition").is_file() {
                 found.insert(name.clone(), entry(path.join(&name), Some(&disk)));
             }
@@ -474,19 +476,20 @@ fn devices(block: &Path) -> BTreeMap<String, Entry> {
     found
 }
 
-/// Whether LVM gives such a name to what describes another volume (`dm_build_dm_name` of `_tmeta` and the like).
+/// Whether LVM gives this name to a device that only describes another volume (`dm_build_dm_name` of `_tmeta`
+/// and the like).
 fn is_lvm_metadata(name: &str) -> bool {
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
     ["_tmeta", "_cmeta", "_rmeta_", "_mlog", "_imeta"].iter().any(|suffix| name.ends_with(suffix))
 }
 
-/// The file of a loop device, and where it begins there.
+/// Returns the backing file of a loop device, and the offset at which the device begins in it.
 fn loop_of(directory: &Directory) -> Option<(PathBuf, ByteOffset)> {
     let file = directory.text("loop/backing_file")?;
     Some((PathBuf::from(file), ByteOffset::new(directory.number("loop/offset").unwrap_or(0))))
 }
 
-/// What `dmsetup table` printed, by name.
+/// Parses the output of `dmsetup table`, by device name.
 fn captured_tables(text: &str) -> BTreeMap<String, Vec<TableLine>> {
     let mut tables: BTreeMap<String, Vec<TableLine>> = BTreeMap::new();
     for line in text.lines() {
@@ -497,12 +500,12 @@ fn captured_tables(text: &str) -> BTreeMap<String, Vec<TableLine>> {
     tables
 }
 
-/// A text file; what cannot be read is empty.
+/// Reads a text file, up to `LARGEST_TEXT` bytes. One that cannot be read is empty.
 fn text_of(path: &Path) -> String {
     let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
     let mut bytes = Vec::new();
     if let Ok(file) = if is_file { File::open(path) } else { return String::new() } {
-        // What came before an error is what there is.
+        // What was read before an error is kept.
         let _ = file.take(LARGEST_TEXT).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()

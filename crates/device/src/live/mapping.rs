@@ -1,4 +1,4 @@
-//! Device-mapper devices: who made them, and the devices that their tables name.
+//! Device-mapper devices: which program made them, and the devices that their tables name.
 
 use straddle_units::{ByteCount, ByteOffset};
 
@@ -13,20 +13,20 @@ pub struct Mapping {
     pub name: String,
     /// Its uuid; empty where it has none.
     pub uuid: String,
-    /// Who made it, by the uuid.
+    /// The program that made it, by the uuid.
     pub owner: Owner,
     /// Its table; `None` when it could not be read.
     pub targets: Option<Vec<DmTarget>>,
 }
 
-/// Who made a mapping, by the prefix of its uuid.
+/// The program that made a mapping, by the prefix of its uuid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// LVM.
     Lvm,
     /// cryptsetup, for LUKS of version 1 or 2.
     Luks(u16),
-    /// cryptsetup, for anything else with a key: plain dm-crypt, TrueCrypt, BitLocker.
+    /// cryptsetup, for the other keyed formats: plain dm-crypt, TrueCrypt, BitLocker.
     Crypt,
     /// integritysetup, or cryptsetup for LUKS2 with integrity.
     Integrity,
@@ -36,7 +36,7 @@ pub enum Owner {
     Multipath,
     /// kpartx, for a partition of this number.
     Partition(u32),
-    /// Someone else.
+    /// Another program.
     Other,
 }
 
@@ -60,7 +60,8 @@ impl Owner {
     }
 }
 
-/// What LVM's names for the parts of its volumes end with, but for a number (`lib/misc/lvm-string.c`, which refuses them to users).
+/// Endings of the names that LVM gives to the parts of its volumes, before an optional number
+/// (`lib/misc/lvm-string.c`, which refuses them to users).
 const PARTS_OF_VOLUMES: [&str; 18] = [
     "_rimage_",
     "_rmeta_",
@@ -82,18 +83,20 @@ const PARTS_OF_VOLUMES: [&str; 18] = [
     "_pmspare",
 ];
 
-/// The uuid of a volume that users see: "LVM-", the group's and the volume's (`build_dm_uuid`, LVM2 lib/activate/activate.c).
+/// The length of the uuid of a volume that users see: "LVM-", then the group's and the volume's
+/// (`build_dm_uuid`, LVM2 lib/activate/activate.c).
 const LEN_OF_LVM_UUID: usize = 4 + 2 * 32;
 
-/// Whether a volume of this name, without its group's, is a part of another one, which LVM shows only when asked for all.
+/// Whether a volume of this name (without its group's) is part of another volume. LVM lists those only with
+/// `-a`.
 pub fn is_part_of_volume(volume: &str) -> bool {
     let name = volume.trim_end_matches(|c: char| c.is_ascii_digit());
     PARTS_OF_VOLUMES.iter().any(|part| name.ends_with(part))
 }
 
-/// Whether a device-mapper device is a part of another one, by its uuid and its name: what it holds belongs to that one.
-/// Images, metadata, origins and pools of LVM; the lower halves and the temporary devices of cryptsetup; what Stratis keeps
-/// for itself; partitions of a disk that is a mapping.
+/// Whether a device-mapper device is part of another one, by its uuid and name, so that its contents belong
+/// to that one. These are images, metadata, origins and pools of LVM; lower halves and temporary devices of
+/// cryptsetup; private devices of Stratis; and partitions of a disk that is a mapping.
 pub fn is_internal(uuid: &str, name: &str) -> bool {
     const PREFIXES: [&str; 4] = ["CRYPT-TEMP-", "CRYPT-SUBDEV-", "LVM-SUBDEV-", "stratis-1-private-"];
     match Owner::of(uuid) {
@@ -115,7 +118,7 @@ pub fn is_internal(uuid: &str, name: &str) -> bool {
 }
 
 impl Mapping {
-    /// Where the device's first byte lies on the device `lower`.
+    /// Returns where the device's first byte lies on the device `lower`.
     pub fn first_byte_on(lower: &Lower) -> Option<ByteOffset> {
         match lower.locate(ByteOffset::ZERO) {
             Located::Here(at, _) => Some(at),
@@ -123,20 +126,20 @@ impl Mapping {
         }
     }
 
-    /// The type of all of its targets, where they are of one.
+    /// Returns the type of its targets, if all have the same type.
     pub fn kind(&self) -> Option<&str> {
         let targets = self.targets.as_ref()?;
         let first = &targets.first()?.kind;
         targets.iter().all(|target| target.kind == *first).then_some(first)
     }
 
-    /// The sector or block in which it computes, by its first target.
+    /// Returns the sector or block size in which it computes, as given by its first target.
     pub fn block(&self) -> Option<ByteCount> {
         self.targets.as_ref()?.first()?.block
     }
 
-    /// The LV's name in an LVM name: the volume group, the volume, and which of the devices that make it up. LVM writes
-    /// a hyphen of a name twice (`dm_build_dm_name`, LVM2 device_mapper/libdm-common.c).
+    /// Splits an LVM name into the volume group, the volume and, for a part of a volume, the name of that
+    /// part. LVM doubles each hyphen within a name (`dm_build_dm_name`, LVM2 device_mapper/libdm-common.c).
     pub fn lvm_name(&self) -> Option<(String, String, Option<String>)> {
         let mut parts = Vec::new();
         let mut part = String::new();
@@ -155,7 +158,7 @@ impl Mapping {
         Some((group, volume, (!layer.is_empty()).then_some(layer)))
     }
 
-    /// The devices in its table, by the names that `named` gives.
+    /// Returns the devices in its table; `named` turns `major:minor` into a name.
     pub(super) fn lowers(&self, named: impl Fn(&str) -> Option<String>) -> Vec<Lower> {
         let mut lowers: Vec<Lower> = Vec::new();
         for on in self.targets.iter().flatten().flat_map(|target| &target.on) {
@@ -190,7 +193,7 @@ mod tests {
     fn parts_of_other_mappings_are_known() {
         let uuid = format!("LVM-{}", "x".repeat(64));
         let hidden = |name: &str, suffix: &str| is_internal(&format!("{uuid}{suffix}"), name);
-        // As `dmsetup info -c -o name,uuid` shows them on LVM 2.03, and none of them is in `lvs` without `-a`.
+        // As `dmsetup info -c -o name,uuid` shows them on LVM 2.03. `lvs` without `-a` lists none of them.
         for (name, suffix) in [
             ("vg-it_rimage_0", ""),
             ("vg-it_rmeta_11", ""),

@@ -1,54 +1,55 @@
-//! Which bytes of a device lie where on one that it stands on.
+//! Which bytes of a device lie where on a device below it.
 //!
-//! The law of this module: a run is what the kernel would do for certain; where the layout of an array is not known
-//! there are no runs. Sources: drivers/md/{raid0,raid5,raid10}.c and drivers/md/dm-stripe.c of the kernel.
+//! The law of this module: a run states only what the kernel certainly does; an array whose layout is not
+//! known has no runs. Sources: drivers/md/{raid0,raid5,raid10}.c and drivers/md/dm-stripe.c of the kernel.
 
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-/// Arrays of more members than this have no runs: dm-raid takes 253, and md's RAID5 no one makes that wide.
+/// Arrays of more members than this have no runs. dm-raid takes at most 253, and nobody makes a RAID5 of md
+/// that wide.
 const MAX_MEMBERS: u64 = 256;
 
-/// A run of a device's bytes on a lower one.
+/// A run of a device's bytes on a lower device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Where it lies in the device.
+    /// The bytes of the device.
     pub span: Span,
-    /// Where the first byte of it is on the lower device.
+    /// Where the first of them lies on the lower device.
     pub offset: ByteOffset,
-    /// `None` when all of the span follows there in one piece; else how it is cut.
+    /// How the run is cut; `None` when the whole span lies there in one piece.
     pub every: Option<Every>,
 }
 
-/// How a striped run is cut: from the start of its span on, `chunk` bytes in each `period` are on the lower device, and
-/// come to lie there `step` bytes after those before.
+/// How a striped run is cut. From the start of its span on, the first `chunk` bytes of each `period` are on
+/// the lower device, and consecutive pieces start `step` bytes apart there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Every {
-    /// The bytes in one piece.
+    /// The length of one piece.
     pub chunk: ByteCount,
-    /// The distance of two pieces in the device; no less than a chunk.
+    /// The distance between the starts of two pieces in the device; at least a chunk.
     pub period: ByteCount,
-    /// Their distance on the lower device.
+    /// The distance between their starts on the lower device.
     pub step: ByteCount,
 }
 
 /// Where a byte of a device lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Located {
-    /// At this byte of the lower device, and so many bytes from it on are in one piece.
+    /// At this offset of the lower device, which holds this many bytes from there in one piece.
     Here(ByteOffset, ByteCount),
-    /// Not there, nor is any before so many bytes are over.
+    /// Not there, and neither are the following bytes before this many have been passed.
     Later(ByteCount),
-    /// Neither it nor any that follows.
+    /// Not there, and neither is any byte that follows.
     Never,
 }
 
 impl Run {
-    /// A run in one piece.
+    /// Creates a run in one piece.
     pub fn whole(span: Span, offset: ByteOffset) -> Self {
         Self { span, offset, every: None }
     }
 
-    /// Where byte `at` of the device lies on the lower one, as far as this run says.
+    /// Returns where byte `at` of the device lies on the lower device, as far as this run covers it.
     pub fn locate(&self, at: ByteOffset) -> Located {
         let Some(into) = at.checked_since(self.span.start()) else {
             return match self.span.is_empty() {
@@ -80,7 +81,7 @@ impl Run {
     }
 }
 
-/// Where byte `at` lies as far as any of `runs` says; by the first of them that has it.
+/// Returns where byte `at` lies, by the first of `runs` that contains it.
 pub(super) fn locate(runs: &[Run], at: ByteOffset) -> Located {
     let mut next = None;
     for run in runs {
@@ -93,31 +94,31 @@ pub(super) fn locate(runs: &[Run], at: ByteOffset) -> Located {
     next.map_or(Located::Never, Located::Later)
 }
 
-/// How an array spreads its bytes over its members.
+/// How an array distributes its bytes over its members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// 0, 1, 4, 5, 6 or 10.
     pub level: i32,
-    /// md's number for the places of parity or of copies.
+    /// md's number for the placement of parity or of copies.
     pub layout: u32,
-    /// What one member holds before the next follows.
+    /// The bytes that one member holds before the next member follows.
     pub chunk: ByteCount,
-    /// Members without spares.
+    /// The number of members, without spares.
     pub disks: u32,
 }
 
-/// Which chunks of a cycle a member holds.
+/// The chunks that a member holds in one cycle, after which the placement repeats.
 struct Cycle {
-    /// Chunks of the array in a cycle, and chunks of a member.
+    /// The chunks of the array in a cycle, and the chunks (rows) of one member in it.
     chunks: u64,
     rows: u64,
-    /// The number of a chunk in the cycle, and its row.
+    /// The chunks that the member holds: each chunk's number in the cycle, and its row.
     cells: Vec<(u64, u64)>,
 }
 
 impl Geometry {
-    /// The runs that member `role` holds of the `span` of the device, its data starting at byte `data` of it; `None` when
-    /// that is not known.
+    /// Returns the runs of `span` that member `role` holds, when its data starts at byte `data` of it. `None`
+    /// when the layout is not known.
     pub fn runs(&self, role: u32, span: Span, data: ByteOffset) -> Option<Vec<Run>> {
         if role >= self.disks {
             return None;
@@ -178,7 +179,7 @@ impl Geometry {
         member: fn(u32, u64, u64, u64) -> Option<u64>,
     ) -> Option<Cycle> {
         let data = disks.checked_sub(parities).filter(|data| *data > 0)?;
-        // After so many rows parity is where it was.
+        // After this many rows parity is on the same member again.
         let rows = if parities == 2 && (16..20).contains(&self.layout) { disks - 1 } else { disks };
         let mut cells = Vec::new();
         for row in 0..rows {
@@ -191,9 +192,9 @@ impl Geometry {
         Some(Cycle { chunks: rows * data, rows, cells })
     }
 
-    /// RAID10: the low byte of the layout counts near copies, the next one far ones; bit 16 puts those into the next
-    /// row, and bits from 17 on are other layouts (`setup_geo`, drivers/md/raid10.c). Of far copies only the first is
-    /// told, which comes before the others.
+    /// RAID10. The low byte of the layout is the number of near copies, the next byte that of far copies. Bit
+    /// 16 puts the far copies into the next row; bits from 17 on mean other layouts (`setup_geo`,
+    /// drivers/md/raid10.c). Of far copies only the first is returned, which lies before the others.
     fn copies_cycle(&self, role: u64, disks: u64) -> Option<Cycle> {
         let (near, far) = (u64::from(self.layout & 0xff), u64::from((self.layout >> 8) & 0xff));
         let is_offset = self.layout & (1 << 16) != 0;
@@ -206,7 +207,8 @@ impl Geometry {
     }
 }
 
-/// The member of a RAID5 of `disks` that has chunk `index` of row `row` (`raid5_compute_sector`, drivers/md/raid5.c).
+/// Returns the member of a RAID5 of `disks` members that holds chunk `index` of row `row`
+/// (`raid5_compute_sector`, drivers/md/raid5.c).
 fn raid5_member(layout: u32, disks: u64, row: u64, index: u64) -> Option<u64> {
     let (left, right) = (disks - 1 - row % disks, row % disks);
     let after = |parity: u64| if index >= parity { index + 1 } else { index };
@@ -221,10 +223,10 @@ fn raid5_member(layout: u32, disks: u64, row: u64, index: u64) -> Option<u64> {
     }
 }
 
-/// The same of a RAID6.
+/// Returns the member of a RAID6 of `disks` members that holds chunk `index` of row `row`.
 fn raid6_member(layout: u32, disks: u64, row: u64, index: u64) -> Option<u64> {
     let (left, right) = (disks - 1 - row % disks, row % disks);
-    // Q stands behind P, or before all where P is the last.
+    // Q follows P, or is on member 0 where P is on the last one.
     let after = |parity: u64| match parity {
         parity if parity == disks - 1 => index + 1,
         parity if index >= parity => index + 2,
@@ -239,7 +241,7 @@ fn raid6_member(layout: u32, disks: u64, row: u64, index: u64) -> Option<u64> {
         5 => Some(index),
         9 => Some(after(disks - 1 - (row + 1) % disks)),
         10 => Some((left + 1 + index) % disks),
-        // The layouts of a RAID5 of one member less, with Q on the last.
+        // The layouts of a RAID5 with one member fewer; Q is on the last member.
         16..=19 => raid5_member(layout - 16, disks - 1, row, index),
         20 => raid5_member(4, disks - 1, row, index),
         _ => None,
@@ -260,7 +262,7 @@ mod tests {
         Geometry { level, layout, chunk: ByteCount::new(CHUNK), disks }
     }
 
-    /// On which members, and at which of their chunks, chunk `chunk` of an array lies.
+    /// Returns the members that hold chunk `chunk` of an array, each with the number of its own chunk.
     fn places(geometry: Geometry, chunk: u64) -> Vec<(u32, u64)> {
         let span = Span::new(ByteOffset::ZERO, ByteCount::new(1000 * CHUNK)).unwrap();
         let at = ByteOffset::new(chunk * CHUNK);
@@ -278,7 +280,7 @@ mod tests {
 
     #[test]
     fn chunks_of_a_raid5_are_where_the_kernel_puts_them() {
-        // Left-symmetric on 3: 0 1 P / 3 P 2 / P 4 5 (Wikipedia and md(4) draw it so).
+        // Left-symmetric on 3: 0 1 P / 3 P 2 / P 4 5 (as drawn in Wikipedia and md(4)).
         let found: Vec<_> = (0..6).map(|chunk| places(geometry(5, 2, 3), chunk)[0]).collect();
         assert_eq!(found, [(0, 0), (1, 0), (2, 1), (0, 1), (1, 2), (2, 2)]);
         // Left-asymmetric: 0 1 P / 2 P 3 / P 4 5.
@@ -298,7 +300,7 @@ mod tests {
         // Near 2 on 3: A A B / B C C.
         let found: Vec<_> = (0..3).map(|chunk| places(geometry(10, 0x102, 3), chunk)).collect();
         assert_eq!(found, [vec![(0, 0), (1, 0)], vec![(0, 1), (2, 0)], vec![(1, 1), (2, 1)]]);
-        // Offset 2 on 2: A B / B A / C D / D C, of which the first copy is told.
+        // Offset 2 on 2: A B / B A / C D / D C, of which the first copy is returned.
         let found: Vec<_> = (0..4).map(|chunk| places(geometry(10, 0x10201, 2), chunk)).collect();
         assert_eq!(found, [[(0, 0)], [(1, 0)], [(0, 2)], [(1, 2)]]);
     }
@@ -318,7 +320,7 @@ mod tests {
                 prop_assert_eq!(found.len(), 1);
                 prop_assert!(seen.insert(found[0]));
             }
-            // No row is left out.
+            // No row is skipped.
             let data = u64::from(disks) - match level { 0 => 0, 6 => 2, _ => 1 };
             prop_assert!(seen.iter().all(|(_, row)| *row <= 99 / data));
         }

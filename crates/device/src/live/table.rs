@@ -1,7 +1,7 @@
-//! The lines of device-mapper tables, by type of target.
+//! Parses the lines of device-mapper tables, by target type.
 //!
-//! The law of this module: a type that is not known, or parameters that are not as they should be, map nothing; the
-//! devices named are told all the same where they can be. Source: Documentation/admin-guide/device-mapper of the
+//! The law of this module: an unknown type, or parameters of another form than documented, map nothing. The
+//! devices named are still listed where possible. Source: Documentation/admin-guide/device-mapper of the
 //! kernel, and the `*_status` functions of drivers/md/dm-*.c that print the lines.
 
 use straddle_units::{ByteCount, ByteOffset, KERNEL_SECTOR, Lba, LbaCount, Span};
@@ -12,16 +12,16 @@ use crate::ioctl::dm::TableLine;
 /// One target of a mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DmTarget {
-    /// Which of the device's bytes it serves.
+    /// The bytes of the mapping that it serves.
     pub span: Span,
-    /// The name of its type, `linear`.
+    /// The name of its type, such as `linear`.
     pub kind: String,
-    /// What one device holds before the next follows (striped, raid), or the block in which it maps (thin-pool, cache,
-    /// snapshot); zero for others.
+    /// The bytes that one device holds before the next follows (striped, raid), or the block in which it maps
+    /// (thin-pool, cache, snapshot); zero for other types.
     pub chunk: ByteCount,
-    /// How many devices it is striped over, or copies it holds; 1 for others.
+    /// The number of devices it is striped over, or of copies it holds; 1 for other types.
     pub stripes: u32,
-    /// The sector or block in which it computes: crypt, integrity, verity.
+    /// The sector or block size in which it computes: crypt, integrity, verity.
     pub block: Option<ByteCount>,
     /// The devices that it stands on.
     pub on: Vec<On>,
@@ -32,9 +32,9 @@ pub struct DmTarget {
 pub struct On {
     /// `major:minor`.
     pub device: String,
-    /// Whether the data is on it, and not only what describes, caches or checks it.
+    /// Whether the device holds the data itself, rather than only describing, caching or checking it.
     pub holds_data: bool,
-    /// Which bytes of the mapping lie where on it; empty where that is not known.
+    /// Which bytes of the mapping lie where on the device; empty where that is not known.
     pub runs: Vec<Run>,
 }
 
@@ -48,7 +48,7 @@ impl On {
     }
 }
 
-/// What the parameters of a line say besides devices.
+/// What the parameters of a line give.
 #[derive(Default)]
 struct Said {
     on: Vec<On>,
@@ -57,7 +57,7 @@ struct Said {
     block: Option<ByteCount>,
 }
 
-/// Reads a line; `None` when its own bounds pass 2^64.
+/// Parses a line; `None` when its bounds exceed 2^64.
 pub fn target(line: &TableLine) -> Option<DmTarget> {
     let span = Span::of_blocks(Lba::new(line.start), LbaCount::new(line.length), KERNEL_SECTOR)?;
     let words: Vec<&str> = line.parameters.split_whitespace().collect();
@@ -84,7 +84,7 @@ fn said(kind: &str, words: &[&str], span: Span) -> Option<Said> {
         "integrity" => integrity(words),
         "mirror" => mirror(words, span),
         "multipath" => multipath(words, span),
-        // Which block is where is in the pool's own metadata.
+        // The pool's own metadata says where each block is.
         "thin" => Some(one(vec![On::data(device(words, 0)?, Vec::new())])),
         "thin-pool" => {
             let on = vec![On::other(device(words, 0)?), On::data(device(words, 1)?, Vec::new())];
@@ -102,7 +102,7 @@ fn said(kind: &str, words: &[&str], span: Span) -> Option<Said> {
         "log-writes" => Some(one(vec![same(words, 0, span)?, On::other(device(words, 1)?)])),
         "snapshot-origin" => Some(one(vec![same(words, 0, span)?])),
         "snapshot" | "snapshot-merge" => {
-            // Some of its chunks are the origin's, some the copies'.
+            // Some chunks are the origin's, the others are in the copy-on-write store.
             let on = vec![On::data(device(words, 0)?, Vec::new()), On::other(device(words, 1)?)];
             Some(Said { on, chunk: sectors(words, 3)?, ..Said::default() })
         }
@@ -118,7 +118,7 @@ fn one(on: Vec<On>) -> Said {
     Said { on, ..Said::default() }
 }
 
-/// Whether a word is `major:minor`.
+/// Whether a word has the form `major:minor`.
 fn is_device(word: &str) -> bool {
     let is_number =
         |text: &str| !text.is_empty() && text.len() <= 8 && text.bytes().all(|b| b.is_ascii_digit());
@@ -133,18 +133,18 @@ fn number(words: &[&str], index: usize) -> Option<u64> {
     words.get(index)?.parse().ok()
 }
 
-/// A number of sectors in bytes.
+/// Reads a number of sectors, and returns it in bytes.
 fn sectors(words: &[&str], index: usize) -> Option<ByteCount> {
     LbaCount::new(number(words, index)?).to_bytes(KERNEL_SECTOR)
 }
 
-/// A device on which the whole span lies from the sector on that follows it.
+/// Reads a device and the sector that follows it: the whole span lies on the device from that sector on.
 fn shifted(words: &[&str], index: usize, span: Span) -> Option<On> {
     let at = Lba::new(number(words, index + 1)?).to_bytes(KERNEL_SECTOR)?;
     Some(On::data(device(words, index)?, vec![Run::whole(span, at)]))
 }
 
-/// A device on which the whole span lies, byte 0 on byte 0: these targets are given their devices without an offset.
+/// Reads a device without an offset: byte 0 of the whole span lies on byte 0 of the device.
 fn same(words: &[&str], index: usize, span: Span) -> Option<On> {
     Some(On::data(device(words, index)?, vec![Run::whole(span, ByteOffset::ZERO)]))
 }
@@ -153,7 +153,7 @@ fn same(words: &[&str], index: usize, span: Span) -> Option<On> {
 fn delay(words: &[&str], span: Span) -> Option<Said> {
     let mut on = vec![shifted(words, 0, span)?];
     for index in [3, 6] {
-        // Commonly the same again.
+        // Usually the device and offset that are already listed.
         on.extend(shifted(words, index, span).filter(|on_device| !on.contains(on_device)));
     }
     Some(one(on))
@@ -176,13 +176,14 @@ fn striped(words: &[&str], span: Span) -> Option<Said> {
 fn crypt(words: &[&str], span: Span) -> Option<Said> {
     let mut on = shifted(words, 3, span)?;
     let options = words.get(6..).unwrap_or_default();
-    // Then the device below is a dm-integrity one that has tags for it.
+    // With an `integrity:` option the device below is a dm-integrity device, which also holds the tags.
     let size = options.iter().find_map(|option| option.strip_prefix("sector_size:")?.parse().ok());
     on.holds_data = true;
     Some(Said { on: vec![on], block: Some(ByteCount::new(size.unwrap_or(512))), ..Said::default() })
 }
 
-/// `DEVICE RESERVED-SECTORS TAG-SIZE MODE NUMBER OPTION…`; where data and tags are mixed there are no runs.
+/// `DEVICE RESERVED-SECTORS TAG-SIZE MODE NUMBER OPTION…`. Without runs, because data and tags may be
+/// interleaved.
 fn integrity(words: &[&str]) -> Option<Said> {
     let options = words.get(5..).unwrap_or_default();
     let block = options.iter().find_map(|option| option.strip_prefix("block_size:")?.parse().ok());
@@ -215,13 +216,13 @@ fn mirror(words: &[&str], span: Span) -> Option<Said> {
     Some(Said { on, stripes: u32::try_from(copies).ok()?, ..Said::default() })
 }
 
-/// Features, handlers and groups come first, each with arguments; the devices are the only words of their form.
+/// Features, handlers and groups come first, each with arguments. Only devices have the form `major:minor`.
 fn multipath(words: &[&str], span: Span) -> Option<Said> {
     let paths = words.iter().filter(|word| is_device(word));
     Some(one(paths.map(|word| On::data(word, vec![Run::whole(span, ByteOffset::ZERO)])).collect()))
 }
 
-/// The types of dm-raid: name, md's level and its layout (`raid_types`, drivers/md/dm-raid.c).
+/// The types of dm-raid: name, md's level and md's layout (`raid_types`, drivers/md/dm-raid.c).
 const RAID_TYPES: [(&str, i32, u32); 23] = [
     ("raid0", 0, 0),
     ("raid0_meta", 0, 0),
@@ -248,8 +249,8 @@ const RAID_TYPES: [(&str, i32, u32); 23] = [
     ("raid5", 5, 2),
 ];
 
-/// `TYPE NUMBER PARAMETER… NUMBER [META-DEVICE DEVICE]…`, `-` for a device that is not there; the first parameter is the
-/// chunk.
+/// `TYPE NUMBER PARAMETER… NUMBER [META-DEVICE DEVICE]…`, with `-` for a missing device. The first parameter
+/// is the chunk size.
 fn raid(words: &[&str], span: Span) -> Option<Said> {
     let (_, level, layout) = *RAID_TYPES.iter().find(|(name, ..)| Some(name) == words.first())?;
     let count = usize::try_from(number(words, 1)?).ok()?;
@@ -258,7 +259,8 @@ fn raid(words: &[&str], span: Span) -> Option<Said> {
         let at = parameters.iter().position(|word| *word == name)?;
         parameters.get(at + 1).copied()
     };
-    // A reshape: the offset is where it will be, and the layout is another on each side.
+    // During a reshape the offset is the future one, and the layout differs on each side of the reshape
+    // position.
     let moving = after("delta_disks").is_some() || after("data_offset").is_some();
     let chunk = sectors(parameters, 0)?;
     let disks = u32::try_from(number(words, count + 2)?).ok()?;
@@ -277,7 +279,7 @@ fn raid(words: &[&str], span: Span) -> Option<Said> {
     Some(Said { on, chunk, stripes: disks, block: None })
 }
 
-/// `raid10_format_to_md_layout`, drivers/md/dm-raid.c.
+/// Converts a format and a number of copies, as `raid10_format_to_md_layout` does (drivers/md/dm-raid.c).
 fn raid10_layout(copies: u32, format: &str) -> Option<u32> {
     let copies = (copies <= 0xff).then_some(copies)?;
     match format {
@@ -299,7 +301,7 @@ mod tests {
         target(&TableLine::parse(line).unwrap()).unwrap()
     }
 
-    /// The devices of a line with the sector on which the target's first byte lies.
+    /// Returns the devices of a line, each with the sector on which the target's first byte lies.
     fn starts(line: &str) -> Vec<(String, bool, Option<u64>)> {
         let target = read(line);
         let first = |on: &On| match locate(&on.runs, target.span.start()) {

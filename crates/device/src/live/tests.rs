@@ -2,7 +2,7 @@ use std::fs;
 
 use super::*;
 
-/// A captured tree in a directory that vanishes with it.
+/// A captured tree in a directory that is removed when dropped.
 struct Tree(PathBuf);
 
 impl Tree {
@@ -29,7 +29,7 @@ impl Drop for Tree {
     }
 }
 
-/// RAID1 of sda1 and sdb1, LUKS2 on it, and LVM with a volume of two segments in that.
+/// A RAID1 of sda1 and sdb1, LUKS2 on it, and in that LVM with a volume of two segments.
 const STACK: [(&str, &str); 38] = [
     ("sys/block/sda/size", "262144\n"),
     ("sys/block/sda/dev", "8:0\n"),

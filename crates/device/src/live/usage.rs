@@ -1,28 +1,28 @@
-//! Who uses a device: mounts, swap, and loop devices over files.
+//! Uses of a device: mounts, swap, and loop devices over files.
 //!
-//! Source: proc(5) for /proc/self/mountinfo and /proc/swaps, both of which write blanks, tabs, line feeds and
-//! backslashes of a path as three octal digits behind a backslash.
+//! Source: proc(5) for /proc/self/mountinfo and /proc/swaps. Both write a space, tab, line feed or backslash
+//! in a path as a backslash and three octal digits.
 
 use std::path::{Path, PathBuf};
 
-/// More uses of one device than this are not listed: containers mount the same file system many times.
+/// At most this many uses of one device are listed: containers mount the same file system many times.
 pub(super) const MAX_USES: usize = 64;
 
-/// Who uses a device.
+/// The uses of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Where it is mounted; the mounts of its whole tree before bind mounts.
+    /// Where it is mounted; mounts of the whole file system come before bind mounts.
     pub mounts: Vec<Mount>,
     /// Whether it is a swap device.
     pub is_swap: bool,
-    /// Swap files on it.
+    /// Swap files on its file system.
     pub swap_files: Vec<PathBuf>,
-    /// Loop devices over files on it.
+    /// Loop devices over files on its file system.
     pub loops: Vec<LoopUse>,
 }
 
 impl Usage {
-    /// Whether anyone does.
+    /// Whether it is mounted or swapped to.
     pub fn is_used(&self) -> bool {
         !self.mounts.is_empty() || self.is_swap
     }
@@ -31,24 +31,24 @@ impl Usage {
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Where.
+    /// The mount point.
     pub point: PathBuf,
-    /// The kernel's name of the file system, `ext4`.
+    /// The kernel's name of the file system type, `ext4`.
     pub kind: String,
-    /// `major:minor` of what is mounted; of no device for Btrfs and the like.
+    /// `major:minor` of the mounted device; for Btrfs and the like, a number that belongs to no block device.
     pub dev: String,
-    /// What mount(8) was given.
+    /// The source given to mount(8).
     pub source: PathBuf,
-    /// Which part of the file system it shows: `/`, but for bind mounts.
+    /// The directory of the file system that is mounted: `/`, except for bind mounts.
     pub root: PathBuf,
 }
 
-/// A loop device.
+/// A loop device over a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopUse {
     /// The loop device's name.
     pub name: String,
-    /// The file.
+    /// Its backing file.
     pub file: PathBuf,
     /// Where in the file it begins, in bytes.
     pub offset: u64,
@@ -56,12 +56,12 @@ pub struct LoopUse {
     pub size: u64,
 }
 
-/// Reads /proc/self/mountinfo; lines that cannot be read are left out.
+/// Reads /proc/self/mountinfo, skipping lines that cannot be parsed.
 pub(super) fn mounts(text: &str) -> Vec<Mount> {
     text.lines().filter_map(mount).collect()
 }
 
-/// `36 35 98:0 /root /point options optional… - kind source options`
+/// Reads one line: `36 35 98:0 /root /point options optional… - kind source options`
 fn mount(line: &str) -> Option<Mount> {
     let mut words = line.split(' ').skip(2);
     let (dev, root, point) = (words.next()?, words.next()?, words.next()?);
@@ -76,7 +76,7 @@ fn mount(line: &str) -> Option<Mount> {
     })
 }
 
-/// Reads /proc/swaps: the path of each, and whether it is a file.
+/// Reads /proc/swaps: each path, and whether it is a file.
 pub(super) fn swaps(text: &str) -> Vec<(PathBuf, bool)> {
     let line = |line: &str| {
         let mut words = line.split_whitespace();
@@ -85,7 +85,7 @@ pub(super) fn swaps(text: &str) -> Vec<(PathBuf, bool)> {
     text.lines().skip(1).filter_map(line).collect()
 }
 
-/// The mount on which `file` is: the last one at the longest of the points above it.
+/// Returns the mount that `file` is on: the last one at the longest mount point above it.
 pub(super) fn mount_of<'a>(mounts: &'a [Mount], file: &Path) -> Option<&'a Mount> {
     mounts
         .iter()

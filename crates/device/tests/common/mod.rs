@@ -1,4 +1,4 @@
-//! What the tests of image formats share: qemu-img, a disk to convert, and reading through our own readers.
+//! Shared by the tests of image formats: qemu-img, a disk to convert, and reading through our own readers.
 
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
 
@@ -15,10 +15,10 @@ use straddle_units::{ByteCount, ByteOffset};
 
 pub(crate) use skip::present;
 
-/// The disk's size: no whole number of any format's blocks.
+/// The disk's size, which is not a multiple of any format's block.
 pub(crate) const DISK: u64 = 33 * (1 << 20) + 3 * 512;
 
-/// Runs qemu-img in `dir`; it has to succeed.
+/// Runs qemu-img in `dir`. It must succeed.
 pub(crate) fn qemu_img(dir: &Path, args: &[&str]) -> String {
     let output = Command::new("qemu-img").args(args).current_dir(dir).output().expect("qemu-img runs");
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -26,7 +26,7 @@ pub(crate) fn qemu_img(dir: &Path, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Numbers that look random and are always the same.
+/// Returns pseudo-random bytes, the same for the same seed.
 pub(crate) fn noise(seed: u64) -> impl Iterator<Item = u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     std::iter::repeat_with(move || {
@@ -37,7 +37,7 @@ pub(crate) fn noise(seed: u64) -> impl Iterator<Item = u8> {
     })
 }
 
-/// A disk with noise here and there: at both ends, across borders of blocks, in single sectors and in long runs.
+/// Returns a disk with noise at both ends, across block boundaries, in single sectors and in long runs.
 pub(crate) fn disk() -> Vec<u8> {
     let mut disk = vec![0; usize::try_from(DISK).expect("it fits memory")];
     let end = disk.len();
@@ -55,12 +55,12 @@ pub(crate) fn disk() -> Vec<u8> {
     for (seed, (start, len)) in (1..).zip(runs) {
         disk[start..start + len].iter_mut().zip(noise(seed)).for_each(|(byte, noise)| *byte = noise);
     }
-    // Something that compresses, beside what does not.
+    // Compressible data beside the noise.
     disk[20 << 20..(20 << 20) + 300_000].fill(0x55);
     disk
 }
 
-/// Opens `path`, with leave to open `allowed`.
+/// Opens `path`, with permission to open `allowed`.
 pub(crate) fn open_with(path: &Path, allowed: &[PathBuf]) -> Result<Opened, ImageError> {
     let allowed = Allowed::new(allowed).expect("the files that are allowed are there");
     let file = File::open(path).expect("the image is there");
@@ -77,7 +77,7 @@ pub(crate) fn image_with(path: &Path, allowed: &[PathBuf]) -> Image {
     }
 }
 
-/// An error with all of its causes.
+/// Returns an error with all of its causes.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -88,14 +88,15 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// `len` bytes of `medium` from `at`, or why not.
+/// Reads `len` bytes of `medium` from `at`, or returns the error.
 pub(crate) fn read(medium: &dyn Medium, at: u64, len: usize) -> Result<Vec<u8>, String> {
     let mut bytes = vec![0xA5; len];
     medium.read_at(ByteOffset::new(at), &mut bytes).map_err(|error| chain(&error))?;
     Ok(bytes)
 }
 
-/// Compares every byte of `medium` with `disk`, read in pieces that fit no block. Past its end are zeros.
+/// Compares every byte of `medium` with `disk`, in pieces that match no block size. Past the end of `disk` it
+/// must be zeros.
 pub(crate) fn assert_holds(medium: &dyn Medium, disk: &[u8], what: &str) {
     let len = usize::try_from(medium.len().get()).expect("it fits memory");
     assert!(len >= disk.len(), "{what}: {len} bytes");
@@ -115,13 +116,14 @@ pub(crate) fn assert_holds(medium: &dyn Medium, disk: &[u8], what: &str) {
     assert!(read(medium, len as u64, 1).is_err(), "{what}: there is a byte past the end");
 }
 
-/// Everything in `dir` but `image`.
+/// Returns every file in `dir` except `image`.
 pub(crate) fn others(dir: &Path, image: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).expect("the folder is there");
     entries.map(|entry| entry.expect("an entry").path()).filter(|path| path != image).collect()
 }
 
-/// CRC-32C by bits, as the specification of VHDX wants it: over the structure with zeros for the checksum.
+/// Writes the CRC-32C of a structure as the specification of VHDX requires: over the structure, with zeros
+/// for the checksum. It is computed bit by bit.
 pub(crate) fn sign_vhdx(structure: &mut [u8]) {
     structure[4..8].fill(0);
     let mut crc = u32::MAX;
@@ -134,7 +136,7 @@ pub(crate) fn sign_vhdx(structure: &mut [u8]) {
     structure[4..8].copy_from_slice(&(!crc).to_le_bytes());
 }
 
-/// The checksum of VHD's footer (at 64) and header (at 36).
+/// Writes the checksum of a VHD footer (at 64) or header (at 36).
 pub(crate) fn sign_vhd(structure: &mut [u8], at: usize) {
     structure[at..at + 4].fill(0);
     let sum = structure.iter().fold(0_u32, |sum, byte| sum.wrapping_add(u32::from(*byte)));

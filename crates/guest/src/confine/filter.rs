@@ -1,6 +1,6 @@
-//! A filter of system calls (seccomp(2)), as a program of the classic Berkeley packet filter.
+//! A filter of system calls (seccomp(2)), written as a classic BPF program.
 //!
-//! It can look at numbers only, not at paths: that is enough for modes and for calls that a guest has no use for.
+//! It can examine numbers but not paths. That suffices for modes, and for calls that a guest does not need.
 
 use std::io;
 
@@ -20,19 +20,20 @@ const ARCHITECTURE: u32 = 4;
 const ARGUMENTS: u32 = 16;
 
 const X86_64: u32 = 0xc000_003e;
-/// From here on are the calls of x32.
+/// System call numbers from here on are those of x32.
 const FOREIGN: u32 = 0x4000_0000;
 const ALLOW: u32 = 0x7fff_0000;
 const FAIL: u32 = 0x0005_0000;
 
 /// Set-user-ID and set-group-ID.
 const SET_ID: u32 = 0o6000;
-/// The bit that only devices have of a mode's type; links have it too, and are not made by mknod.
+/// The bit that, among the file types that mknod creates, only devices have. Symbolic links have it too, but
+/// mknod does not create them.
 const DEVICE: u32 = 0o020_000;
-/// O_CREAT and O_TMPFILE: without them no mode counts.
+/// O_CREAT and O_TMPFILE. Without them the mode argument is ignored.
 const CREATES: u32 = 0o100 | 0o20_000_000;
 
-/// Calls that are refused altogether: mounts, namespaces, and ways round this filter.
+/// Calls that always fail with EPERM: mounts, namespaces, and ways around this filter.
 const REFUSED: [libc::c_long; 12] = [
     libc::SYS_mount,
     libc::SYS_umount2,
@@ -48,10 +49,10 @@ const REFUSED: [libc::c_long; 12] = [
     libc::SYS_openat2,
 ];
 
-/// Those that are not there for a program that tries them for their speed, or for what is new in them.
+/// Calls that fail with ENOSYS, because programs that try them fall back to older calls.
 const MISSING: [libc::c_long; 2] = [libc::SYS_io_uring_setup, libc::SYS_openat2];
 
-/// Calls that change what Landlock does not protect.
+/// Calls that change metadata, which Landlock does not protect.
 const METADATA: [libc::c_long; 18] = [
     libc::SYS_chmod,
     libc::SYS_fchmod,
@@ -73,7 +74,7 @@ const METADATA: [libc::c_long; 18] = [
     libc::SYS_fremovexattr,
 ];
 
-/// Calls with a mode, and which of their arguments it is.
+/// Calls with a mode, and the index of that argument.
 const MODES: [(libc::c_long, u32); 7] = [
     (libc::SYS_chmod, 1),
     (libc::SYS_fchmod, 1),
@@ -84,16 +85,17 @@ const MODES: [(libc::c_long, u32); 7] = [
     (libc::SYS_mknodat, 2),
 ];
 
-/// Calls that have a mode when they create, with the places of their flags and mode.
+/// Calls that have a mode when they create a file, with the indexes of flags and mode.
 const OPENS: [(libc::c_long, u32, u32); 2] = [(libc::SYS_open, 1, 2), (libc::SYS_openat, 2, 3)];
 
 const FCHMODAT2: libc::c_long = 452;
 
-/// A filter, ready to be installed.
+/// A filter that is ready to be installed.
 pub(super) struct Filter(Vec<sock_filter>);
 
 impl Filter {
-    /// No mounts, no devices, no set-ID files; where `is_strict` no change of modes, owners, times and attributes either.
+    /// Refuses mounts, devices and set-ID files and, if `is_strict`, also changes of modes, owners, times and
+    /// attributes.
     pub(super) fn new(is_strict: bool) -> Self {
         let eperm = FAIL | libc::EPERM.unsigned_abs();
         let enosys = FAIL | libc::ENOSYS.unsigned_abs();
@@ -124,12 +126,13 @@ impl Filter {
         this
     }
 
-    /// The next `length` instructions are for this call.
+    /// Makes the next `length` instructions apply to this call only.
     fn on(&mut self, call: libc::c_long, length: u8) {
         self.put(IF_EQUAL, u32::try_from(call).unwrap_or(u32::MAX), 0, length);
     }
 
-    /// Four instructions that end the filter: fails with `error` where the argument has any of the bits.
+    /// Adds four instructions that end the filter: fail with `error` if the argument has any of the bits,
+    /// otherwise allow.
     fn refuse_bits(&mut self, argument: u32, bits: u32, error: u32) {
         self.put(LOAD, ARGUMENTS + 8 * argument, 0, 0);
         self.put(IF_ANY_BIT, bits, 0, 1);
@@ -141,7 +144,7 @@ impl Filter {
         self.0.push(sock_filter { code, jt, jf, k });
     }
 
-    /// Filters from now on; nothing takes that back.
+    /// Installs the filter. This cannot be undone.
     pub(super) fn install(&self) -> io::Result<()> {
         let program = libc::sock_fprog {
             len: u16::try_from(self.0.len()).unwrap_or(0),

@@ -1,4 +1,5 @@
-//! Landlock: rules for a process that it cannot shed, made by anybody (Linux, Documentation/userspace-api/landlock.rst).
+//! Landlock: rules that any process can impose on itself and cannot remove (Linux,
+//! Documentation/userspace-api/landlock.rst).
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -8,29 +9,30 @@ use rustix::fs::{Mode, OFlags};
 
 use super::{Writable, checked, descriptor};
 
-/// Rights, by the version of the interface that has brought them; `LANDLOCK_ACCESS_FS_` and so on in `linux/landlock.h`.
+/// Access rights, with the version of the interface that introduced them; `LANDLOCK_ACCESS_FS_` and similar
+/// names in `linux/landlock.h`.
 mod right {
     pub(super) const WRITE_FILE: u64 = 1 << 1;
     pub(super) const MAKE_CHAR: u64 = 1 << 6;
     pub(super) const MAKE_BLOCK: u64 = 1 << 11;
     /// WRITE_FILE, and REMOVE_DIR up to MAKE_SYM.
     pub(super) const FIRST: u64 = WRITE_FILE | 0x1ff0;
-    /// Since 2.
+    /// Since version 2.
     pub(super) const REFER: u64 = 1 << 13;
-    /// Since 3.
+    /// Since version 3.
     pub(super) const TRUNCATE: u64 = 1 << 14;
-    /// Since 5.
+    /// Since version 5.
     pub(super) const IOCTL_DEV: u64 = 1 << 15;
-    /// BIND_TCP and CONNECT_TCP, since 4.
+    /// BIND_TCP and CONNECT_TCP, since version 4.
     pub(super) const TCP: u64 = 3;
-    /// ABSTRACT_UNIX_SOCKET and SIGNAL, since 6.
+    /// ABSTRACT_UNIX_SOCKET and SIGNAL, since version 6.
     pub(super) const SCOPES: u64 = 3;
 }
 
 const VERSION: u32 = 1;
 const PATH_BENEATH: u32 = 1;
 
-/// `struct landlock_ruleset_attr`. Older kernels take a shorter one, or zeroes behind what they know.
+/// `struct landlock_ruleset_attr`. Older kernels accept it if the fields that they do not know are zero.
 #[repr(C)]
 struct Attributes {
     files: u64,
@@ -45,14 +47,15 @@ struct Beneath {
     parent: i32,
 }
 
-/// Rules that are ready to be followed.
+/// A set of rules, not yet in force.
 pub(super) struct Ruleset(OwnedFd);
 
 impl Ruleset {
-    /// Nothing may be written but `writable`, and the file `null`. `None` where the kernel has no Landlock.
+    /// Creates rules that forbid writing except to `writable` and to the file `null`. `None` where the kernel
+    /// has no Landlock.
     pub(super) fn new(writable: &Writable, null: &Path) -> io::Result<Option<Self>> {
         let none = std::ptr::null::<Attributes>();
-        // SAFETY: asks for a number; no structure is read.
+        // SAFETY: queries the version; no structure is read.
         let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, none, 0usize, VERSION) };
         if version < 1 {
             return Ok(None);
@@ -82,7 +85,7 @@ impl Ruleset {
     fn allow(&self, path: &Path, allowed: u64) -> io::Result<()> {
         let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let rule = Beneath { allowed, parent: place.as_raw_fd() };
-        // SAFETY: the structure outlives the call, and has the form that PATH_BENEATH asks for.
+        // SAFETY: the structure outlives the call, and has the layout that PATH_BENEATH requires.
         let added = unsafe {
             libc::syscall(
                 libc::SYS_landlock_add_rule,
@@ -95,7 +98,7 @@ impl Ruleset {
         checked(added).map(|_| ())
     }
 
-    /// Follows the rules from now on.
+    /// Puts the rules in force for this process.
     pub(super) fn restrict(&self) -> io::Result<()> {
         // SAFETY: takes numbers only.
         let result = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.0.as_raw_fd(), 0u32) };

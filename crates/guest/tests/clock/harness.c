@@ -1,6 +1,7 @@
-/* The clock's library under AddressSanitizer and UndefinedBehaviorSanitizer, doing what the guest's kernel makes it do: a table of files far larger than its
- * slots, renamed and removed while they are open; events, the terminals, times, random numbers; the timer and the link to drives that answer from a thread.
- * What it says is of no interest: the sanitizers end it where something is wrong, and the checks where something is lost. */
+/* The clock's library under AddressSanitizer and UndefinedBehaviorSanitizer, doing what the guest's kernel makes
+ * it do: a table of files far larger than its slots, renamed and removed while they are open; events, the
+ * terminals, times, random numbers; the timer, and the link to drives that answer from a thread. Its output does
+ * not matter: the sanitizers end it where something is wrong, and the checks where something is lost. */
 #define _GNU_SOURCE
 #include "clock.h"
 
@@ -30,7 +31,7 @@
 enum { FILES = 700 };
 
 static char here[1024];
-/* The first letter of the files' names: those of an earlier round are closed to their owner. */
+/* The first letter of the files' names. Files of an earlier round are closed to their owner. */
 static char files_of = 'a';
 
 static const char *path(const char *folder, int number)
@@ -48,7 +49,7 @@ static void many_files(void)
 		CHECK(open_files[number] >= 1 << 28);
 		CHECK(write(open_files[number], &number, sizeof number) == sizeof number);
 	}
-	/* Renamed, removed, exchanged and closed to their owner, while most of them are not really open. */
+	/* Renamed, removed, exchanged and closed to their owner, while most of them are not actually open. */
 	for (int number = 0; number < FILES; number += 7) {
 		char from[2048];
 		strcpy(from, path("", number));
@@ -140,7 +141,7 @@ static void time_and_drives(void)
 int main(void)
 {
 	CHECK(getcwd(here, sizeof here));
-#ifdef PLANTED /* does anybody look? */
+#ifdef PLANTED /* an error that the sanitizers must find */
 	volatile int behind = sizeof here;
 	here[behind] = 0;
 #endif

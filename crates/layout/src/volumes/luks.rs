@@ -12,7 +12,7 @@ use straddle_device::Medium;
 use straddle_units::{ByteCount, ByteOffset};
 
 use super::{Provides, SECTOR, Space, Volume, bytes_at, sectors, text};
-use crate::fields::{array, be16, be32, has};
+use crate::fields::{be16, be32, be64, has};
 use crate::model::content::VolumeKind;
 use crate::model::layer::{Facts, Luks};
 use crate::reader::Fault;
@@ -137,10 +137,6 @@ fn uuid(binary: &[u8]) -> String {
 fn header_size(binary: &[u8]) -> Option<u64> {
     let size = be64(binary, 8);
     (size.is_power_of_two() && (MIN_HEADER..=MAX_HEADER).contains(&size)).then_some(size)
-}
-
-fn be64(bytes: &[u8], at: usize) -> u64 {
-    u64::from_be_bytes(array(bytes, at))
 }
 
 /// Makes the header from its segments. The payload is where the first segment in use begins

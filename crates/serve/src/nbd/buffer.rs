@@ -1,8 +1,8 @@
-//! Bytes on their way in or out: filled at one end, taken from the other.
+//! A buffer of bytes that is filled at one end and consumed at the other.
 //!
-//! Memory is reused, not cleared, so that a reply of a megabyte does not cost a megabyte of zeroes first.
+//! Memory is reused without clearing it, so a reply of a megabyte does not first cost a megabyte of zeroes.
 
-/// Memory beyond this is given back when the buffer is empty.
+/// Memory beyond this many bytes is freed when the buffer is empty.
 const KEPT: usize = 1 << 20;
 
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ impl Buffer {
         self.end - self.start
     }
 
-    /// Room for at least `least` more bytes, to be filled and then [`Buffer::extend`]ed over.
+    /// Returns room for at least `least` more bytes. Fill it, then call [`Buffer::extend`].
     pub(super) fn room(&mut self, least: usize) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -39,23 +39,23 @@ impl Buffer {
         &mut self.bytes[self.end..]
     }
 
-    /// So many bytes of the room have been filled.
+    /// Records that `bytes` bytes of the room were filled.
     pub(super) fn extend(&mut self, bytes: usize) {
         self.end = (self.end + bytes).min(self.bytes.len());
     }
 
-    /// Puts in `bytes`.
+    /// Appends `bytes`.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.room(bytes.len())[..bytes.len()].copy_from_slice(bytes);
         self.extend(bytes.len());
     }
 
-    /// Forgets what was put in since the buffer was `len` bytes long.
+    /// Removes what was added since the buffer was `len` bytes long.
     pub(super) const fn truncate(&mut self, len: usize) {
         self.end = self.start + len;
     }
 
-    /// Gives back memory that what is left does not need.
+    /// Frees memory that the remaining bytes do not need.
     pub(super) fn shrink(&mut self) {
         if self.bytes.len() > KEPT && self.len() <= KEPT / 4 {
             self.bytes = self.filled().to_vec();
@@ -63,12 +63,12 @@ impl Buffer {
         }
     }
 
-    /// The first `bytes` are done with.
+    /// Removes the first `bytes` bytes.
     pub(super) fn consume(&mut self, bytes: usize) {
         self.start = (self.start + bytes).min(self.end);
     }
 
-    /// Takes the first `bytes`, if there are so many.
+    /// Removes and returns the first `bytes` bytes, if there are as many.
     pub(super) fn take(&mut self, bytes: usize) -> Option<&[u8]> {
         let start = self.start;
         if self.len() < bytes {

@@ -1,4 +1,4 @@
-//! The haggling over options before the first request.
+//! The negotiation of options before the first request.
 
 use crate::nbd::buffer::Buffer;
 use crate::nbd::{Export, LARGEST_REQUEST};
@@ -11,9 +11,10 @@ const FIXED_NEWSTYLE: u32 = 1 << 0;
 const NO_ZEROES: u32 = 1 << 1;
 
 const OPTION_HEADER_BYTES: usize = 16;
-/// Longer than the longest name (4096) with every information there is. A client that sends more means no good.
+/// The maximum length of an option: more than the longest name (4096) with every kind of information. A
+/// client that sends more is malicious.
 const LONGEST_OPTION: u32 = 1 << 16;
-/// What ends EXPORT_NAME's answer, unless the client does without.
+/// The padding at the end of EXPORT_NAME's reply, unless the client asked to omit it.
 const ZEROES: [u8; 124] = [0; 124];
 
 mod option {
@@ -42,45 +43,46 @@ mod info {
     pub(super) const BLOCK_SIZE: u16 = 3;
 }
 
-/// How a client broke the protocol; it is cut off.
+/// How a client violated the protocol, for which it is disconnected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// Flags that were not offered.
+    /// The client set flags that were not offered.
     #[error("client flags {0:#x} were not offered")]
     ClientFlags(u32),
-    /// Not an option where one has to be.
+    /// The data is not an option, where one is required.
     #[error("an option with magic {0:#x}")]
     OptionMagic(u64),
-    /// Longer than any option there is.
+    /// The option is longer than any valid one.
     #[error("option {option} with {length} bytes")]
     LongOption {
-        /// Its number.
+        /// The option's number.
         option: u32,
-        /// Its length.
+        /// The option's length in bytes.
         length: u32,
     },
-    /// EXPORT_NAME for what is not there, or not to be had: the protocol has no other answer.
+    /// EXPORT_NAME for an export that does not exist or is refused. The protocol has no other way to report
+    /// that.
     #[error("no export can be had by that name")]
     NoSuchExport,
-    /// Not a request where one has to be.
+    /// The data is not a request, where one is required.
     #[error("a request with magic {0:#x}")]
     RequestMagic(u32),
 }
 
-/// How far the negotiation has come.
+/// The stage of the negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// The greeting is out; the client's flags are next.
+    /// The greeting is sent; the client's flags come next.
     Flags,
-    /// Options are next.
+    /// Options come next.
     Options { no_zeroes: bool },
-    /// Requests are next.
+    /// Requests come next.
     Transmission,
-    /// Nothing is next.
+    /// The session has ended.
     Ended,
 }
 
-/// The first thing that a client hears.
+/// Writes the greeting.
 pub(super) fn greet(output: &mut Buffer) {
     output.push(&INIT_MAGIC.to_be_bytes());
     output.push(&OPTION_MAGIC.to_be_bytes());
@@ -88,7 +90,8 @@ pub(super) fn greet(output: &mut Buffer) {
     output.push(&(FIXED_NEWSTYLE | NO_ZEROES).to_be_bytes()[2..]);
 }
 
-/// Deals with one message of the client; `None` if it is not all there yet. With a refusal the client gets nothing else.
+/// Handles one message of the client; `None` if it is not complete yet. With a `refusal` the client gets
+/// nothing else.
 pub(super) fn step(
     stage: Stage,
     input: &mut Buffer,
@@ -176,7 +179,8 @@ fn options(
     goes_on
 }
 
-/// The name and the list of information of INFO and GO: length, name, number, as many 16-bit types.
+/// Parses the data of INFO and GO: name length, name, number of information types, and the types of 16 bits
+/// each.
 fn asked_name(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = data.split_first_chunk::<4>()?;
     let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
@@ -185,7 +189,7 @@ fn asked_name(data: &[u8]) -> Option<(&[u8], &[u8])> {
     (wanted.len() == 2 * usize::from(u16::from_be_bytes(*count))).then_some((name, wanted))
 }
 
-/// All that the client may not be without, and what it asked for.
+/// Sends the mandatory information, and what the client requested.
 fn tell(answer: &mut impl FnMut(u32, &[&[u8]]), export: &Export, wanted: &[u8]) {
     let asks = |kind: u16| wanted.chunks(2).any(|asked| asked == kind.to_be_bytes());
     let (size, flags) = (export.size.to_be_bytes(), export.flags().to_be_bytes());
@@ -196,7 +200,7 @@ fn tell(answer: &mut impl FnMut(u32, &[&[u8]]), export: &Export, wanted: &[u8]) 
     if asks(info::DESCRIPTION) {
         answer(reply::INFO, &[&info::DESCRIPTION.to_be_bytes(), export.description.as_bytes()]);
     }
-    // Told unasked, too: who does not know it would send requests that are refused.
+    // Sent even if not requested: a client that does not know the sizes would send requests that are refused.
     let sizes = [export.minimum_block, export.preferred_block, LARGEST_REQUEST].map(u32::to_be_bytes);
     answer(reply::INFO, &[&info::BLOCK_SIZE.to_be_bytes(), sizes.as_flattened()]);
 }

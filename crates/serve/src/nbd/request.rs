@@ -1,16 +1,16 @@
-//! A request's header, and what can be wrong with it.
+//! A request's header, and its validation.
 
 use crate::nbd::{Export, LARGEST_REQUEST, Violation};
 
-/// Errors as the protocol numbers them.
+/// Error numbers of the protocol.
 pub mod errno {
     /// The store or the drive failed.
     pub const EIO: u32 = 5;
-    /// Not a request that this export takes.
+    /// The export does not support this request.
     pub const EINVAL: u32 = 22;
-    /// A write past the end, or a store that is full.
+    /// A write past the end, or a full store.
     pub const ENOSPC: u32 = 28;
-    /// The server is about to end.
+    /// The server is shutting down.
     pub const ESHUTDOWN: u32 = 108;
 }
 
@@ -29,45 +29,45 @@ mod command {
 const FUA: u16 = 1 << 0;
 const NO_HOLE: u16 = 1 << 1;
 
-/// What a request asks for.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Data from the drive.
     Read,
     /// Data to the drive.
     Write {
-        /// Whether they are to be durable before the reply.
+        /// Whether they must be durable before the reply.
         fua: bool,
     },
     /// Zeroes to the drive.
     WriteZeroes {
-        /// Whether they are to be durable before the reply.
+        /// Whether they must be durable before the reply.
         fua: bool,
-        /// Whether the room they take may be given back.
+        /// Whether their space may be freed.
         hole: bool,
     },
-    /// What was written and answered before is to be durable.
+    /// All writes that were answered before must become durable.
     Flush,
     /// The bytes are no longer needed.
     Trim,
 }
 
-/// A header, understood.
+/// A parsed header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) cookie: u64,
     pub(super) offset: u64,
     pub(super) length: u32,
-    /// Bytes of data that follow.
+    /// Bytes of data that follow the header.
     pub(super) payload: u32,
     pub(super) asked: Asked,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// For the drive.
+    /// A request for the drive.
     Request(Kind),
-    /// To be answered with this error.
+    /// A request to be answered with this error.
     Error(u32),
     Disconnect,
 }
@@ -85,7 +85,7 @@ fn u64_at(bytes: &[u8; REQUEST_BYTES], at: usize) -> u64 {
 }
 
 impl Header {
-    /// Magic, flags, type, cookie, offset, length: 32, 16, 16, 64, 64 and 32 bits.
+    /// The layout is magic, flags, type, cookie, offset, length: 32, 16, 16, 64, 64 and 32 bits.
     pub(super) fn parse(bytes: &[u8; REQUEST_BYTES], export: &Export) -> Result<Self, Violation> {
         if u32_at(bytes, 0) != REQUEST_MAGIC {
             return Err(Violation::RequestMagic(u32_at(bytes, 0)));
@@ -99,7 +99,7 @@ impl Header {
 }
 
 fn asked(flags: u16, code: u16, offset: u64, length: u32, export: &Export) -> Asked {
-    // Clients are known to set FUA on commands that write nothing: there it means nothing.
+    // Some clients set FUA on commands that write nothing, where it has no effect.
     let fua = flags & FUA != 0;
     let (kind, allowed, writes) = match code {
         command::READ => (Kind::Read, FUA, false),

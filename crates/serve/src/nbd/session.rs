@@ -1,8 +1,9 @@
-//! One client: what came from it, what it waits for, and what is to be sent.
+//! One client: the bytes received, the requests outstanding, and the bytes to send.
 //!
-//! Memory is bounded whatever the client does: it is read from only while it has less than [`MOST_OWED`] bytes of replies
-//! outstanding or not yet fetched, and less than [`MOST_IN_FLIGHT`] requests. Of those replies, only as many bytes are in memory as can
-//! soon be sent: the data of a read are fetched from the store when it is its turn.
+//! Memory is limited whatever the client does. It is read from only while it has less than [`MOST_OWED`]
+//! bytes of replies outstanding or not yet fetched, and fewer than [`MOST_IN_FLIGHT`] requests. Of those
+//! replies, only as many bytes are in memory as can soon be sent: the data of a read are fetched from the
+//! store when their turn comes.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,28 +13,28 @@ use crate::nbd::negotiation::{self, Stage};
 use crate::nbd::request::{Asked, Header, Kind, REQUEST_BYTES};
 use crate::nbd::{Export, Violation};
 
-/// Requests of one client at a time.
+/// The most requests of one client at a time.
 const MOST_IN_FLIGHT: usize = 1024;
-/// Bytes of replies, to come or not yet sent, beyond which nothing more is read from a client.
+/// A client is not read from while the replies still to be sent to it reach this many bytes.
 const MOST_OWED: u64 = 64 << 20;
-/// Read from the socket at a time.
+/// Bytes read from the socket at a time.
 const READ_BYTES: usize = 256 << 10;
-/// Fetched from the store at a time.
+/// Bytes fetched from the store at a time.
 const PIECE: usize = 256 << 10;
-/// Bytes of short replies, not yet sent, beyond which nothing more is read from a client.
+/// A client is not read from while this many bytes of short replies are unsent.
 const MOST_UNSENT: usize = 1 << 20;
-/// A request of more bytes is a large one.
+/// Requests of more bytes than this count as large.
 const LARGE: usize = 1 << 20;
 
 const REPLY_MAGIC: u32 = 0x6744_6698;
 const REPLY_BYTES: u64 = 16;
 
-/// A request that the drive has to do.
+/// A request for the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted<'a> {
-    /// The client's name for it.
+    /// The client's identifier for it.
     pub cookie: u64,
-    /// What is asked.
+    /// The operation.
     pub kind: Kind,
     /// First byte; zero for a flush.
     pub offset: u64,
@@ -48,10 +49,10 @@ pub struct Wanted<'a> {
 struct Due {
     cookie: u64,
     error: u32,
-    /// Data from here on follow, or what is left of them.
+    /// First byte of the data that remains to be sent.
     offset: u64,
     left: u32,
-    /// Its head is out.
+    /// Whether its header is in the output.
     has_begun: bool,
 }
 
@@ -63,11 +64,11 @@ pub struct Session {
     refusal: Option<&'static str>,
     input: Buffer,
     output: Buffer,
-    /// Replies behind those in the output.
+    /// Replies to be sent after those in the output.
     due: VecDeque<Due>,
-    /// Bytes that are to be ignored: the data of a write that was refused.
+    /// Bytes of input to ignore: the data of a write that was refused.
     skip: u64,
-    /// Bytes that must be there before it is worth looking again.
+    /// Bytes that must have arrived before parsing is worthwhile.
     needed: usize,
     in_flight: usize,
     /// Bytes of replies to reads that have not completed.
@@ -75,7 +76,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A client that has just come; the greeting is in [`Session::output`].
+    /// Creates the session of a new client. The greeting is in [`Session::output`].
     pub fn new() -> Self {
         let mut output = Buffer::default();
         negotiation::greet(&mut output);
@@ -92,18 +93,18 @@ impl Session {
         }
     }
 
-    /// A client that gets nothing but this answer, whatever it asks for.
+    /// Creates the session of a client that only gets this error, whatever it requests.
     pub fn refused(reason: &'static str) -> Self {
         Self { refusal: Some(reason), ..Self::new() }
     }
 
-    /// Where to put what comes from the client; then say how much with [`Session::received`].
+    /// Returns the buffer for bytes from the client. Report their number with [`Session::received`].
     pub fn input(&mut self) -> &mut [u8] {
         let least = self.needed.saturating_sub(self.input.len()).max(READ_BYTES);
         self.input.room(least)
     }
 
-    /// So many bytes were put into [`Session::input`].
+    /// Records that `bytes` bytes were put into [`Session::input`].
     pub fn received(&mut self, bytes: usize) {
         self.input.extend(bytes);
         let skipped = self.skip.min(self.input.len() as u64);
@@ -111,43 +112,43 @@ impl Session {
         self.skip -= skipped;
     }
 
-    /// Whether what comes next is the rest of a large request, which takes memory.
+    /// Whether the rest of a large request comes next, for which memory is needed.
     pub fn wants_room(&self) -> bool {
         self.needed > LARGE && self.input.len() < self.needed
     }
 
-    /// What has to be sent; with [`Session::fill`] before it, that is empty only when nothing has to be.
+    /// Returns the bytes to send. After [`Session::fill`] it is empty only if there is nothing to send.
     pub fn output(&self) -> &[u8] {
         self.output.filled()
     }
 
-    /// So many bytes of [`Session::output`] have been sent.
+    /// Records that `bytes` bytes of [`Session::output`] have been sent.
     pub fn sent(&mut self, bytes: usize) {
         self.output.consume(bytes);
     }
 
-    /// Whether anything more should be read from the client now.
+    /// Whether more should be read from the client now.
     pub fn is_ready(&self) -> bool {
         self.stage != Stage::Ended && !self.is_full()
     }
 
-    /// Whether the client is gone, as far as this side is concerned: all is answered and sent.
+    /// Whether the session has ended, with all replies sent.
     pub fn is_over(&self) -> bool {
         self.stage == Stage::Ended && self.in_flight == 0 && self.due.is_empty() && self.output.len() == 0
     }
 
-    /// Whether the client has come as far as sending requests.
+    /// Whether the client has reached the transmission phase.
     pub fn is_transmitting(&self) -> bool {
         self.stage == Stage::Transmission
     }
 
-    /// No more requests are taken; those in flight are still answered.
+    /// Stops taking requests. Those in flight are still answered.
     pub fn end(&mut self) {
         self.stage = Stage::Ended;
     }
 
-    /// The next request for the drive. Whatever is no business of the drive is dealt with; `None` when there is nothing more to
-    /// do before more bytes come, or some are sent.
+    /// Returns the next request for the drive. Everything else is handled here. `None` when there is nothing
+    /// more to do until more bytes arrive or some are sent.
     pub fn next(&mut self, export: &Export) -> Result<Option<Wanted<'_>>, Violation> {
         if self.needed <= LARGE {
             self.input.shrink();
@@ -196,7 +197,8 @@ impl Session {
         Wanted { cookie, kind, offset, length, data }
     }
 
-    /// A request has ended: with this error, or none (0). Of a read, `read` is its first byte and its length; of all others nothing.
+    /// Completes a request, with this error or 0. For a read, `read` is its first byte and its length; `None`
+    /// for other requests.
     pub fn complete(&mut self, cookie: u64, error: u32, read: Option<(u64, u32)>) {
         self.in_flight = self.in_flight.saturating_sub(1);
         let (offset, length) = read.unwrap_or_default();
@@ -211,8 +213,8 @@ impl Session {
         }
     }
 
-    /// Fetches what can be sent next with `read`, which gets the first byte and room for the data. An error is one in the middle of
-    /// a reply, which has no place for it: the client has to be cut off.
+    /// Fetches the data to be sent next, with `read`, which gets the first byte and the buffer. It fails only
+    /// in the middle of a reply, where an error cannot be reported, so the client must be disconnected.
     pub fn fill(&mut self, mut read: impl FnMut(u64, &mut [u8]) -> io::Result<()>) -> io::Result<()> {
         while self.output.len() < PIECE {
             let Some(mut due) = self.due.pop_front() else { return Ok(()) };
@@ -244,7 +246,7 @@ impl Session {
         Ok(())
     }
 
-    /// A read of this many bytes is no longer owed any.
+    /// Reduces the bytes owed by those of a read of this length.
     fn settle(&mut self, length: u32) {
         if length > 0 {
             self.owed = self.owed.saturating_sub(REPLY_BYTES + u64::from(length));

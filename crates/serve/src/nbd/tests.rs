@@ -1,4 +1,4 @@
-//! Option haggling and requests, byte by byte as the protocol's document has them.
+//! Negotiation and requests, byte by byte as in the protocol's document.
 
 use super::*;
 
@@ -14,10 +14,10 @@ fn export() -> Export {
     }
 }
 
-/// What the session hands out, with its data.
+/// A request that the session returned, with its data.
 type Got = (u64, Kind, u64, u32, Vec<u8>);
 
-/// Gives the session these bytes in pieces; what it hands out, and all it has sent since.
+/// Gives the session these bytes in pieces. Returns the requests, and all that the session has sent since.
 fn feed(session: &mut Session, bytes: &[u8], piece: usize) -> Result<(Vec<Got>, Vec<u8>), Violation> {
     let mut got = Vec::new();
     for piece in bytes.chunks(piece) {
@@ -53,7 +53,7 @@ fn reply(cookie: u64, error: u32) -> Vec<u8> {
     [&0x6744_6698_u32.to_be_bytes()[..], &error.to_be_bytes(), &cookie.to_be_bytes()].concat()
 }
 
-/// A session whose client has sent its flags.
+/// Returns a session whose client has sent its flags.
 fn greeted() -> Session {
     let mut session = Session::new();
     let (_, greeting) = feed(&mut session, &3_u32.to_be_bytes(), 4).unwrap();
@@ -224,7 +224,7 @@ fn a_client_that_does_not_fetch_its_replies_is_not_read_from() {
         session.complete(*cookie, 0, Some((0, 1 << 20)));
     }
     assert!(!session.is_ready());
-    // Whatever it has asked for, no more is in memory than can soon be sent.
+    // Whatever the client requested, no more is in memory than can soon be sent.
     let mut sent = 0;
     loop {
         session.fill(|_, _| Ok(())).unwrap();
@@ -251,7 +251,7 @@ fn a_failing_store_is_an_error_and_no_data() {
     session.complete(5, 0, Some((0, 512)));
     session.fill(fails).unwrap();
     assert_eq!(session.output(), reply(5, errno::EIO));
-    // Within a reply there is no place for an error any more.
+    // Within a reply an error can no longer be reported.
     feed(&mut session, &request(0, 0, 6, 0, 1 << 20), 28).unwrap();
     session.complete(6, 0, Some((0, 1 << 20)));
     session.fill(|_, _| Ok(())).unwrap();

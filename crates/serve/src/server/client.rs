@@ -1,4 +1,4 @@
-//! The clients, by the way they come in. What they have in common: they hand jobs to the engine, and get them back.
+//! The clients, by the protocol they use. All of them submit jobs to the engine and get them back completed.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -16,19 +16,19 @@ use crate::server::limits::{HANDSHAKE_TIME, MESSAGE_TIME};
 use crate::server::poller::Poller;
 use crate::summary::Totals;
 
-/// Memory beyond this is not kept from one request of a virtual machine to the next.
+/// Buffers larger than this are not kept from one request of a virtual machine to the next, in bytes.
 const KEPT: usize = 1 << 20;
-/// Bytes of data of a virtual machine's that are at the drive at a time; a larger request goes alone.
+/// The bytes of a virtual machine's data that may be at the drive at a time. A larger request goes alone.
 const MOST_DATA: u64 = 64 << 20;
-/// The longest control command.
+/// The longest control command, in bytes.
 const LONGEST_LINE: usize = 256;
 
-/// A client is to be let go.
+/// Why a client is disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gone {
-    /// It went, or its connection failed.
+    /// It disconnected, or its connection failed.
     Left,
-    /// It broke the protocol.
+    /// It violated the protocol.
     Broken,
 }
 
@@ -40,8 +40,9 @@ pub(super) enum Client {
 }
 
 impl Client {
-    /// Whether it has asked for nothing so far that only it can have, so that it can give way to another. Who has sent a request
-    /// never does: NBD has no words to be let go and come back, and a file system may stand on what is idle now.
+    /// Whether it has not yet requested anything that only it can have, so that it can be disconnected in
+    /// favour of another. A client that has sent a request never is: NBD cannot ask a client to disconnect
+    /// and return, and a file system may be mounted on a connection that is idle now.
     pub(super) fn is_newcomer(&self) -> bool {
         match self {
             Self::Nbd(client) => !client.has_asked && !client.wants_room() && !client.session.is_over(),
@@ -50,21 +51,21 @@ impl Client {
         }
     }
 
-    /// Whether it has done what its protocol wants before the first request.
+    /// Whether it has completed its protocol's handshake.
     pub(super) fn is_introduced(&self) -> bool {
         matches!(self, Self::Nbd(client) if client.session.is_transmitting())
     }
 
-    /// Whether it is here only to be told that there is no room.
+    /// Whether it is connected only to be told that there is no room.
     pub(super) fn is_turned_away(&self) -> bool {
         matches!(self, Self::Nbd(client) if client.is_turned_away)
     }
 
-    /// Until when it must have come on.
+    /// The time by which it must have completed its handshake or message.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self {
             Self::Nbd(client) => (!client.session.is_transmitting()).then_some(client.since + HANDSHAKE_TIME),
-            // No message needs to come in pieces.
+            // No message needs to arrive in pieces.
             Self::Vhost(client) => client.within_message_since.map(|since| since + MESSAGE_TIME),
             Self::Control(_) => None,
         }
@@ -78,9 +79,9 @@ pub(super) struct NbdClient {
     is_turned_away: bool,
     /// Whether it has sent a request.
     has_asked: bool,
-    /// Whether it may take the memory for a large request.
+    /// Whether it may allocate the memory for a large request.
     has_room: bool,
-    /// Whether it is waited for to be readable, and writable.
+    /// Whether the poller waits for it to become readable, and writable.
     interest: (bool, bool),
 }
 
@@ -89,7 +90,7 @@ impl NbdClient {
         Self::with(stream, Session::new(), false)
     }
 
-    /// One that only learns why it cannot be served.
+    /// Creates a client that is only told why it cannot be served.
     pub(super) fn turned_away(stream: Stream, reason: &'static str) -> Self {
         Self::with(stream, Session::refused(reason), true)
     }
@@ -112,7 +113,7 @@ impl NbdClient {
         self.session.wants_room()
     }
 
-    /// It may receive a large request now, or no longer.
+    /// Sets whether it may receive a large request.
     pub(super) const fn set_room(&mut self, has_room: bool) {
         self.has_room = has_room;
     }
@@ -121,7 +122,7 @@ impl NbdClient {
         self.session.is_ready() && (self.has_room || !self.session.wants_room())
     }
 
-    /// Takes in what has come.
+    /// Reads what has arrived.
     pub(super) fn read(&mut self) -> Result<(), Gone> {
         if !self.is_ready() {
             return Ok(());
@@ -136,7 +137,7 @@ impl NbdClient {
         }
     }
 
-    /// Hands all requests that are there to the drive.
+    /// Submits all complete requests to the drive.
     pub(super) fn pump(
         &mut self,
         owner: u64,
@@ -162,7 +163,7 @@ impl NbdClient {
         }
     }
 
-    /// Answers a job.
+    /// Replies to a job.
     pub(super) fn complete(&mut self, finished: &Finished) {
         let Finished { job: Job { tag, operation, offset, length, .. }, failed, .. } = *finished;
         let error = if failed { errno::EIO } else { 0 };
@@ -170,7 +171,7 @@ impl NbdClient {
         self.session.complete(tag, error, (operation == Operation::Read).then_some((offset, length)));
     }
 
-    /// Sends what can be sent, and waits for what has to be waited for.
+    /// Sends what can be sent, and updates what the poller waits for.
     pub(super) fn flush(&mut self, token: u64, poller: &Poller, engine: &Engine) -> Result<(), Gone> {
         loop {
             let read = |offset: u64, buffer: &mut [u8]| engine.served().read(offset, buffer);
@@ -195,7 +196,7 @@ impl NbdClient {
         Ok(())
     }
 
-    /// The server ends: what is in flight is still answered.
+    /// Takes no more requests, because the server ends. Requests in flight are still answered.
     pub(super) fn end(&mut self) {
         self.session.end();
     }
@@ -225,17 +226,18 @@ fn errno_of(error: &MediaError) -> u32 {
 /// A virtual machine.
 pub(super) struct VhostClient {
     pub(super) connection: Connection,
-    /// Own copies of the descriptors that are waited for: the guest keeps its own open, so closing one does not end the wait.
+    /// Copies of the descriptors that are waited for. The guest keeps its own open, so closing only one would
+    /// not end the wait.
     kicks: Vec<(usize, OwnedFd)>,
     requests: HashMap<u64, BlockRequest>,
-    /// Taken out of the rings, and not yet handed to the drive.
+    /// Requests taken from the rings but not yet submitted to the drive.
     waiting: VecDeque<BlockRequest>,
-    /// Bytes of data that are at the drive.
+    /// Bytes of data at the drive.
     in_flight: u64,
     next: u64,
     taken: Vec<BlockRequest>,
     data: Vec<u8>,
-    /// Since when a message waits for its rest.
+    /// When the message began that is not yet complete.
     within_message_since: Option<Instant>,
 }
 
@@ -254,7 +256,7 @@ impl VhostClient {
         }
     }
 
-    /// Deals with a message, or with the kick of a queue.
+    /// Handles a message, or the kick of a queue.
     pub(super) fn read(&mut self, token: u64, poller: &Poller) -> Result<(), Gone> {
         let (base, source) = (token & !0xff, token & 0xff);
         if source > 0 {
@@ -293,7 +295,7 @@ impl VhostClient {
         }
     }
 
-    /// Hands the requests that are there to the drive; true if more have come meanwhile.
+    /// Submits the available requests to the drive. Returns true if more have arrived meanwhile.
     pub(super) fn pump(
         &mut self,
         owner: u64,
@@ -302,7 +304,7 @@ impl VhostClient {
     ) -> Result<bool, Gone> {
         let has_more = self.connection.take(&mut self.taken).map_err(|error| gone(&error))?;
         self.waiting.extend(self.taken.drain(..));
-        // All data of a turn are copied in that turn, while others wait.
+        // All data of a turn are copied in that turn, while other clients wait.
         let fits =
             |in_flight: u64, next: &BlockRequest| in_flight == 0 || in_flight + data(next) <= MOST_DATA;
         while self.waiting.front().is_some_and(|next| fits(self.in_flight, next)) {
@@ -326,7 +328,7 @@ impl VhostClient {
         Ok(has_more)
     }
 
-    /// The memory of a large request is not kept for the next.
+    /// Frees the memory of a large request instead of keeping it for the next.
     fn give_back(&mut self) {
         if self.data.capacity() > KEPT {
             self.data = Vec::new();
@@ -350,7 +352,7 @@ impl VhostClient {
     }
 }
 
-/// Bytes that a request brings or fetches.
+/// Returns the bytes of data that a request transfers.
 const fn data(request: &BlockRequest) -> u64 {
     match request.kind {
         straddle_vhost::Kind::Read | straddle_vhost::Kind::Write => request.length,
@@ -368,7 +370,7 @@ fn gone(error: &VhostError) -> Gone {
     }
 }
 
-/// Somebody with commands.
+/// A client that sends control commands.
 pub(super) struct ControlClient {
     pub(super) stream: Stream,
     line: Vec<u8>,
@@ -379,7 +381,7 @@ impl ControlClient {
         Self { stream, line: Vec::new() }
     }
 
-    /// The commands that have come, a line each.
+    /// Returns the commands that have arrived, one per line.
     pub(super) fn read(&mut self) -> Result<Vec<String>, Gone> {
         let mut bytes = [0; LONGEST_LINE];
         match self.stream.read(&mut bytes) {
@@ -395,7 +397,7 @@ impl ControlClient {
         if self.line.len() >= LONGEST_LINE { Err(Gone::Broken) } else { Ok(lines) }
     }
 
-    /// Sends a line; who does not fetch it is let go.
+    /// Sends a line. A client that does not read it is disconnected.
     pub(super) fn answer(&self, mut line: String) -> Result<(), Gone> {
         line.push('\n');
         match self.stream.write(line.as_bytes()) {

@@ -1,23 +1,23 @@
-//! How much of the server one client can have, when others want some of it.
+//! The limits on what one client can use while others want it too.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Clients at a time, unless others are asked for; whoever comes after is told so.
+/// The default number of clients at a time. Later ones are turned away with a message.
 pub const MOST_CLIENTS: u16 = 64;
-/// Those that are told so, at a time.
+/// The number of clients that are being turned away at a time.
 pub(super) const MOST_TURNED_AWAY: usize = 16;
-/// How long a client may take to come to its first request.
+/// The time in which an NBD client must complete the handshake.
 pub(super) const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
-/// How long a vhost-user message may take from its first byte to its last.
+/// The time from the first to the last byte of a vhost-user message.
 pub(super) const MESSAGE_TIME: Duration = Duration::from_secs(1);
 
-/// Large requests that are received at the same time: of 32 MiB each, 256 MiB.
+/// The number of large requests that are received at the same time: 32 MiB each, 256 MiB in total.
 const ROOMS: usize = 8;
-/// How long a client may take over one, when others wait.
+/// The time that a client may take to send one while others wait.
 const ROOM_TIME: Duration = Duration::from_secs(10);
 
-/// Room for large requests: a client has it while one is being received, and the others wait.
+/// Room for large requests. A client holds room while one is being received; other clients wait.
 #[derive(Debug, Default)]
 pub(super) struct Rooms {
     holders: Vec<(u64, Instant)>,
@@ -25,7 +25,7 @@ pub(super) struct Rooms {
 }
 
 impl Rooms {
-    /// Whether the client has room, now that it asks for it; otherwise it waits.
+    /// Asks for room. Returns whether the client has it; otherwise the client is queued.
     pub(super) fn ask(&mut self, client: u64, now: Instant) -> bool {
         if self.holds(client) {
             return true;
@@ -40,7 +40,7 @@ impl Rooms {
         false
     }
 
-    /// The client needs none, or is gone; its room goes to the one that is returned.
+    /// The client needs no room any more, or is gone. Returns the client that gets its room.
     pub(super) fn leave(&mut self, client: u64, now: Instant) -> Option<u64> {
         self.waiting.retain(|waiting| *waiting != client);
         let held = self.holders.len();
@@ -50,7 +50,8 @@ impl Rooms {
         next
     }
 
-    /// A client that has had its room for too long, and when the next one will have had, where somebody waits.
+    /// Returns a client that has held its room for too long, or the time at which the next one will have.
+    /// Neither while no client waits.
     pub(super) fn overdue(&self, now: Instant) -> (Option<u64>, Option<Instant>) {
         if self.waiting.is_empty() {
             return (None, None);
@@ -66,12 +67,12 @@ impl Rooms {
     }
 }
 
-/// As many files as the system lets this process have: each client has some, a virtual machine two dozen.
+/// Raises the limit of open files to the maximum: each client needs some, a virtual machine two dozen.
 pub(super) fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
-        // As it was is enough for most.
+        // If that fails, the current limit is enough for most uses.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
 }

@@ -1,4 +1,4 @@
-//! Waiting for whatever comes first: a client, a signal, the drive.
+//! Waits for the next event: of a client, a signal, or the drive's timer.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,28 +8,28 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
 
-/// Taken from the system at a time.
+/// The most events taken from the system at a time.
 const EVENTS: usize = 64;
 
-/// What has happened to whom.
+/// An event of one source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Event {
     pub(super) token: u64,
     pub(super) readable: bool,
-    /// It can never be written to again.
+    /// The source can never be written to again.
     pub(super) hung_up: bool,
 }
 
 pub(super) struct Poller {
     epoll: OwnedFd,
-    /// Of higher resolution than a timeout, and without its slack.
+    /// Has a finer resolution than a timeout, and no slack.
     timer: OwnedFd,
     armed: bool,
     events: Vec<epoll::Event>,
 }
 
 impl Poller {
-    /// Nothing to wait for but the timer, whose token this is.
+    /// Creates a poller that waits only for the timer, whose events have this token.
     pub(super) fn new(timer_token: u64) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let timer = rustix::time::timerfd_create(
@@ -50,7 +50,8 @@ impl Poller {
         Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), flags(read, write))?)
     }
 
-    /// Waits for the source to become readable, each time that it does; nobody needs to read it for that.
+    /// Waits for the source to become readable, once per change (edge-triggered), so that it need not be
+    /// read.
     pub(super) fn add_edges(&self, source: impl AsFd, token: u64) -> io::Result<()> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), flags)?)
@@ -61,7 +62,7 @@ impl Poller {
     }
 
     pub(super) fn remove(&self, source: impl AsFd) {
-        // What is not there need not be removed.
+        // A source that is not there need not be removed.
         let _ = epoll::delete(&self.epoll, source);
     }
 
@@ -71,7 +72,7 @@ impl Poller {
             return Ok(());
         }
         self.armed = after.is_some();
-        // Zero would stop it.
+        // Zero would stop the timer.
         let value = after.map_or(Duration::ZERO, |after| after.max(Duration::from_nanos(1)));
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let spec = Itimerspec { it_interval: zero, it_value: timespec(value) };
@@ -79,7 +80,7 @@ impl Poller {
         Ok(())
     }
 
-    /// Looks for so long whether something happens, without going to sleep; whether it did.
+    /// Polls for events for at most `most`, without sleeping. Returns whether there were any.
     pub(super) fn spin(&mut self, most: Duration, happened: &mut Vec<Event>) -> io::Result<bool> {
         let begun = Instant::now();
         let now = timespec(Duration::ZERO);
@@ -92,9 +93,9 @@ impl Poller {
         }
     }
 
-    /// Waits for something to happen, at most so long.
+    /// Waits for events, for at most `most`.
     pub(super) fn wait(&mut self, most: Option<Duration>, happened: &mut Vec<Event>) -> io::Result<()> {
-        // Whole milliseconds are what every kernel understands.
+        // Whole milliseconds, which every kernel supports.
         let most = most.map(|most| {
             let millis = u64::try_from(most.as_millis()).unwrap_or(u64::MAX).saturating_add(1).min(60_000);
             timespec(Duration::from_millis(millis))

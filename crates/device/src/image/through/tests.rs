@@ -1,4 +1,5 @@
-//! What is packed by the tools that write each form comes back, whatever it is; what is damaged or endless ends in an error.
+//! What the usual tools pack is unpacked to the same bytes, whatever it is. Damaged or endless input ends in
+//! an error.
 
 #![allow(clippy::unwrap_used, reason = "what these tests prepare works, or they fail")]
 
@@ -14,7 +15,7 @@ const TOOLS: [(Packing, &str); 4] =
 
 const KIB: u64 = 1024;
 
-/// What a tool makes of `bytes`.
+/// Packs `bytes` with a tool.
 fn pack(tool: &str, bytes: &[u8]) -> Vec<u8> {
     use std::io::Write;
     let mut command = Command::new(tool);
@@ -35,7 +36,7 @@ fn unpacked(packing: Packing, packed: &[u8], limits: Limits) -> Result<Vec<u8>, 
     Ok(bytes)
 }
 
-/// Noise and zeros by turns, of the lengths given.
+/// Returns noise and zeros in turn, of the lengths given.
 fn bytes(lengths: &[usize]) -> Vec<u8> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut bytes = Vec::new();
@@ -53,7 +54,7 @@ fn bytes(lengths: &[usize]) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// In one piece and in several, one after the other.
+    /// Packed in one piece, and in two that are concatenated.
     #[test]
     fn what_is_packed_comes_back(lengths in proptest::collection::vec(0_usize..200_000, 0..4), at in any::<usize>()) {
         let plain = bytes(&lengths);
@@ -65,8 +66,8 @@ proptest! {
         }
     }
 
-    /// What is changed or cut is an error at a byte of the file, or another content; never a panic, and never more than
-    /// the limits.
+    /// Changed or truncated input gives an error at a byte of the file, or other contents. It never panics,
+    /// and never exceeds the limits.
     #[test]
     fn what_is_damaged_ends(changes in proptest::collection::vec((any::<usize>(), any::<u8>()), 0..4), cut in any::<usize>()) {
         let plain = bytes(&[3000, 70_000, 100]);
@@ -116,7 +117,7 @@ fn nothing_takes_more_than_its_limits() {
             );
         }
     }
-    // A window of 1 GiB: more memory than a decoder gets.
+    // Needs a window of 1 GiB: more memory than a decoder gets.
     if skip::present(&["zstd", "xz"]) {
         for (packing, line) in [
             (Packing::Zstd, "truncate -s 1200M \"$0\"; zstd -q -1 --long=30 -c \"$0\" --no-check"),

@@ -1,4 +1,4 @@
-//! The text that describes a VMDK: `key=value` lines, and one line for each extent.
+//! The text descriptor of a VMDK: `key=value` lines, and one line for each extent.
 
 use super::super::ImageError;
 use super::super::host::Host;
@@ -6,20 +6,20 @@ use super::super::host::Host;
 /// The first line of every descriptor.
 const FIRST_LINE: &[u8] = b"# disk descriptorfile";
 
-/// A disk of 32 TiB in extents of 2 GiB.
+/// At most this many extents are accepted: a disk of 32 TiB in extents of 2 GiB.
 const MAX_EXTENTS: usize = 16384;
 
 const SECTOR: u64 = 512;
 
-/// Whether a file that begins so is a descriptor.
+/// Whether a file that begins with `head` is a descriptor.
 pub(crate) fn is_descriptor(head: &[u8]) -> bool {
     head.get(..FIRST_LINE.len()).is_some_and(|line| line.eq_ignore_ascii_case(FIRST_LINE))
 }
 
-/// Compressed, and written once, from its start to its end: QEMU reads it and does not write to it.
+/// Compressed, and written once from start to end. QEMU reads such images but does not write to them.
 pub(in crate::image) const STREAM_OPTIMIZED: &str = "streamOptimized";
 
-/// What `createType` may say, and we say after it.
+/// The values of `createType` that are reported by name.
 const VARIANTS: [&str; 9] = [
     "monolithicSparse",
     "monolithicFlat",
@@ -32,7 +32,7 @@ const VARIANTS: [&str; 9] = [
     "custom",
 ];
 
-/// How an extent's bytes are kept.
+/// How an extent's bytes are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Flat,
@@ -40,7 +40,7 @@ pub(super) enum Kind {
     Zero,
 }
 
-/// A line of the extent description. Lengths and offsets are bytes.
+/// A line of the extent description. Lengths and offsets are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) len: u64,
@@ -52,12 +52,12 @@ pub(super) struct Extent {
 pub(super) struct Descriptor {
     pub(super) variant: &'static str,
     pub(super) extents: Vec<Extent>,
-    /// The parent's name, where there is a parent.
+    /// The parent's name, if there is a parent.
     pub(super) parent: Option<Vec<u8>>,
 }
 
 impl Descriptor {
-    /// Reads the text of at most `len` bytes at `at`, which ends at the first NUL.
+    /// Reads the text of at most `len` bytes at `at`. It ends at the first NUL.
     pub(super) fn read(host: &Host, at: u64, len: u64) -> Result<Self, ImageError> {
         let mut text = vec![0; usize::try_from(len).unwrap_or(0)];
         host.read(at, &mut text)?;
@@ -100,13 +100,13 @@ impl Descriptor {
     }
 }
 
-/// What is wrong with a text, and at which of its bytes.
+/// An error in a descriptor: the offset in the text, and what is wrong there.
 enum Wrong {
     Damaged(u64, String),
     Unsupported(u64, String),
 }
 
-/// The value of a line `key=value` or `key = "value"`.
+/// Returns the value of a line `key=value` or `key = "value"`.
 fn value_of<'a>(line: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     let (name, value) = line.split_at_checked(key.len())?;
     if !name.eq_ignore_ascii_case(key) {
@@ -116,7 +116,7 @@ fn value_of<'a>(line: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     Some(value.strip_prefix(b"\"").and_then(|v| v.strip_suffix(b"\"")).unwrap_or(value))
 }
 
-/// Reads `RW 4192256 SPARSE "name" 0`; `None` for a line of another kind. `at` is the line's byte.
+/// Parses a line such as `RW 4192256 SPARSE "name" 0`; `None` for other lines. `at` is the line's offset.
 fn extent(line: &[u8], at: u64) -> Result<Option<Extent>, Wrong> {
     let mut words = line.splitn(4, u8::is_ascii_whitespace);
     let Some(b"RW" | b"RDONLY" | b"NOACCESS") = words.next() else { return Ok(None) };
@@ -138,12 +138,12 @@ fn extent(line: &[u8], at: u64) -> Result<Option<Extent>, Wrong> {
     let after = quoted[end + 1..].trim_ascii();
     let offset =
         if after.is_empty() || kind == Kind::Sparse { 0 } else { sectors(after).ok_or_else(wrong)? };
-    // Their sum has to be a byte too.
+    // The end of the extent has to be a valid offset too.
     offset.checked_add(len).filter(|end| i64::try_from(*end).is_ok()).ok_or_else(wrong)?;
     Ok(Some(Extent { len, kind, name: quoted[..end].to_vec(), offset }))
 }
 
-/// A number of sectors, in bytes.
+/// Parses a number of sectors, and returns it in bytes.
 fn sectors(word: &[u8]) -> Option<u64> {
     std::str::from_utf8(word).ok()?.parse::<u64>().ok()?.checked_mul(SECTOR)
 }

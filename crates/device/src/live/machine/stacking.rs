@@ -1,8 +1,8 @@
 //! Why the kernel calls a stacked device misaligned (-1).
 //!
-//! The law of this module: it computes what the kernel computes (`blk_stack_limits`, block/blk-settings.c), with the members'
-//! optimal sizes and without. Only where those alone make the difference are they the cause; whatever is not known for
-//! certain leaves the kernel's word as it is.
+//! The law of this module: it repeats the kernel's computation (`blk_stack_limits`, block/blk-settings.c),
+//! with and without the members' optimal sizes. They are the cause only where they alone make the difference.
+//! Anything uncertain leaves the kernel's figure as it is.
 
 use straddle_units::{ByteCount, KERNEL_SECTOR, LbaCount};
 
@@ -11,13 +11,13 @@ use crate::live::{LiveKind, MAX_DEPTH};
 use crate::sysfs::Attributes;
 use crate::topology::{AlignmentOffset, StackedOptimum};
 
-/// The least that a stacked device starts with (`blk_set_stacking_limits`).
+/// The smallest sector size, with which a stacked device starts (`blk_set_stacking_limits`).
 const SECTOR: u64 = 512;
 
 /// The kernel keeps these figures in 32 bits.
 const WORD: u64 = 1 << 32;
 
-/// The limits of a device that count for its alignment, in bytes.
+/// The limits of a device that affect its alignment, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limits {
     logical: u64,
@@ -29,7 +29,8 @@ struct Limits {
 }
 
 impl Limits {
-    /// Of a device above, before anything is below it; `chunk` is what md gives an array that is striped.
+    /// Returns the limits of a stacked device before any member is added. `chunk` is what md sets for a
+    /// striped array.
     fn empty(chunk: u64) -> Self {
         let io_min = chunk.max(SECTOR);
         Self {
@@ -42,13 +43,14 @@ impl Limits {
         }
     }
 
-    /// How far byte `start` is before a boundary: `queue_limit_alignment_offset`.
+    /// Returns the distance from byte `start` to the next boundary, as `queue_limit_alignment_offset` does.
     fn offset_at(&self, start: u64) -> u64 {
         let granularity = self.physical.max(self.io_min);
         (granularity + self.alignment_offset - start % granularity) % granularity
     }
 
-    /// Puts the device on one that has the limits `below`, from byte `start` of that on: `blk_stack_limits`.
+    /// Stacks the device on one with the limits `below`, from byte `start` of it on, as `blk_stack_limits`
+    /// does.
     fn stack_on(&mut self, below: &Self, start: u64) {
         self.is_misaligned |= below.is_misaligned;
         let alignment = below.offset_at(start);
@@ -76,7 +78,7 @@ impl Limits {
     }
 }
 
-/// The least common multiple, or the one that is not zero.
+/// Returns the least common multiple; if one figure is zero, the other.
 fn lcm_not_zero(a: u64, b: u64) -> u64 {
     if a == 0 || b == 0 {
         return a.max(b);
@@ -85,7 +87,7 @@ fn lcm_not_zero(a: u64, b: u64) -> u64 {
     while y != 0 {
         (x, y) = (y, x % y);
     }
-    // Both are of 32 bits.
+    // Both figures have 32 bits, so the product fits.
     (a / x).saturating_mul(b)
 }
 
@@ -93,22 +95,23 @@ fn lcm_not_zero(a: u64, b: u64) -> u64 {
 struct Member {
     name: String,
     limits: Limits,
-    /// Where the stacked device's data begins on it, in bytes from the start of its disk.
+    /// Where the stacked device's data begins, in bytes from the start of the member's disk.
     start: u64,
-    /// What the limits say of it already: that an optimum below is the cause.
+    /// The optimal size below that already makes the member itself misaligned.
     cause: Option<StackedOptimum>,
 }
 
 impl Machine {
-    /// The optimal I/O size because of which the kernel shows alignment offset -1 for the disk `name`, and the offset that it
-    /// would show without; `None` where the offsets below disagree, or not all is known of them.
+    /// Returns the optimal I/O size because of which the kernel shows alignment offset -1 for the disk
+    /// `name`, and the offset that it would show without it. `None` where the offsets below disagree, or are
+    /// not all known.
     pub fn optimum_that_misaligns(&self, name: &str) -> Option<(StackedOptimum, AlignmentOffset)> {
         self.optimum_behind(name, 0)
     }
 
-    /// Whether the offsets below the disk `name` disagree, although the kernel shows offset `shown` for it. Linux 6.1
-    /// shows -1 then; 6.12 forgets that wherever an offset is left (`blk_validate_limits`). True only where the kernel computes
-    /// just this offset.
+    /// Whether the offsets below the disk `name` disagree although the kernel shows the offset `shown`. Linux
+    /// 6.1 shows -1 in that case; 6.12 drops the -1 wherever an offset remains (`blk_validate_limits`). True
+    /// only where the kernel's computation gives exactly this offset.
     pub fn forgets_misalignment(&self, name: &str, shown: ByteCount) -> bool {
         let entry = self.devices.get(name);
         let members = entry.and_then(|entry| Some((entry, self.members(name, entry, 0)?)));
@@ -143,7 +146,7 @@ impl Machine {
         Some((cause, offset))
     }
 
-    /// What the device stands on, all of it; `None` where that is not known.
+    /// Returns all devices below the device; `None` where they are not all known.
     fn members(&self, name: &str, entry: &Entry, depth: usize) -> Option<Vec<Member>> {
         let size = entry.directory.number("size").and_then(super::bytes_of_sectors)?;
         let members: Option<Vec<Member>> = match self.describe(name, entry, size, &mut Vec::new()).0 {
@@ -168,7 +171,7 @@ impl Machine {
         members.filter(|members| !members.is_empty())
     }
 
-    /// The device `name` as a member whose data begins at byte `start` of it.
+    /// Returns the device `name` as a member whose data begins at its byte `start`.
     fn member(&self, name: &str, start: u64, depth: usize) -> Option<Member> {
         let entry = self.devices.get(name)?;
         let (disk, before) = match &entry.disk {
@@ -184,7 +187,8 @@ impl Machine {
         let shown = crate::evidence::alignment_offset(&shown?)?;
         let (cause, offset) = match shown {
             AlignmentOffset::Bytes(_) => (None, shown),
-            // Not its offsets either: what is below it is the cause, or it stays what it is.
+            // The member may itself be misaligned because of an optimal size below it. Otherwise its offset
+            // is not known.
             AlignmentOffset::Misaligned => {
                 let (cause, offset) = self.optimum_behind(disk, depth + 1)?;
                 (Some(cause), offset)
@@ -212,8 +216,8 @@ fn stacked(members: &[Member], chunk: u64, change: impl Fn(Limits) -> Limits) ->
     limits
 }
 
-/// The paths of an NVMe namespace that the kernel shows once: `nvme0n1` has `nvme0c0n1`, `nvme0c1n1`, …
-/// (`nvme_mpath_set_disk_name`, drivers/nvme/host/multipath.c).
+/// Returns the path devices of an NVMe namespace that the kernel shows as one: `nvme0n1` has `nvme0c0n1`,
+/// `nvme0c1n1`, … (`nvme_mpath_set_disk_name`, drivers/nvme/host/multipath.c).
 fn paths_of<'a>(name: &str, devices: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     let split = |name: &str| {
         let (subsystem, namespace) = name.strip_prefix("nvme")?.split_once('n')?;
@@ -243,10 +247,10 @@ mod tests {
 
     #[test]
     fn stacks_as_the_kernel_does() {
-        // What Linux 6.1 showed of arrays and mappings of scsi_debug disks.
+        // What Linux 6.1 showed for arrays and mappings of scsi_debug disks.
         let (d0, d7, d1) = (disk(4096, 524_288, 0), disk(4096, 524_288, 3584), disk(4096, 524_288, 512));
         for (below, chunk, expected) in [
-            (vec![(d0, 2048 * 512), (d0, 2049 * 512)], 65536, None), // raid5, the second member off
+            (vec![(d0, 2048 * 512), (d0, 2049 * 512)], 65536, None), // raid5, the second member misaligned
             (vec![(d0, 2048 * 512), (d0, 2048 * 512)], 65536, Some(0)),
             (vec![(d0, 512)], 0, Some(3584)), // dm-linear at +1
             (vec![(d0, 7 * 512)], 0, Some(512)),

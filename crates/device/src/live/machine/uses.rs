@@ -1,8 +1,10 @@
-//! Who uses a device or a file: what stands on it and says so (`holders`), and what uses it without claiming it.
+//! Uses of a device or a file: devices that stand on it and are listed as `holders`, and users that do not
+//! claim it.
 //!
-//! The law of this module: a use is found from whichever end the kernel tells it, through any number of layers. Two
-//! devices use each other's bytes when one stands on the other, so a whole disk's users count for its partitions, and the
-//! users of what is below a device for the device. Other partitions, and other volumes on the same disk, do not.
+//! The law of this module: a use is found whichever end the kernel reports it at, through any number of
+//! layers. Two devices share bytes when one stands on the other. So the users of a whole disk count for its
+//! partitions, and the users of a device below count for the device above it. Users of other partitions, and
+//! of other volumes on the same disk, do not count.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
@@ -16,17 +18,17 @@ use crate::live::MAX_DEPTH;
 use crate::sysfs::{Attributes, Directory, list_names};
 use crate::target::open_for_reading;
 
-/// No more uses than this are told.
+/// At most this many uses are reported.
 const MAX_TOLD: usize = 64;
 
-/// The bits of a file's flags that say how it is open (fcntl(2)); the number of /proc/PID/fdinfo/FD is octal.
+/// The bits of a file's flags for its access mode (fcntl(2)). The `flags` of /proc/PID/fdinfo/FD are octal.
 const ACCESS: u32 = 0o3;
 
-/// Something that uses a file or a device without the kernel listing it as a holder.
+/// A user of a file or a device that the kernel does not list as a holder.
 pub(super) struct Consumer {
-    /// In words.
+    /// A description for the user.
     label: String,
-    /// The device that it is, where it is one.
+    /// The device that the consumer is, if it is one.
     device: Option<String>,
     backing: Backing,
 }
@@ -36,7 +38,7 @@ pub(super) struct Consumer {
 enum Backing {
     /// A device, by the kernel's name.
     Device(String),
-    /// A file, by what it is; in a captured tree by its name.
+    /// A file, by its identity; in a captured tree by its name.
     File(Option<FileId>, PathBuf),
 }
 
@@ -50,35 +52,37 @@ impl Backing {
     }
 }
 
-/// What was found so far.
+/// The uses found so far.
 #[derive(Default)]
 struct Found {
     uses: Vec<String>,
     seen: BTreeSet<String>,
-    /// What others might have open.
+    /// Files and devices that other processes might have open.
     watched: Vec<(FileId, String)>,
 }
 
-/// What a device stands on.
+/// A device or file directly below a device.
 enum Lower<'a> {
     /// The disk of a partition.
     Disk(String),
-    /// The device behind a loop device: its partitions are other ways to the same bytes.
+    /// The device behind a loop device. Its partitions are other ways to the same bytes.
     Backing(String),
-    /// One of those that the kernel calls its slaves: members of an array, what is below a mapping.
+    /// One of what the kernel calls slaves: a member of an array, or a device below a mapping.
     Member(String),
     /// The file behind a loop device.
     File(&'a Backing),
 }
 
 impl Machine {
-    /// Who uses the file or block device `path`, a part of it, what stands on it, or, where that is another way to the same
-    /// bytes, what it stands on; each in words. None if nobody is known to.
+    /// Returns the uses of the file or block device `path`, each in words. They include the uses of its
+    /// parts, of what stands on it and, where that is another way to the same bytes, of what it stands on.
+    /// Empty if no use is known.
     pub fn uses(&self, path: &Path) -> Vec<String> {
         fs::metadata(path).map_or_else(|_| Vec::new(), |metadata| self.uses_of(&metadata, path))
     }
 
-    /// The same of a file that was looked at as `metadata`: an open one's, which cannot be replaced.
+    /// Does the same for an open file, whose `metadata` was read through its descriptor, so it cannot have
+    /// been replaced.
     pub fn uses_of(&self, metadata: &Metadata, path: &Path) -> Vec<String> {
         if metadata.file_type().is_block_device() {
             return self
@@ -90,12 +94,12 @@ impl Machine {
         self.uses_of_file(&Backing::File(Some(FileId::of(metadata)), path))
     }
 
-    /// Who uses the disk that was looked at as `metadata` apart from its partitions.
+    /// Returns the uses of the disk with this `metadata`, apart from the uses of its partitions.
     pub fn uses_of_whole(&self, metadata: &Metadata) -> Vec<String> {
         self.numbers.get(&number_of(metadata)).map_or_else(Vec::new, |name| self.uses_of_whole_disk(name))
     }
 
-    /// Who uses the device `name`.
+    /// Returns the uses of the device `name`.
     pub fn uses_of_device(&self, name: &str) -> Vec<String> {
         let mut found = Found::default();
         for name in std::iter::once(name).chain(self.partitions_of(name)) {
@@ -107,7 +111,8 @@ impl Machine {
         found.uses
     }
 
-    /// Who uses the disk `name` as a whole, apart from its partitions: what is free by its table is not free for these.
+    /// Returns the uses of the disk `name` as a whole, apart from its partitions. For these users, space that
+    /// the partition table leaves free is in use.
     pub fn uses_of_whole_disk(&self, name: &str) -> Vec<String> {
         let mut found = Found::default();
         self.find_direct(name, None, &mut found);
@@ -146,7 +151,7 @@ impl Machine {
         }
     }
 
-    /// What uses the device `name`, and everything that stands on it.
+    /// Finds the uses of the device `name` and of everything that stands on it.
     fn find_above(&self, name: &str, found: &mut Found) {
         let Some(entry) = self.devices.get(name) else { return };
         if !found.seen.insert(name.to_owned()) {
@@ -170,7 +175,7 @@ impl Machine {
             .filter(move |consumer| matches!(&consumer.backing, Backing::Device(device) if *device == name))
     }
 
-    /// What uses the device `name` itself: not its partitions, not what stands on `but`.
+    /// Finds the uses of the device `name` itself: not of its partitions, and not of what stands on `but`.
     fn find_direct(&self, name: &str, but: Option<&str>, found: &mut Found) {
         let Some(entry) = self.devices.get(name) else { return };
         let used = self.usage(name, entry);
@@ -188,9 +193,9 @@ impl Machine {
         self.find_consumers(name, but, found);
     }
 
-    /// The other ways to bytes of the device that was looked at as `metadata`, and where they are: its partitions, the disk of a
-    /// partition, the members of an array or mapping, and the devices and files behind loop devices with their partitions, through
-    /// any number of layers.
+    /// Returns the other devices and files that hold bytes of the device with this `metadata`, through any
+    /// number of layers. These are its partitions, the disk of a partition, the members of an array or
+    /// mapping, and the devices (with their partitions) and files behind loop devices.
     pub fn other_ways(&self, metadata: &Metadata) -> Vec<(FileId, PathBuf)> {
         let mut below = Vec::new();
         if metadata.file_type().is_block_device()
@@ -204,7 +209,8 @@ impl Machine {
         below
     }
 
-    /// Those among these that are behind loop devices, which claim them for nobody: files, and devices.
+    /// Returns those of `other_ways` that are behind loop devices, which do not claim their backing file or
+    /// device.
     pub fn behind(&self, metadata: &Metadata) -> Vec<(FileId, PathBuf)> {
         let is_backing = |consumer: &&Consumer, id: FileId| match &consumer.backing {
             Backing::Device(device) => self.id_of(device).is_some_and(|(of, _)| of == id),
@@ -237,7 +243,7 @@ impl Machine {
         }
     }
 
-    /// Whether the device `name` was not yet among these.
+    /// Adds the device `name`. Returns whether it was not yet listed.
     fn add_node(&self, name: &str, below: &mut Vec<(FileId, PathBuf)>) -> bool {
         let Some((id, node)) = self.id_of(name) else { return false };
         let is_new = !below.iter().any(|(found, _)| *found == id);
@@ -252,7 +258,8 @@ impl Machine {
         self.devices.iter().filter(is_on).map(|(name, _)| name.as_str())
     }
 
-    /// What the device `name` stands on immediately, so many layers down; nothing where that is too many.
+    /// Returns what is directly below the device `name`, which is itself `depth` layers down; nothing past
+    /// the maximum depth.
     fn lower(&self, name: &str, depth: usize) -> Vec<Lower<'_>> {
         let Some(entry) = self.devices.get(name).filter(|_| depth < MAX_DEPTH) else { return Vec::new() };
         let disk = entry.disk.iter().cloned().map(Lower::Disk);
@@ -273,7 +280,7 @@ impl Machine {
         }
     }
 
-    /// What uses that on which the device `name` stands, as far as its bytes are those of `name`.
+    /// Finds the uses of the devices below `name`, as far as they share its bytes.
     fn find_below(&self, name: &str, depth: usize, found: &mut Found) {
         for lower in self.lower(name, depth) {
             let device = match lower {
@@ -306,15 +313,16 @@ impl Machine {
         }
     }
 
-    /// The number of a device, to be looked for among open files.
+    /// Returns the identity and the node of a device, to be searched for among open files.
     fn id_of(&self, name: &str) -> Option<(FileId, String)> {
         let (major, minor) = self.devices.get(name)?.dev.as_deref()?.split_once(':')?;
         let number = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
         Some((FileId::of_device(number), format!("/dev/{}", name.replace('!', "/"))))
     }
 
-    /// Other processes that have what is watched open for writing: servers of NBD, ublk or vhost-user, virtual machines, and
-    /// what else has no trace in sysfs. Only those that /proc shows to us.
+    /// Finds other processes that have a watched file or device open for writing: servers of NBD, ublk or
+    /// vhost-user, virtual machines, and other users that leave no trace in sysfs. Only processes that /proc
+    /// shows to us are found.
     fn find_open(&self, found: &mut Found) {
         if self.sysroot.is_some() || found.watched.is_empty() {
             return;
@@ -339,7 +347,7 @@ impl Machine {
                     continue;
                 };
                 let is_for_writing = || is_for_writing(&text_of(&folder.join("fdinfo").join(&fd)));
-                // A program that we start has our files until it runs, and none of them from then on.
+                // A program that we start has our files open until it executes, and none of them after that.
                 if is_for_writing() && !is_being_started_by_us(&folder) && is_for_writing() {
                     let how = format!("{what} open");
                     tell(found, &how);
@@ -348,10 +356,10 @@ impl Machine {
         }
     }
 
-    /// All consumers of this machine or of the captured tree at `root`.
+    /// Finds all consumers of this machine, or of the captured tree at `root`.
     pub(super) fn find_consumers_of_all(&self, root: &Path) -> Vec<Consumer> {
         let mut consumers = Vec::new();
-        // A partition is neither: there may be very many.
+        // A partition is neither a loop device nor any other consumer, and there may be very many.
         for (name, entry) in self.devices.iter().filter(|(_, entry)| entry.disk.is_none()) {
             let mut add = |label: String, backing: Option<Backing>| {
                 consumers.extend(backing.map(|backing| Consumer {
@@ -374,7 +382,8 @@ impl Machine {
         consumers
     }
 
-    /// What the kernel says is behind a loop device: by number and inode, whatever the file is called, now or then.
+    /// Returns the backing file of a loop device from the kernel, by device number and inode, so that
+    /// renaming the file makes no difference.
     fn asked_of_loop(&self, name: &str) -> Option<Backing> {
         let file = open_for_reading(&Path::new("/dev").join(name)).ok()?;
         let dev = self.devices.get(name)?.dev.as_deref()?;
@@ -391,7 +400,7 @@ impl Machine {
         self.numbers.get(&number).cloned().map(Backing::Device)
     }
 
-    /// The file or device that `path` names.
+    /// Returns the file or device that `path` names.
     fn backing(&self, path: &Path) -> Option<Backing> {
         if self.sysroot.is_some() {
             return Some(match self.device_of_node(path) {
@@ -420,7 +429,7 @@ fn file_id(path: &Path) -> Option<FileId> {
     fs::metadata(path).ok().filter(|metadata| metadata.ino() != 0).map(|metadata| FileId::of(&metadata))
 }
 
-/// Whether a process is one that another thread of ours has made to start a program in.
+/// Whether another thread of ours has just forked this process in order to start a program.
 fn is_being_started_by_us(process: &Path) -> bool {
     let program =
         |process: &Path| fs::metadata(process.join("exe")).ok().map(|metadata| FileId::of(&metadata));
@@ -429,9 +438,10 @@ fn is_being_started_by_us(process: &Path) -> bool {
         && program(process).is_some_and(|of| Some(of) == program(Path::new("/proc/self")))
 }
 
-/// What of these a process has mapped so that it may write it, whether or not it has it open still (proc_pid_maps(5)).
+/// Returns which watched files a process has mapped writable, whether or not it still has them open
+/// (proc_pid_maps(5)).
 fn mapped_for_writing(process: &Path, watched: &[(FileId, String)]) -> Vec<String> {
-    // Of a process that may not be looked at there is none.
+    // A process that we may not look at shows no mappings.
     let maps = fs::read_to_string(process.join("maps")).unwrap_or_default();
     let mut found = Vec::new();
     for line in maps.lines() {
@@ -443,7 +453,8 @@ fn mapped_for_writing(process: &Path, watched: &[(FileId, String)]) -> Vec<Strin
         if !(is_file && rights.as_bytes().get(1) == Some(&b'w') && rights.ends_with('s')) {
             continue;
         }
-        // Whatever is called so now; without the right to follow that, what is.
+        // The mapped file itself, whatever its present name. Without the right to follow `map_files`, the
+        // file of that name.
         let mapped = fs::metadata(process.join("map_files").join(range));
         let Ok(mapped) = mapped.or_else(|_| fs::metadata(path.trim_start())) else { continue };
         let id = FileId::of(&mapped);
@@ -453,7 +464,7 @@ fn mapped_for_writing(process: &Path, watched: &[(FileId, String)]) -> Vec<Strin
     found
 }
 
-/// Whether /proc shows the open files of every process to us.
+/// Whether /proc shows us the open files of every process.
 pub fn sees_all_processes() -> bool {
     let is_hidden = |process: &String| {
         let files = fs::read_dir(Path::new("/proc").join(process).join("fd"));
@@ -463,15 +474,15 @@ pub fn sees_all_processes() -> bool {
     !processes.iter().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).any(is_hidden)
 }
 
-/// Whether a file whose /proc/PID/fdinfo/FD is `text` is open for writing.
+/// Whether a file with the /proc/PID/fdinfo/FD contents `text` is open for writing.
 fn is_for_writing(text: &str) -> bool {
     let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
     flags.is_some_and(|flags| flags & ACCESS != 0)
 }
 
-/// What the kernel's servers give to others, by `configfs`: NVMe targets, SCSI targets' backstores (LIO), and USB gadgets
-/// (Documentation/nvme, Documentation/target, Documentation/usb/gadget_configfs.rst).
+/// Returns what the kernel's own servers export, from `configfs`: NVMe targets, SCSI targets' backstores
+/// (LIO) and USB gadgets (Documentation/nvme, Documentation/target, Documentation/usb/gadget_configfs.rst).
 fn exported(config: &Path) -> Vec<(String, PathBuf)> {
     let mut found = Vec::new();
     let mut add = |label: String, directory: &Directory, attribute: &str| {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A captured tree in a directory that vanishes with it.
+/// Reads a captured tree in a temporary directory.
 fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Machine) {
     let folder = tempfile::tempdir().unwrap();
     for (path, text) in files {
@@ -33,7 +33,8 @@ const DISKS: [(&str, &str); 17] = [
     ("sys/block/zram0/size", "8\n"),
 ];
 
-/// Everything that uses a device without claiming it, by what is behind it; and a word of what is told.
+/// Every way to use a device without claiming it, with `backing` behind it, and a word of the report
+/// expected.
 fn unclaimed(backing: &str) -> Vec<(Vec<(String, String)>, &'static str)> {
     let entry = |path: &str, text: &str| (path.to_owned(), text.to_owned());
     let looped = vec![
@@ -61,7 +62,7 @@ fn unclaimed(backing: &str) -> Vec<(Vec<(String, String)>, &'static str)> {
 
 #[test]
 fn what_uses_a_device_without_claiming_it_is_found_from_every_layer_that_shares_its_bytes() {
-    // What is behind it, and which targets that concerns.
+    // What is behind the user, and which targets that affects.
     let cases = [
         ("/dev/vda1\n", [("vda", true), ("vda1", true), ("vda2", false), ("dm-0", true), ("vdb", false)]),
         ("/dev/vda\n", [("vda", true), ("vda1", true), ("vda2", true), ("dm-0", true), ("vdb", false)]),
@@ -117,7 +118,8 @@ fn a_mount_is_found_through_loops_and_mappings() {
         let uses = machine.uses_of_device(target);
         assert_eq!(uses.contains(&"loop1 is mounted at /srv".to_owned()), is_used, "{target}: {uses:?}");
     }
-    // What is set up over the target is a use by itself; what the target stands on is not.
+    // A device set up over the target is a use of the target. The device that the target stands on is not a
+    // user of it.
     assert!(machine.uses_of_device("vda2").contains(&"vda2 is the device behind /dev/loop0".to_owned()));
     assert!(!machine.uses_of_device("loop1").iter().any(|used| used.contains("behind")));
 }
@@ -151,7 +153,7 @@ fn how_a_file_is_open_is_read() {
     assert!(!is_for_writing(&text("0100000")) && !is_for_writing("") && !is_for_writing(&text("x")));
 }
 
-/// Between fork and exec a child has the files of its parent: that is nobody else.
+/// Between fork and exec a child has its parent's files open: that is not another user.
 #[test]
 fn a_program_that_another_thread_starts_is_no_other_user() {
     use std::sync::atomic::{AtomicBool, Ordering};
