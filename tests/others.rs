@@ -270,9 +270,9 @@ fn owner_writes(dir: &Dir, start: &dyn Fn(&Path) -> Command, cut: bool) -> (Path
         &ended,
         &[
             "changed during the run",
-            "nothing was put back",
+            "nothing was restored",
             "since 20",
-            "UTC may have been written over",
+            "UTC may have been overwritten",
             "is kept in",
         ],
     );

@@ -164,7 +164,7 @@ fn one_is_lost(journals: &Path, target: &Path, drawn: u64, again: &str) {
     fs::rename(lost, &elsewhere).unwrap();
     let told = restored(journals, &[], 3);
     assert!(told.contains(&format!("{} is missing", lost.display())), "{again}: {told}");
-    assert!(told.contains("is not known") && !told.contains(": holds what it held"), "{again}: {told}");
+    assert!(told.contains("is not known") && !told.contains(": restored;"), "{again}: {told}");
     assert!(paths.iter().all(|path| path == lost || path.exists()), "{again}: {told}");
     assert!(fs::read(target).unwrap() == bytes, "{again}: {told}");
     fs::rename(&elsewhere, lost).unwrap();
@@ -283,7 +283,7 @@ fn whoever_comes_while_it_is_put_back_loses_nothing() {
         assert!(is_early, "the owner came when all was over");
         assert_eq!(done.status.code(), Some(4), "{is_device}: {told}");
         assert!(
-            told.contains("another program opened it") && told.contains("while it was put back"),
+            told.contains("another program opened it") && told.contains("while it was restored"),
             "{told}"
         );
         assert!(fs::read_dir(&journals).unwrap().count() > 0, "{told}");

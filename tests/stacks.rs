@@ -4,7 +4,7 @@
 //! tests/guest/stacks.sh lists the stacks, makes them, and writes down what mdadm, LVM, cryptsetup, sfdisk and the
 //! others say of each layer. From these figures alone, with the arithmetic that is here, follows what is to be found:
 //!
-//! - Offsets add up from the disk upwards. A layer that adds something which is no multiple of 4096 is reported if
+//! - Offsets add up from the disk upwards. A layer that adds something which is not a multiple of 4096 is reported if
 //!   the sum is none either (S001 partition, S050 RAID member, S051 PV, S052 logical volume, S053 LUKS, S054 other).
 //! - A layer that adds a multiple of 4096 only inherits, and is not reported.
 //! - Where the sum is a multiple again, two layers make up for each other, which is an advice (S056); and what lies below

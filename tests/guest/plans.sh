@@ -19,7 +19,7 @@ set -u
 cd /run || exit
 
 # The kernel believes no optimal length above the size of the disk, hence 64 MB,
-# nor one that is no multiple of the physical sector.
+# nor one that is not a multiple of the physical sector.
 configs='
 512n            dev_size_mb=64
 512e            dev_size_mb=64 physblk_exp=3

@@ -226,7 +226,7 @@ fn table_by_sfdisk(image: &Path) -> (Value, BTreeMap<u64, Value>) {
 
 /// A node without the disk's name is a number, behind a `p` where that name ends in a digit.
 fn number_of_node(node: &str) -> u64 {
-    node.trim_start_matches('p').parse().unwrap_or_else(|_| panic!("{node} is no partition's number"))
+    node.trim_start_matches('p').parse().unwrap_or_else(|_| panic!("{node} is not a partition number"))
 }
 
 fn table_by_fdisk(image: &Path, block: u64) -> BTreeMap<u64, Value> {

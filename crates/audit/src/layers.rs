@@ -273,7 +273,7 @@ pub(crate) const STAYS: &str = "do not move it";
 /// How that is fixed: a move below would only exchange what is misaligned.
 pub(crate) fn split_fix(above: &Above) -> Fix {
     Fix::advice(format!(
-        "{STAYS}: that would misalign {}. Make {} again with its data on the boundary, and restore what it held",
+        "{STAYS}: that would misalign {}. Make {} again with its data on the boundary, and restore its contents",
         above.back.join(", "),
         above.off.join(", ")
     ))

@@ -30,7 +30,7 @@ pub(crate) fn on_boundary(label: &str, layer: &Layer, boundary: Boundary) -> Fix
     let (kib, sectors) = (unit / KIB, unit / 512);
     match &layer.facts {
         Facts::Md(_) => Fix::advice(format!(
-            "recreate the array on all its members with mdadm --create --data-offset={kib}K, and restore what it held"
+            "recreate the array on all its members with mdadm --create --data-offset={kib}K, and restore its contents"
         )),
         Facts::Pv(_) => Fix::advice(format!(
             "move its extents to another physical volume (vgextend, pvmove, vgreduce), recreate it with pvcreate \
@@ -61,7 +61,7 @@ pub(crate) fn on_boundary(label: &str, layer: &Layer, boundary: Boundary) -> Fix
             }
         }
         Facts::Mapped(_) if layer.kind == Content::Volume(VolumeKind::Bcache) => Fix::advice(format!(
-            "recreate it with make-bcache --data-offset {sectors} -B, and restore what it held"
+            "recreate it with make-bcache --data-offset {sectors} -B, and restore its contents"
         )),
         Facts::Table(_) => {
             Fix::advice(format!("move {label} to a multiple of {unit} bytes of what its table is on"))
@@ -72,7 +72,7 @@ pub(crate) fn on_boundary(label: &str, layer: &Layer, boundary: Boundary) -> Fix
 
 fn destroying(tool: &'static str, line: String) -> Fix {
     Fix {
-        summary: "recreate the layer with its data on the boundary, and restore what it held".to_owned(),
+        summary: "recreate the layer with its data on the boundary, and restore its contents".to_owned(),
         commands: vec![Command { tool, line }],
         risk: Risk::Destroys,
         caution: Some("DEVICE stands for the device that the layer is on".to_owned()),
@@ -83,7 +83,7 @@ fn destroying(tool: &'static str, line: String) -> Fix {
 pub(crate) fn larger_chunk(chunk: ByteCount, unit: ByteCount) -> Fix {
     if chunk == CHUNK || !CHUNK.is_multiple_of(unit) {
         return Fix::advice(format!(
-            "recreate the array with a chunk that is a multiple of {} bytes, and restore what it held",
+            "recreate the array with a chunk that is a multiple of {} bytes, and restore its contents",
             unit.get()
         ));
     }
@@ -109,7 +109,7 @@ pub(crate) fn larger_luks_sector(luks: &Luks, len: ByteCount, physical: ByteCoun
     if !payload.is_multiple_of(unit) {
         return Fix::advice(format!(
             "none in place: cryptsetup refuses sectors of {sector} bytes where the data begins at byte {} of the container's device. \
-             Make the container again, and restore what it held",
+             Make the container again, and restore its contents",
             payload.get()
         ));
     }

@@ -105,7 +105,7 @@ pub(crate) fn exfat(len: ByteCount, cluster: ByteCount) -> Command {
 /// The fix of recreating a file system.
 pub(crate) fn remake(command: Command) -> Fix {
     Fix {
-        summary: "recreate the file system, and restore what it held".to_owned(),
+        summary: "recreate the file system, and restore its contents".to_owned(),
         commands: vec![command],
         risk: Risk::Destroys,
         caution: Some("DEVICE stands for what it is on".to_owned()),

@@ -52,7 +52,7 @@ pub enum FioError {
         what: String,
     },
     /// The output has no jobs.
-    #[error("there is no job in it")]
+    #[error("it has no job")]
     Empty,
 }
 

@@ -121,10 +121,7 @@ impl Target for Mock {
 
     fn submit(&mut self, request: Request) -> Result<(), TargetError> {
         if self.fails_at == Some(self.log.len()) {
-            return Err(TargetError::Failed {
-                request,
-                source: io::Error::other("the mock was told to fail"),
-            });
+            return Err(TargetError::Failed { request, source: io::Error::other("the mock is set to fail") });
         }
         let partial = self.partial(&request);
         self.count(&request, partial);

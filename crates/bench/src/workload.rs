@@ -130,7 +130,7 @@ pub enum WorkloadError {
         capacity: u64,
     },
     /// The running time is impossible.
-    #[error("{seconds} s is no possible running time")]
+    #[error("a running time of {seconds} s is not possible")]
     Seconds {
         /// The running time in seconds.
         seconds: f64,

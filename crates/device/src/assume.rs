@@ -129,7 +129,7 @@ impl Assume {
                 Some(size) if size == ByteCount::ZERO => return reject(key, size, "it must not be zero"),
                 Some(size) if size.get() > LARGEST => return reject(key, size, "it is over 4 GiB"),
                 Some(size) if !size.is_multiple_of(ByteCount::new(512)) => {
-                    return reject(key, size, "it is no multiple of 512");
+                    return reject(key, size, "not a multiple of 512");
                 }
                 _ => {}
             }
@@ -147,7 +147,7 @@ impl Assume {
                 return reject("offset", offset, "it must be less than the physical sector");
             }
             if !offset.is_multiple_of(self.logical.unwrap_or(BlockSize::B512).bytes()) {
-                return reject("offset", offset, "it is no multiple of the logical sector");
+                return reject("offset", offset, "not a multiple of the logical sector");
             }
         }
         match (self.atomic, self.atomic_boundary) {
@@ -156,7 +156,7 @@ impl Assume {
                 reject("atomic", unit, "an atomic write unit is a power of two")
             }
             (Some(unit), Some(boundary)) if boundary.get() != 0 && !boundary.is_multiple_of(unit) => {
-                reject("atomic-boundary", boundary, "it is no multiple of the atomic unit")
+                reject("atomic-boundary", boundary, "not a multiple of the atomic unit")
             }
             _ => Ok(self),
         }

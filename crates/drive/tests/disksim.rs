@@ -313,7 +313,7 @@ fn what_is_wrong_is_told_with_file_and_line() {
             "made_up.diskspecs:3: \"/etc/passwd\" is not",
         ),
         ("Full seek curve = made_up.seek", "Full seek curve = other.seek", "cannot read other.seek"),
-        ("2, 1.5, 0.1", "two, 1.5", "made_up.seek:3: \"two, 1.5\" is no distance and time"),
+        ("2, 1.5, 0.1", "two, 1.5", "made_up.seek:3: \"two, 1.5\" is not a distance and a time"),
         ("2, 1.5, 0.1", "1, 1.5", "made_up.seek: the seek times: the table's distances must rise"),
         (
             "defects = [] },",

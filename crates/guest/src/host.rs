@@ -26,7 +26,7 @@ impl Kernel {
         let found = search(Path::new(&name));
         let missing = || GuestError::Host {
             what: match named {
-                Some(_) => format!("LINUX_UML names {}, which is no program", Path::new(&name).display()),
+                Some(_) => format!("LINUX_UML names {}, which is not a program", Path::new(&name).display()),
                 None => "no linux.uml in the search path: the lab's guest is User-Mode Linux".into(),
             },
             fix: "apt-get install user-mode-linux, or set LINUX_UML to a kernel built for ARCH=um".into(),

@@ -88,7 +88,7 @@ impl<'a> Probe<'a> {
         }
         let (rmw, merge) = self.behaviour(&unit)?;
         let depth = match self.depth.and_then(|depth| u64::try_from(depth).ok()) {
-            Some(depth) => Finding::of(depth, Confidence::Low, "so many writes later each has to wait"),
+            Some(depth) => Finding::of(depth, Confidence::Low, "after this many writes each one has to wait"),
             None => Finding::unknown("the cache was not filled"),
         };
         Ok(Report {

@@ -75,7 +75,7 @@ pub enum JournalError {
         path: PathBuf,
     },
     /// It is no journal, or a damaged one. It has another name now.
-    #[error("{path}: {what}; nothing was put back, and the journal is now {renamed}", path = path.display(), renamed = renamed.display())]
+    #[error("{path}: {what}; nothing was restored, and the journal is now {renamed}", path = path.display(), renamed = renamed.display())]
     Damaged {
         /// The journal.
         path: PathBuf,
@@ -103,7 +103,7 @@ pub enum JournalError {
         source: OpenError,
     },
     /// The target cannot be compared or written.
-    #[error("{target}: cannot put back {length} bytes at byte {offset}; the journal {path} is kept", path = path.display(), target = target.display())]
+    #[error("{target}: cannot restore {length} bytes at byte {offset}; the journal {path} is kept", path = path.display(), target = target.display())]
     PutBack {
         /// The journal.
         path: PathBuf,

@@ -101,7 +101,7 @@ pub enum SessionError {
     #[error(transparent)]
     Target(#[from] RealError),
     /// At the end the target cannot be read, so that what it holds is not known.
-    #[error("cannot compare with what was there before the run, which is kept in {journal}", journal = journal.display())]
+    #[error("cannot compare with the contents from before the run, which are kept in {journal}", journal = journal.display())]
     Uncompared {
         /// The journal.
         journal: PathBuf,
@@ -109,7 +109,7 @@ pub enum SessionError {
         source: RealError,
     },
     /// A write or flush failed, so that what the target holds after a power cut is not known.
-    #[error("a write or flush failed, so that what was there before the run is kept in {journal}", journal = journal.display())]
+    #[error("a write or flush failed, so the contents from before the run are kept in {journal}", journal = journal.display())]
     Unwritten {
         /// The journal.
         journal: PathBuf,
@@ -242,11 +242,11 @@ impl Verdict {
         let path = self.path.display();
         if !self.changed.is_empty() {
             let kept = self.journal.as_ref().map_or_else(String::new, |journal| {
-                format!("; what was there before the run is kept in {}", journal.display())
+                format!("; the contents from before the run are kept in {}", journal.display())
             });
             return Some(format!(
-                "{path}: {} changed during the run, and not by it: nothing was put back; what else was written to the run's areas since \
-                 {} may have been written over{kept}",
+                "{path}: {} changed during the run, and not by it: nothing was restored; what else was written to its areas since \
+                 {} may have been overwritten{kept}",
                 told_spans(&self.changed),
                 told_moment(self.began)
             ));
@@ -255,19 +255,19 @@ impl Verdict {
         let (since, noticed) = (told_moment(since), told_moment(noticed));
         Some(if self.has_waited {
             format!(
-                "{path}: another program opened it at {noticed}, or tried to: it was not let in before the run had stopped; the target holds \
-                 what it held, and nothing that others wrote is lost"
+                "{path}: another program opened it at {noticed}, or tried to: it was not let in before the run had stopped; the target is unchanged, \
+                 and nothing that others wrote is lost"
             )
         } else if seen == Seen::Opened {
             format!(
                 "{path}: another program opened it, or had it open for writing, between {since} and {noticed}: the run was stopped; at \
-                 most {} bytes of what it wrote then, by requests on their way, may have been written over",
+                 most {} bytes of what it wrote then, by requests on their way, may have been overwritten",
                 self.under_way
             )
         } else {
             format!(
                 "{path}: another program had it open for writing: the run was stopped at {noticed}; what it wrote to the run's areas \
-                 since {since} may have been written over"
+                 since {since} may have been overwritten"
             )
         })
     }

@@ -137,7 +137,7 @@ impl Judge {
     fn starts(&self, what: &str, at: ByteOffset) -> Result<(), String> {
         match Lba::from_bytes_exact(at, self.new) {
             Some(_) => Ok(()),
-            None => Err(format!("{what} starts at byte {at}, which is no multiple of {}", self.new)),
+            None => Err(format!("{what} starts at byte {at}, which is not a multiple of {}", self.new)),
         }
     }
 

@@ -142,7 +142,7 @@ pub enum PlanError {
         after: u64,
     },
     /// A start that is not a multiple of the logical sector.
-    #[error("partition {number}: byte {at} is no multiple of the {sector}-byte logical sector")]
+    #[error("partition {number}: byte {at} is not a multiple of the {sector}-byte logical sector")]
     NotASector {
         /// The partition's number.
         number: u32,

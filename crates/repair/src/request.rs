@@ -144,10 +144,8 @@ impl Part {
             "fs" => self.fs = Some(value.to_ascii_lowercase()),
             "start" => self.start = Some(value.parse()?),
             "uuid" => self.uuid = Some(value.to_owned()),
-            "number" => self.number = Some(value.parse().map_err(|_| wrong("it is no number"))?),
-            "attrs" => {
-                self.attributes = parse_bits(value).ok_or_else(|| wrong("it is no number of 64 bits"))?
-            }
+            "number" => self.number = Some(value.parse().map_err(|_| wrong("not a number"))?),
+            "attrs" => self.attributes = parse_bits(value).ok_or_else(|| wrong("not a 64-bit number"))?,
             "role" => match value {
                 "logical" => self.logical = true,
                 "primary" => self.logical = false,
@@ -182,7 +180,9 @@ impl FromStr for Part {
                 Some((key, value)) => part.set(key.trim(), value.trim())?,
                 None if word.trim() == "boot" => part.bootable = true,
                 None => {
-                    return Err(PlanError::Syntax(format!("'{word}' is no key=value, nor the word boot")));
+                    return Err(PlanError::Syntax(format!(
+                        "'{word}' is neither key=value nor the word boot"
+                    )));
                 }
             }
         }
@@ -201,7 +201,7 @@ impl FromStr for Size {
         if let Some(number) = text.strip_suffix('%') {
             let percent = number.trim().parse::<u8>().ok().filter(|p| (1..=100).contains(p));
             return percent.map(Self::Percent).ok_or_else(|| {
-                PlanError::Syntax(format!("'{text}' is no whole percentage from 1 % to 100 %"))
+                PlanError::Syntax(format!("'{text}' is not a whole percentage from 1 % to 100 %"))
             });
         }
         if let Some(sectors) = sectors(text) {
@@ -252,7 +252,7 @@ impl FromStr for Grow {
         let number = number
             .trim()
             .parse()
-            .map_err(|_| PlanError::Syntax(format!("'{number}' is no partition's number")))?;
+            .map_err(|_| PlanError::Syntax(format!("'{number}' is not a partition number")))?;
         Ok(Self { number, size })
     }
 }

@@ -95,7 +95,7 @@ fn attributes(bits: u64) -> String {
 }
 
 fn parse_attributes(text: &str) -> Result<u64, PlanError> {
-    let unknown = |word: &str| PlanError::Syntax(format!("attrs: '{word}' is no attribute"));
+    let unknown = |word: &str| PlanError::Syntax(format!("attrs: '{word}' is not an attribute"));
     let mut bits = 0;
     for word in text.split([' ', ',']).filter(|word| !word.is_empty()) {
         let number = word.strip_prefix("GUID:").unwrap_or(word);

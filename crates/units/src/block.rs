@@ -19,7 +19,7 @@ pub struct BlockSizeError(pub u64);
 
 impl fmt::Display for BlockSizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is no logical block size: it must be a power of two from 512 to 65536", self.0)
+        write!(f, "{} is not a logical block size: it must be a power of two from 512 to 65536", self.0)
     }
 }
 

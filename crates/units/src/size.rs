@@ -25,7 +25,7 @@ impl fmt::Display for ParseSizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotANumber(text) => {
-                write!(f, "'{text}' is no size: write a whole number of bytes, or 4KiB, 1MiB")
+                write!(f, "'{text}' is not a size: write a whole number of bytes, or 4KiB, 1MiB")
             }
             Self::UnknownUnit(text) => write!(f, "'{text}' has an unknown unit: use B, KiB, MiB, GiB or TiB"),
             Self::DecimalUnit(text) => {

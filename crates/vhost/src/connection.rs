@@ -43,7 +43,7 @@ const REPLY_ACK: u64 = 1 << 3;
 
 const MOST_REGIONS: usize = 8;
 const REGION_BYTES: usize = 32;
-/// Flag in a message about a ring's eventfd: there is no descriptor.
+/// Flag in a ring message's eventfd: there is no descriptor.
 const NO_FD: u64 = 1 << 8;
 
 /// Why a connection failed.
@@ -354,10 +354,10 @@ impl Connection {
     }
 
     fn ring(&mut self, message: &Message) -> Result<&mut Ring, VhostError> {
-        need(message, "a message about a ring", 8)?;
+        need(message, "a ring message", 8)?;
         let index = message.u32(0) & 0xff;
         let ring = usize::try_from(index).ok().and_then(|index| self.rings.get_mut(index));
-        ring.ok_or_else(|| refused("a message about a ring", &format!("there is no ring {index}")))
+        ring.ok_or_else(|| refused("a ring message", &format!("there is no ring {index}")))
     }
 
     fn set_features(&mut self, message: &Message) -> Result<(Received, bool), VhostError> {
@@ -417,7 +417,7 @@ impl Connection {
     }
 }
 
-/// Returns the descriptor that comes with a message about a ring, if there is one.
+/// Returns the descriptor that comes with a ring message, if there is one.
 fn notifier(message: &mut Message, name: &str) -> Result<Option<Notifier>, VhostError> {
     let fd = if message.u64(0) & NO_FD == 0 { message.fds.pop() } else { None };
     let notifier = fd.map(Notifier::new).transpose();

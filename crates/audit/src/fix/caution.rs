@@ -35,7 +35,7 @@ pub(super) fn caution(
     } else if commands.is_empty() {
         say(match (moves, shrinks) {
             (_, false) => {
-                "no tool moves its data there: make the partition again at that place, and restore what it held from a backup"
+                "no tool moves its data there: make the partition again at that place, and restore its contents from a backup"
             }
             _ => {
                 "no command is known that shrinks what is in it and then moves it: back up what it holds, make the partition \

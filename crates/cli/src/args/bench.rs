@@ -25,9 +25,9 @@ Examples:
   straddle bench random-write drive:wd10ears --json --svg ratio.svg
   straddle bench random-write ./scratch --area 64M --runtime 10     a new file here, removed afterwards
   straddle bench random-write /dev/sdb --sync flush           a real disk: in its free space, contents kept
-  straddle bench random-write /dev/sdb1 --used --offsets 0,1  an unmounted partition: its contents are put back
-  straddle bench random-write disk.img --used                 a file that is there: its contents are put back
-  straddle bench --restore                                    after a crash: puts back what a run had saved";
+  straddle bench random-write /dev/sdb1 --used --offsets 0,1  an unmounted partition: its contents are restored
+  straddle bench random-write disk.img --used                 a file that is there: its contents are restored
+  straddle bench --restore                                    after a crash: restores what a run had saved";
 
 /// Arguments of `bench`.
 #[derive(Debug, Args)]
@@ -138,7 +138,7 @@ pub(crate) struct RealArguments {
     #[arg(long)]
     pub(crate) used: bool,
 
-    /// Overwrite anything on the device, which is to be named again here. Nothing is put back.
+    /// Overwrite anything on the device, which is to be named again here. Nothing is restored.
     #[arg(long, value_name = "DEVICE", conflicts_with = "used")]
     pub(crate) destroy_data: Option<String>,
 

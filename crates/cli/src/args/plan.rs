@@ -213,7 +213,7 @@ const UNDO_EXAMPLES: &str = "\
 Examples:
   straddle undo plan.json.undo --write disk.img
 
-It also puts back what an interrupted 'straddle apply' had written. Where the disk holds neither what was there before nor what
+It also restores what an interrupted 'straddle apply' had written. Where the disk holds neither what was there before nor what
 was written, or somebody has written to the first MiB or the last 64 KiB of a partition that the plan made, nothing is touched.";
 
 /// Arguments of `undo`.

@@ -163,7 +163,7 @@ fn read_other(target: &mut Target, former: Option<BlockSize>, new: BlockSize, na
     let logical = target.topology.logical.value();
     if logical != new {
         let text = format!(
-            "{name} has {logical}-byte sectors: with its table in {new}-byte ones nobody would see its partitions"
+            "{name} has {logical}-byte sectors: with its table in {new}-byte ones its partitions would not be found"
         );
         return Err(RefusedError(text).into());
     }

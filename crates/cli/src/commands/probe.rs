@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
     };
     let mut bar = Bar::new();
     let probed = probe(subject.surface(), &budget, claims, &mut bar);
-    bar.tell("comparing with what was there");
+    bar.tell("comparing with the previous contents");
     let description = subject.end(arguments.journals.as_deref())?;
     let report = match probed {
         Err(ProbeError::Target(TargetError::Interrupted)) => return Ok(Exit::INTERRUPTED),
@@ -63,7 +63,9 @@ pub(crate) fn run(arguments: &ProbeArguments, styles: Styles) -> Result<Exit> {
             Some(measured) => {
                 keep::write(path, measured.to_json()?.as_bytes(), arguments.target.path().as_slice())?;
             }
-            None => output::complain(&format!("{}: not written: the unit cannot be told", path.display())),
+            None => {
+                output::complain(&format!("{}: not written: the unit cannot be determined", path.display()))
+            }
         }
     }
     if arguments.json {

@@ -278,7 +278,9 @@ impl Machine {
             let below = match directory.text("md/reshape_position").filter(|at| at != "none") {
                 None => array.lowers(size, &mut remarks),
                 Some(_) => {
-                    remarks.push("it is being reshaped: where its data lies is not told".to_owned());
+                    remarks.push(
+                        "it is being reshaped: the kernel does not report where its data lies".to_owned(),
+                    );
                     self.slaves(directory)
                 }
             };

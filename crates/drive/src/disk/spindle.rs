@@ -7,7 +7,7 @@ use straddle_io::{Nanos, Time};
 pub struct Angle(pub(super) u32);
 
 impl Angle {
-    /// The angle of `revolutions`, of which only the fraction counts; `None` if it is no number.
+    /// The angle of `revolutions`, of which only the fraction counts; `None` if not a number.
     pub fn from_revolutions(revolutions: f64) -> Option<Self> {
         const WHOLE: f64 = 4_294_967_296.0;
         if !revolutions.is_finite() {

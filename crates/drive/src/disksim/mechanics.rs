@@ -31,7 +31,7 @@ pub(super) fn read(
         Spindle::from_rpm(f64::from(rpm)).ok_or_else(|| fields.impossible(key, "must be a speed"))?;
     if fields.number("Percent error in rpms")? != 0.0 {
         return Err(
-            fields.impossible("Percent error in rpms", "must be 0: a speed by chance is no parameter")
+            fields.impossible("Percent error in rpms", "must be 0: random rotation speeds are not supported")
         );
     }
     let longest = cylinders.saturating_sub(1).max(1);
@@ -65,7 +65,7 @@ fn table(fields: &Fields<'_>, folder: &Folder<'_>) -> Result<(String, Points), I
         let distance = columns.next().and_then(|column| column.parse().ok());
         let time = columns.next().and_then(|column| column.parse().ok());
         let (Some(distance), Some(time)) = (distance, time) else {
-            let message = format!("{line:?} is no distance and time");
+            let message = format!("{line:?} is not a distance and a time");
             return Err(ImportError::Syntax { file: file.to_owned(), line: index + 1, message });
         };
         points.push((distance, time));

@@ -180,7 +180,7 @@ fn a_journal_that_is_damaged_anywhere_is_named_kept_and_not_used() {
             assert!(!path.exists() && fs::read(&renamed).unwrap() == *bad, "{index}");
             // Where the header is whole, the sums tell what became of the target.
             if bad.len() >= HEADER && bad[..HEADER] == whole[..HEADER] {
-                assert_eq!(what.contains("does not hold what it held"), changed, "{index}: {what}");
+                assert_eq!(what.contains("has changed: compare"), changed, "{index}: {what}");
             }
         }
     }

@@ -147,7 +147,7 @@ fn verdicts_say_since_when_and_how_much() {
         ),
         (
             verdict(came(Seen::Writer), false, vec![]),
-            &["since 1970-01-01 00:00:20 UTC may have been written over"],
+            &["since 1970-01-01 00:00:20 UTC may have been overwritten"],
         ),
         (
             verdict(None, false, vec![span(512, 512)]),

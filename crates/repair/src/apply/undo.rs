@@ -85,7 +85,7 @@ impl BackupFile {
                 let byte =
                     u64::try_from(index * UNIT).ok().and_then(|offset| at.checked_add(offset)).unwrap_or(*at);
                 return Err(other(format!(
-                    "byte {byte} ({what}) holds neither what the backup has nor what was written over it: somebody has changed it since"
+                    "byte {byte} ({what}) differs from the backup and from what was written: it has changed since"
                 )));
             }
             undoing.push(Step::Write { at: *at, old: found, new: old.clone(), what: what.clone() });

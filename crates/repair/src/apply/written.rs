@@ -92,7 +92,7 @@ impl Written<'_> {
                 let still = error.os_kind() == io::ErrorKind::ResourceBusy && !former.is_empty();
                 return Err(ApplyError::Kernel(if still {
                     format!(
-                        "the kernel still has the former one, a partition of which somebody has open ({}): reboot before using the disk",
+                        "the kernel still has the former one, one of its partitions is open ({}): reboot before using the disk",
                         told(&error)
                     )
                 } else {
@@ -173,7 +173,7 @@ fn told(error: &dyn std::error::Error) -> String {
 pub(super) fn check_kernel(disk: &dyn Disk) -> Result<(), ApplyError> {
     match disk.reread_table() {
         Some(Err(error)) if error.os_kind() == io::ErrorKind::ResourceBusy => {
-            Err(ApplyError::InUse(format!("somebody has a partition of it open ({})", told(&error))))
+            Err(ApplyError::InUse(format!("one of its partitions is open ({})", told(&error))))
         }
         // A kernel that reads no tables, or none from this device, has none to replace.
         _ => Ok(()),

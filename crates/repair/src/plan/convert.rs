@@ -183,7 +183,7 @@ fn converted(partition: &Partition, new: BlockSize) -> Result<Entry, PlanError> 
     let (start, end) = (partition.span.start(), partition.span.end());
     let exact = |what: &str, at: ByteOffset| {
         Lba::from_bytes_exact(at, new).ok_or_else(|| {
-            cannot(format!("partition {number} {what} at byte {at}, which is no multiple of {new}"))
+            cannot(format!("partition {number} {what} at byte {at}, which is not a multiple of {new}"))
         })
     };
     let (first, behind) = (exact("starts", start)?, exact("ends", end)?);

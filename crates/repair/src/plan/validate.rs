@@ -72,7 +72,7 @@ impl Table {
             Format::Mbr => self.id.len() == 8 && u32::from_str_radix(&self.id, 16).is_ok(),
         };
         if !id_is_one {
-            return Err(invalid(format!("'{}' is no identity for a {} disk", self.id, self.format)));
+            return Err(invalid(format!("'{}' is not an identity for a {} disk", self.id, self.format)));
         }
         if self.last_usable.get() >= blocks
             || self.first_usable > self.last_usable

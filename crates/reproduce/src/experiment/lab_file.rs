@@ -145,7 +145,7 @@ fn checked(check: &Check<'_>, place: &str, step: &LabStep) -> Result<(), Experim
         let plain =
             !name.is_empty() && name.chars().all(letters) && !name.starts_with(|c: char| c.is_ascii_digit());
         if !plain || value.contains('\0') {
-            return refused(format!("environment: {name:?} is no variable's name"));
+            return refused(format!("environment: {name:?} is not the name of a variable"));
         }
     }
     if let Some(reason) = step.input.as_ref().and_then(too_much) {

@@ -67,7 +67,7 @@ pub(super) fn run(
         Err(error) => Err(error),
     };
     let failed = watch.failed.take();
-    bar.tell("comparing with what was there");
+    bar.tell("comparing with the previous contents");
     let real = subject.end(arguments.real.journals.as_deref())?;
     let measured = measured?;
     drop(bar);
@@ -143,7 +143,7 @@ impl Subject {
 pub(crate) fn end_session(session: Session, named: Option<&Path>) -> Result<Finished> {
     let (finished, verdict) = session.end().map_err(|error| match error {
         SessionError::Uncompared { journal, source } => anyhow!(
-            "{:#}; so whether the target holds what it held is not known: the journal {} is kept; when the target can be read again, \
+            "{:#}; so whether the target is unchanged is not known: the journal {} is kept; when the target can be read again, \
              run {}",
             anyhow::Error::from(source),
             journal.display(),
@@ -254,9 +254,9 @@ fn prepare(
         let found = areas(opened, wanted).map_err(refused)?;
         let (before, title) = (Before::look(opened), title(path, opened));
         let told = match scope {
-            Scope::FreeSpace => "only free space was used, and what it held was put back",
-            Scope::Preserve => "what it held was put back",
-            Scope::Overwrite => "what it held is gone",
+            Scope::FreeSpace => "only free space was used, and its contents were restored",
+            Scope::Preserve => "its contents were restored",
+            Scope::Overwrite => "its contents are gone",
         };
         let subject = match claimed {
             Writable::GivenUp(given_up) => {

@@ -18,7 +18,7 @@ pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
         .with_context(|| format!("{}: cannot look for journals", printable(&folder.display().to_string())))?;
     let mut out = output::stdout();
     if found.is_empty() {
-        writeln!(out, "Nothing to put back: no journal in {}.", printable(&folder.display().to_string()))?;
+        writeln!(out, "Nothing to restore: no journal in {}.", printable(&folder.display().to_string()))?;
     }
     let mut exit = Exit::Success;
     let command = printable(&restore_command(arguments.real.journals.as_deref()));
@@ -52,25 +52,25 @@ fn told(journal: &Left, settled: &Settled, command: &str) -> (String, Exit) {
     match &settled.restored {
         Restored::Whole { target, bytes } => {
             let target = printable(&target.display().to_string());
-            (format!("{target}: holds what it held; {bytes} bytes were put back.\n"), Exit::Success)
+            (format!("{target}: restored; {bytes} bytes had to be written.\n"), Exit::Success)
         }
         Restored::Changed { target, spans, unreadable, bytes, began } => {
             let target = printable(&target.display().to_string());
             let incomplete = if settled.lacks.is_nothing() {
                 String::new()
             } else {
-                format!("  Of the journal, {lacks}: of what that held nothing is known.\n")
+                format!("  Of the journal, {lacks}: what these covered is not known.\n")
             };
             let beside = if unreadable.is_empty() {
                 String::new()
             } else {
-                format!("  Beside them, {} cannot be read: left alone as well.\n", told_spans(unreadable))
+                format!("  {} cannot be read: left alone as well.\n", told_spans(unreadable))
             };
             let text = format!(
-                "{target}: {} are neither what the run found nor what it wrote: left alone; {bytes} bytes were put back.\n\
-                 {beside}{incomplete}  The run began to write at {began}; what somebody wrote there before it ended may have been written over.\n  \
-                 The journal is kept: {name}\n  To have what was there before the run: {command} --force (for every journal in that folder); \
-                 to keep what is there now: {removed}.\n",
+                "{target}: {} were written by another program after the run: left alone; {bytes} other bytes were restored.\n\
+                 {beside}{incomplete}  The run began to write at {began}; what another program wrote there before it ended may have been overwritten.\n  \
+                 The journal is kept: {name}\n  To restore the contents from before the run: {command} --force (applies to every journal in that folder); \
+                 to keep the present contents: {removed}.\n",
                 told_spans(spans)
             );
             (text, Exit::Refused)
@@ -85,35 +85,34 @@ fn told(journal: &Left, settled: &Settled, command: &str) -> (String, Exit) {
             let target = target.as_ref().map_or(name.clone(), |target| target.display().to_string());
             let kept = if *is_kept {
                 format!(
-                    "  The journal is kept: {name}\n  When all of it is there again: {command}; otherwise compare the target with \
+                    "  The journal is kept: {name}\n  When all of it is back: {command}. Otherwise compare the target with \
                      another copy, and {removed}.\n"
                 )
             } else {
                 String::new()
             };
             let is_whole = settled.errors.iter().all(|error| matches!(error, JournalError::Damaged { .. }));
-            let rest = if is_whole { "it holds what it held; " } else { "not all was compared; " };
+            let rest = if is_whole { "it is unchanged; " } else { "not all of it was compared; " };
             let text = format!(
-                "{target}: whether it holds what it held is not known: of its journal, {lacks}. Where the rest of the journal reaches, \
-                 {rest}{bytes} bytes were put back.\n{kept}",
+                "{target}: whether it is restored is not known: of its journal, {lacks}. In the areas of the rest of the journal, \
+                 {rest}{bytes} bytes were restored.\n{kept}",
                 target = printable(&target)
             );
             (text, Exit::Failed)
         }
         Restored::Incomplete => nothing(
-            "the journal is not complete, so the run had written nothing to its target; the journal is removed",
+            "the journal is not complete, so the run had not written to its target; the journal is removed",
             Exit::Success,
         ),
         Restored::Ended => nothing(
-            "the run had ended, and its target held what it held; the rest of its journal is removed",
+            "the run had ended and restored its target; the rest of its journal is removed",
             Exit::Success,
         ),
-        Restored::Running => nothing(
-            "the run of this journal is still going on, or another --restore of it; nothing is put back",
-            Exit::Refused,
-        ),
+        Restored::Running => {
+            nothing("its run, or another --restore, is still active; nothing was restored", Exit::Refused)
+        }
         Restored::Gone => nothing(
-            "the journal is gone: its run has ended, or another --restore has done what was to be done",
+            "the journal is gone: its run has ended, or another --restore has restored it",
             Exit::Success,
         ),
     }

@@ -94,7 +94,7 @@ struct FixReport {
     summary: String,
     /// The same as commands: steps, in order; empty where no command does it.
     commands: Vec<CommandReport>,
-    /// What the commands do to what is stored: "safe", "backup" (it can be lost, or has to be put back) or "destroys";
+    /// What the commands do to what is stored: "safe", "backup" (it can be lost, or has to be restored) or "destroys";
     /// absent where there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     risk: Option<&'static str>,

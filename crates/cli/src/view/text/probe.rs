@@ -42,7 +42,7 @@ fn headline(target: &Description, report: &Report) -> String {
     let (name, title) = (printable(&target.name), printable(&target.title));
     let clock = clock(target.clock);
     let verdict = match (report.unit.value, report.misreports()) {
-        (None, _) => "what it writes at a time cannot be told".to_owned(),
+        (None, _) => "the unit of its writes cannot be determined".to_owned(),
         (Some(unit), misreports) => {
             let claims = match misreports {
                 Some(true) => ", and its claim is wrong",

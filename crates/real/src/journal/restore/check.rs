@@ -104,7 +104,7 @@ fn state_of_target(header: &Header) -> String {
     let name = header.target.display();
     let opened = match Opened::open(&header.target, Access::Read, Io::Buffered) {
         Ok(opened) => opened,
-        Err(error) => return format!("whether its target holds what it held is not known ({error})"),
+        Err(error) => return format!("whether its target is unchanged is not known ({error})"),
     };
     if let Some(what) = difference(&opened, header) {
         return format!("{name} is another one now ({what})");
@@ -112,8 +112,8 @@ fn state_of_target(header: &Header) -> String {
     let is_same =
         |area: &&Saved| sum(&opened.file, area.start, area.length).is_ok_and(|found| found == area.sha256);
     match header.areas.iter().find(|area| !is_same(area)) {
-        None => format!("{name} holds what it held"),
-        Some(area) => format!("{name} does not hold what it held: compare {}", told(area)),
+        None => format!("{name} is unchanged"),
+        Some(area) => format!("{name} has changed: compare {}", told(area)),
     }
 }
 

@@ -119,7 +119,7 @@ impl Checked {
                 let length = then.len() as u64;
                 let failed = |source| self.failed(at, length, source);
                 self.saved(&file, at, then).map_err(failed)?;
-                guard.nobody_came("put back", CHUNK)?;
+                guard.nobody_came("restored", CHUNK)?;
                 let written = match sectors {
                     Some(sectors) => sectors.write(then, at),
                     None => ways.opened.write_inside(then, at),
