@@ -125,7 +125,7 @@ fn layer(kind: &Kind, below: u64, drive: u64, name: &str, written: &mut Vec<u64>
             }
             let data_start = ByteOffset::new(at);
             let facts = Facts::Pv(Pv { vg: "vg".to_owned(), data_start, extent_size: ByteCount::new(512) });
-            // Its space counts from its own first byte.
+            // Its space is relative to its own first byte.
             let extents = Span::new(data_start, ByteCount::new(32 * MIB)).unwrap();
             let space = vec![Piece { span: extents, ..piece(below + at, drive + at)[0] }];
             Layer { space, children, ..bare(VolumeKind::Pv.into(), facts) }
