@@ -6,7 +6,7 @@
 #
 # leaves in DIR
 #   judges.tsv        one line per partition, columns as in its first line
-#   md.txt            what everybody says of an array that the kernel calls
+#   md.txt            the output of every tool on an array that the kernel calls
 #                     misaligned (-1), in sections "== command"
 # and, with STRADDLE, CONFIG.json .err .rc (its output, messages and exit
 # status for `check --json` of the disk), the same for md-raid1 (/dev/md0) and

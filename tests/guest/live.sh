@@ -7,13 +7,13 @@
 #
 # PROBE is the test executable of crates/layout/tests/live_guest.rs. For each
 # stack this leaves in DIR
-#   STACK.tree        the layers that PROBE sees on each partition, one a line
-#   STACK.compared    where its bytes say something else, and both together
-#   STACK.judges      what the tools say, in sections "== command"; no keys
+#   STACK.tree        the layers that PROBE sees on each partition, one per line
+#   STACK.compared    where the disk's bytes say something else, with both versions
+#   STACK.judges      the tools' output, in sections "== command"; no keys
 # with STRADDLE, STACK.{live,image}.{json,err,rc}: `check --json` of the disk
 # and of a copy of its bytes; and for all of them
-#   verified          per device that was filled with its own addresses, how many
-#                     pieces of the disk held what PROBE said
+#   verified          for each device that was filled with its own addresses, how
+#                     many pieces of the disk held what PROBE reported
 # shellcheck disable=SC2317  # called by name, as stack_NAME
 set -u
 # shellcheck disable=SC1091

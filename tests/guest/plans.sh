@@ -9,9 +9,9 @@
 #                     or sfdisk; TABLE is gpt, mbr, or the same with
 #                     "-converted" for one that was written in sectors of the
 #                     other size and converted on the disk
-#   CONFIG.topology   what the kernel says of the disk
+#   CONFIG.topology   the kernel's figures for the disk
 #   CONFIG-TABLE.json .err .rc   `straddle check --json` of the disk
-#   undone            "CONFIG TABLE same" where an undo brought every byte back
+#   undone            "CONFIG TABLE same" where an undo restored every byte
 set -u
 # shellcheck disable=SC1091
 . "$GUEST/lib.sh"

@@ -8,11 +8,11 @@
 # leaves in DIR
 #   inner-META-LEVEL-WHAT.{array,all}.json  `check --json` of the array, and of all disks
 #   inner-META-LEVEL-WHAT.N.WHEN.json       of its member N, while it runs and when it is stopped
-#   s020-NAME.json, s020-NAME.part.json     of all disks, and of the volume with the one disk that is off
+#   s020-NAME.json, s020-NAME.part.json     of all disks, and of the volume with only the misaligned disk
 #   s020-NAME.offset                        the kernel's alignment offset of that volume
-#   rival-NAME.{used,unused}.json           of a disk that a table contradicts
-#   odd.{before,after}.json                 of LUKS2 in a partition that ends inside a sector of 4096 bytes, and after its end was cut
-#                                           off; .rc: what cryptsetup makes of both
+#   rival-NAME.{used,unused}.json           of a disk whose table contradicts its other content
+#   odd.{before,after}.json                 of LUKS2 in a partition that ends inside a sector of 4096 bytes, and after its end
+#                                           was cut off; .refused: the exit status of cryptsetup reencrypt
 # shellcheck disable=SC2317  # called by name
 set -u
 # shellcheck disable=SC1091

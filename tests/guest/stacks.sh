@@ -9,7 +9,7 @@
 #   part=START  md=OFFSET  pv=START  luks1=OFFSET  luks2=OFFSET  bcache=OFFSET  integrity=OFFSET
 #                  where the space of the layer starts on the device below, in bytes
 #   lv=AT:PLACE,...
-#                  its segments: where each lies in the volume and where on the physical volume, from that one's first byte
+#                  its segments: the offset of each in the volume, and on the physical volume from its first byte
 #   anything else= blkid's TYPE of the top layer
 #
 # A step is KIND:ARGUMENT:..., with - for the tool's default:
