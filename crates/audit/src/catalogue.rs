@@ -2,8 +2,7 @@
 //! prints for each.
 //!
 //! A code never changes its meaning. New rules take new numbers: S00x placement, S02x the device, S03x and
-//! S04x the table,
-//! S05x and S06x layers and file systems, S07x image containers, S08x the running kernel.
+//! S04x the table, S05x and S06x layers and file systems, S07x image containers, S08x the running kernel.
 //!
 //! The law of this module: a rule is a line of the list and a text. The compiler rejects a line without a
 //! text, a text without a line, and a text under another code; findings refer to rules by the names listed

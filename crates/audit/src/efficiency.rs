@@ -13,8 +13,7 @@ pub struct Format {
 
 impl Format {
     /// The 512-byte sector of drives before Advanced Format: 15 bytes of gap, sync and address mark, 50 of
-    /// ECC
-    /// (IDEMA, Advanced Format technology brief).
+    /// ECC (IDEMA, Advanced Format technology brief).
     pub const LEGACY: Self = Self { data: 512, overhead: 15, ecc: 50 };
     /// The 4096-byte sector of Advanced Format: the same 15 bytes once, and 100 of ECC.
     pub const ADVANCED: Self = Self { data: 4096, overhead: 15, ecc: 100 };
