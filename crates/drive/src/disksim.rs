@@ -52,7 +52,7 @@ pub enum ImportError {
     Syntax {
         /// The file.
         file: String,
-        /// Where.
+        /// The line.
         line: usize,
         /// What is wrong.
         message: String,
@@ -72,7 +72,7 @@ pub enum ImportError {
     Value {
         /// The file.
         file: String,
-        /// Where.
+        /// The line.
         line: usize,
         /// The parameter.
         key: String,
@@ -86,7 +86,7 @@ pub enum ImportError {
     Geometry {
         /// The file.
         file: String,
-        /// Why.
+        /// The cause.
         source: GeometryError,
     },
     /// The seek times do not form a possible curve.
@@ -94,7 +94,7 @@ pub enum ImportError {
     Seek {
         /// The file.
         file: String,
-        /// Why.
+        /// The cause.
         source: SeekError,
     },
 }
